@@ -15,6 +15,7 @@ module                  commands
 ``restore_speed``       how many records of a changelog this machine restores in a second
 ``upgrade_start``       ``upgrade start``
 ``upgrade_status``      ``upgrade status``
+``upgrade_abort``       ``upgrade abort``
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``groups``              ``groups list|describe|delete|forget-topology``

@@ -65,7 +65,7 @@ def remove_members(
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
-        failed = _remove(network, group, chosen)
+        failed = remove(network, group, chosen)
     if failed:
         raise ConfigError("; ".join(failed))
     note(f"removed {len(chosen)} member{'' if len(chosen) == 1 else 's'} of group {group}")
@@ -110,7 +110,7 @@ def _named(group: str, found: Sequence[Member], instances: Sequence[str]) -> lis
     return chosen
 
 
-def _remove(network: NetworkThread, group: str, chosen: Sequence[Member]) -> list[str]:
+def remove(network: NetworkThread, group: str, chosen: Sequence[Member]) -> list[str]:
     """Removes them; what went wrong."""
     failed = []
     for each in chosen:

@@ -159,7 +159,8 @@ def lock(
 ) -> None:
     """Write the topology and its epoch to a lock file, and show what a change does to running state.
 
-    A changed topology gets the next epoch; edited functions alone are written with the same one. `streamsrt run --lock
+    A changed topology gets the next epoch, or a higher one that is set (--config topology.epoch=N); edited functions alone
+    are written with the same one. `streamsrt run --lock
     FILE` (topology.lock) refuses any other topology, and so does assert_topology_locked() of
     streamsrt.testing.topology_lock in a test.
     """
@@ -176,11 +177,12 @@ def lock(
     is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
     if check or is_refused:
         raise typer.Exit(int(found.verdict))
-    made = replace(new, epoch=found.epoch_needed)
+    # A higher one that is set is meant: the former version has another epoch after it was gone back to.
+    made = replace(new, epoch=max(found.epoch_needed, new.epoch))
     # The same topology may have edited functions, which a later version is compared with.
     if made != agreed:
         write_lock(file, made)
-        note(f"locked with topology epoch {found.epoch_needed}: check {file} in")
+        note(f"locked with topology epoch {made.epoch}: check {file} in")
 
 
 @app.command("graph")

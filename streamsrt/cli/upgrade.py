@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from streamsrt.cli.upgrade_abort import abort
 from streamsrt.cli.upgrade_plan import plan
 from streamsrt.cli.upgrade_start import OTHER_OPTIONS, start
 from streamsrt.cli.upgrade_status import status
@@ -14,3 +15,4 @@ app = typer.Typer(
 app.command("plan")(plan)
 app.command("start", context_settings=OTHER_OPTIONS)(start)
 app.command("status")(status)
+app.command("abort")(abort)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
@@ -67,7 +67,7 @@ class UpgradePlan:
     digest: str
     verdict: str
     records_per_second: float | None
-    subtopologies: tuple[Mapping[str, Any], ...]
+    subtopologies: tuple[Mapping[str, object], ...]
     rows: tuple[StateRow, ...]
     refusals: tuple[str, ...]
     notes: tuple[str, ...]

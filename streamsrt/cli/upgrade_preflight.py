@@ -31,10 +31,11 @@ _NOT_TOLD = -(2**31)
 
 def refusals(network: NetworkThread, group: str, kind: str, new: Topology) -> list[str]:
     """Each reason why the new version could not run in this group; nothing where it can."""
-    return [*_of_broker(network, group, kind), *_of_topics(network, group, new), *_of_rights(network, group, new)]
+    return [*of_broker(network, group, kind), *_of_topics(network, group, new), *_of_rights(network, group, new)]
 
 
-def _of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
+def of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
+    """Why this broker's groups take no other topology."""
     if kind == "streams" and WHOLE_STREAMS_PROTOCOL not in network.admin.cluster().features:
         yield (
             f"this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "

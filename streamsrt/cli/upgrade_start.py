@@ -30,6 +30,9 @@ def start(
     new: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the new version")],
     plan: Annotated[Path, typer.Option("--plan", help="file of `upgrade plan --out`")],
     bootstrap_servers: BootstrapServers = None,
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="that of the instance which it replaces")
+    ] = None,
     config: Settings = None,
 ) -> None:
     """Run one instance of the new version with the epoch of a plan; all options of `streamsrt run` may follow.
@@ -57,8 +60,8 @@ def start(
     note(f"{new} runs with topology.epoch={agreed.epoch_needed}, as {plan} says")
     settings = [*(config or []), f"topology.epoch={agreed.epoch_needed}"]
     arguments = ["run", new, "-a", agreed.group, *(part for each in settings for part in ("--config", each))]
-    if bootstrap_servers is not None:
-        arguments += ["-b", bootstrap_servers]
+    arguments += [] if bootstrap_servers is None else ["-b", bootstrap_servers]
+    arguments += [] if state_dir is None else ["--state-dir", str(state_dir)]
     code = command_line("run")([*arguments, *context.args], standalone_mode=False)
     raise typer.Exit(code or 0)
 
@@ -70,8 +73,9 @@ def _why_not(facts: GroupFacts, agreed: AgreedPlan, plan: Path) -> str:
     again = f"make a new plan (streamsrt upgrade plan NEW --group {facts.name} --out {plan})"
     if facts.epoch != agreed.epoch_needed:
         return (
-            f"plan {plan} takes group {facts.name} from topology epoch {agreed.epoch_before} to {agreed.epoch_needed}, and "
-            f"the group has epoch {facts.epoch} by now: it was sent back, or another upgrade was started. To try again, {again}"
+            f"plan {plan} takes group {facts.name} from topology epoch {agreed.epoch_before} to {agreed.epoch_needed}, "
+            f"and the group has epoch {facts.epoch} by now: it was sent back, or another upgrade was started. To try again, "
+            f"{again}"
         )
     others = {each.digest for each in facts.with_epoch(facts.epoch) if each.digest is not None}
     if others and not any(agreed.digest.startswith(each) for each in others):

@@ -23,6 +23,7 @@
                         and knows how they are
 - ``restore_thread``    restores stores and follows changelogs on a thread of its own, beside the tasks that run
 - ``results``           what an application writes while it runs, read back: for notebooks, scripts and trials
+- ``sent_back``         sends an upgrade back from outside: no process of the application is asked to do anything
 - ``store_metrics``     metrics of stores, their record caches and RocksDB. They are read on the processing thread, a
                         few tasks at a time
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread

@@ -109,8 +109,8 @@ def assemble(
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
-    membership = _membership(config, topology, str(directory.process_id), surroundings.new_id())
-    member = _joined(config, membership, on_disk, network, surroundings)
+    membership = membership_of(config, topology, str(directory.process_id), surroundings.new_id())
+    member = joined(config, membership, on_disk, network, surroundings)
     loop = StreamThread(
         LoopSettings(
             commit_interval_ms=config.commit_interval_ms,
@@ -216,7 +216,8 @@ def _committer(
     )
 
 
-def _membership(config: StreamsConfig, topology: Topology, process_id: str, member_id: uuid.UUID) -> GroupMembership:
+def membership_of(config: StreamsConfig, topology: Topology, process_id: str, member_id: uuid.UUID) -> GroupMembership:
+    """What a member of the application's group brings."""
     return GroupMembership(
         group_id=config.application_id,
         member_id=base64.urlsafe_b64encode(member_id.bytes).decode().rstrip("="),
@@ -232,13 +233,14 @@ def _membership(config: StreamsConfig, topology: Topology, process_id: str, memb
     )
 
 
-def _joined(
+def joined(
     config: StreamsConfig,
     membership: GroupMembership,
     on_disk: SetTaskOffsets,
     network: NetworkThread,
     surroundings: Surroundings,
 ) -> GroupMember:
+    """A member that has begun to join, by the protocol that is configured."""
     if config.group_protocol == "classic":
         return network.join_classic_group(
             ClassicMember(

@@ -19,7 +19,7 @@ from streamsrt.membership.classic.layout import decode_assignment, decode_subscr
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode, error_name
-from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse
+from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
 
 Role: TypeAlias = Literal["active", "standby", "warmup"]
 ROLES: tuple[Role, ...] = ("active", "standby", "warmup")
@@ -54,13 +54,19 @@ class MemberFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol."""
+    """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol.
+
+    ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
+    topology reads and writes for itself, by subtopology.
+    """
 
     name: str
     kind: Literal["streams", "classic"]
     state: str
     epoch: int | None
     members: tuple[MemberFacts, ...]
+    digest: bytes | None = None
+    topics: frozenset[tuple[str, frozenset[str]]] | None = None
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -101,7 +107,19 @@ def _of_streams_group(described: _Described) -> GroupFacts:
         state=described.group_state,
         epoch=None if described.topology is None else described.topology.epoch,
         members=tuple(_streams_member(each) for each in described.members),
+        topics=None
+        if described.topology is None
+        else frozenset(map(part_topics, described.topology.subtopologies or ())),
     )
+
+
+def part_topics(
+    part: StreamsGroupDescribeResponse.Subtopology | StreamsGroupHeartbeatRequest.Subtopology,
+) -> tuple[str, frozenset[str]]:
+    """Id and topics of a subtopology."""
+    internal = (*part.state_changelog_topics, *part.repartition_source_topics)
+    names = (*part.source_topics, *part.repartition_sink_topics, *(topic.name for topic in internal))
+    return part.subtopology_id, frozenset(names)
 
 
 def _streams_member(member: _Member) -> MemberFacts:
@@ -148,6 +166,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
             _classic_member(member, _said(member) if is_ours else None, its)
             for member, its in zip(described.members, told, strict=True)
         ),
+        digest=None if newest is None else newest.group_digest,
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Role, Task
 
@@ -77,7 +77,7 @@ class UpgradeStatus:
         known = [eta for eta in etas if eta is not None]
         return max(known) if known and len(known) == len(etas) else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             **asdict(self),
             "is_over": self.is_over,

@@ -20,9 +20,10 @@ Rules that it keeps:
 10. A restarted static member gets what the broker stored. If it answers another subscription of this process and topology it
     is taken, otherwise nothing is opened. In either case the member joins again at once: the process before may have claimed
     tasks that it was to let go of.
-11. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced. Who
+11. A member that the leader refuses leaves the group, unless it is static.
+12. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced. Who
     was told does the same, for others may have missed that SyncGroup. Both leave for good.
-12. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+13. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 Source: ``GroupCoordinator`` and ``AbstractCoordinator`` of Kafka; KIP-345, KIP-394, KIP-814.
 """
@@ -353,7 +354,7 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
 
 def _take(session: Session, given: Assigned, now_ms: int) -> Change:
     if given.error is not None:
-        return _fatal(session, given.error)
+        return _refused_by_leader(session, given.error)
     if given.told is None:
         if session.tasks is TaskState.RELEASING and not session.held:
             return _leave_group(session)
@@ -555,6 +556,15 @@ def _fatal(session: Session, error: StreamsError) -> Change:
         return _end(session, (LeftGroup(),))
     session = replace(session, group=GroupState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
     return Change(session, (MembershipFailed(error),))
+
+
+def _refused_by_leader(session: Session, error: StreamsError) -> Change:
+    """The broker has let it in: others would wait for it until its session ends. A static one may come back as what it
+    was before."""
+    if session.leave is not None or session.membership.instance_id is not None:
+        return _fatal(session, error)
+    left = _leave_group(session)
+    return Change(left.session, (MembershipFailed(error),))
 
 
 def _end(session: Session, events: tuple[Event, ...]) -> Change:

@@ -12,6 +12,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
+from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli.conftest import Command, Done
@@ -43,21 +44,31 @@ class Scene:
     """A cluster with topics, a module with versions, and instances of them."""
 
     def __init__(self, command: Command, address: str, topic: str, folder: Path, **settings: Any) -> None:
-        self._command = command
+        self.alone = command
         self.address = address
         self.topic = topic
         self.app = f"{topic}-app"
         self.module = topic.replace("-", "_") + "_upgraded"
         self._folder = folder
-        self._settings = settings
+        self.settings = settings
+        self.written = 0
         self._running = ExitStack()
         (folder / f"{self.module}.py").write_text(PROGRAM.replace("{t}", topic), encoding="utf-8")
         self("topics", "create", *(f"{topic}-{each}" for each in ("words", "more", "out")), "--partitions", 2)
-        lines = "".join(f"k{number % 50}:v\n" for number in range(500))
-        self("produce", f"{topic}-words", "--key-separator", ":", stdin=lines)
+        self.write()
 
     def __call__(self, *arguments: object, stdin: str = "") -> Done:
-        return self._command(*arguments, "-b", self.address, stdin=stdin)
+        return self.alone(*arguments, "-b", self.address, stdin=stdin)
+
+    def write(self, records: int = 500) -> None:
+        lines = "".join(f"k{number % 50}:v\n" for number in range(records))
+        self("produce", f"{self.topic}-words", "--key-separator", ":", stdin=lines)
+        self.written += records
+
+    def counts(self) -> dict[str, int]:
+        """What was written last for each key."""
+        rows = self("consume", f"{self.topic}-out", "--value", "long", "--json").rows
+        return {row["key"]: row["value"] for row in rows}
 
     def upgrade(self, what: str, *arguments: object) -> Done:
         return self("upgrade", what, *arguments, "--group", self.app)
@@ -74,7 +85,7 @@ class Scene:
             "state.dir": self._folder / name,
             "commit.interval.ms": 50,
             "topology.epoch": epoch,
-            **self._settings,
+            **self.settings,
         }
 
         def listen(new: State, _: State) -> None:
@@ -246,3 +257,74 @@ def test_a_plan_is_checked_again_when_it_starts(streams_group: Scene) -> None:
     late = scene("upgrade", "start", scene.version("second"), *options)
     assert late.code == 2
     assert "from topology epoch 0 to 1, and the group has epoch 2 by now: it was sent back" in late.err
+
+
+# ------------------------------------------------------------------------------------------------------ sending back
+
+
+def active(streams: KafkaStreams) -> int:
+    return sum(task.role == "active" and task.phase == "running" for task in streams.progress.tasks)
+
+
+def send_back(scene: Scene) -> None:
+    scene.settings["processing.guarantee"] = "exactly_once_v2"
+    old = scene.start("a", "first", 3)
+    scene.wait_done()
+    new = scene.start("b", "second", 4)
+    wait_until(lambda: active(new) == 1, "the new version has its share")
+    scene.write()
+    only_told = scene.upgrade("abort", scene.version("first"))
+    assert only_told.code == 0
+    assert "nothing is changed: use --execute to do it" in only_told.err
+    assert versions(scene) == [(4, 1), (3, 1)]
+    done = scene.upgrade("abort", scene.version("first"), "--execute")
+    assert done.code == 0, done.err
+    command = f"streamsrt run {scene.version('first')} -a {scene.app} --config topology.epoch=5"
+    assert command in done.out
+    wait_until(lambda: new.state is State.ERROR, "the new instance is refused and ends")
+    with pytest.raises(StreamsTopologyFencedError, match="Topology epoch 4 is behind the topology epoch 5"):
+        new.close()
+    wait_until(lambda: active(old) == 2, "the old instance has all tasks")
+    scene.write()
+    scene.wait_done()
+    again = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
+    assert (again.rows[0]["topology_epoch"], again.rows[0]["removed"]) == (5, []), "nothing is left to do"
+    (told,) = scene.upgrade("status", "--once", "--json").rows
+    assert (told["phase"], told["topology_epoch"]) == ("no new member", 5)
+    back = scene.start("b", "first", 5)
+    wait_until(lambda: active(old) + active(back) == 2 and active(back) == 1, "who comes back gets a share")
+    scene.write()
+    scene.wait_done()
+    assert scene.counts() == {f"k{number}": scene.written // 50 for number in range(50)}
+
+
+def test_an_upgrade_of_a_streams_group_is_sent_back(streams_group: Scene) -> None:
+    send_back(streams_group)
+
+
+def test_an_upgrade_of_a_classic_group_is_sent_back(classic_group: Scene) -> None:
+    send_back(classic_group)
+
+
+def test_nobody_is_removed_where_nobody_would_take_the_tasks(streams_group: Scene) -> None:
+    scene = streams_group
+    scene.start("b", "second", 4)
+    done = scene.upgrade("abort", scene.version("first"), "--execute")
+    assert done.code == 2
+    assert (
+        f"start one first (streamsrt run {scene.version('first')} -a {scene.app} --config topology.epoch=5)" in done.err
+    )
+    assert versions(scene) == [(4, 1)]
+    scene.start("a", "first", 5)
+    wrong_way = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
+    assert (wrong_way.code, wrong_way.rows[0]["removed"]) == (0, []), (
+        "who is behind goes on: it is an upgrade like any other"
+    )
+    assert versions(scene) == [(5, 1), (4, 1)]
+
+
+def test_a_lock_file_takes_the_epoch_of_a_version_that_was_gone_back_to(streams_group: Scene) -> None:
+    first = streams_group.version("first")
+    streams_group.alone("topology", "lock", first)
+    again = streams_group.alone("topology", "lock", first, "--config", "topology.epoch=5")
+    assert (again.code, "locked with topology epoch 5" in again.err) == (0, True)

@@ -750,3 +750,11 @@ def test_an_error_of_the_leader_is_final() -> None:
     run.joined()
     run.synced(error_code=int(ErrorCode.STREAMS_TOPOLOGY_FENCED), error_text="The group runs epoch 5.")
     assert "The group runs epoch 5." in str(run.last(MembershipFailed).error)
+
+
+def test_who_is_refused_leaves_so_that_nobody_waits_for_it() -> None:
+    run = Scenario()
+    run.on(Join())
+    run.joined()
+    run.synced(error_code=int(ErrorCode.STREAMS_TOPOLOGY_FENCED), error_text="The group runs epoch 5.")
+    assert [member.member_id for member in run.last(LeaveGroupRequest).members] == ["m"]

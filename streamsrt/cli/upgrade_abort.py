@@ -1,0 +1,133 @@
+"""``streamsrt upgrade abort``: sends an upgrade back, whether its instances live or not, without touching a process."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.group_members import Member, remove
+from streamsrt.cli.output import note, print_json
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
+from streamsrt.cli.topology_versions import ready_application
+from streamsrt.cli.upgrade_plan import Settings
+from streamsrt.cli.upgrade_preflight import of_broker
+from streamsrt.cli.upgrade_status import Group
+from streamsrt.client.network import NetworkThread
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError, RequestFailedError
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look
+from streamsrt.runtime.sent_back import has_epoch_of, raise_epoch, runs, sent_back_members
+from streamsrt.runtime.upgrade_status import member_name
+from streamsrt.wire.error_codes import ErrorCode
+from topology.graph.topology import Topology
+
+_PAUSE_S = 0.2
+
+
+def abort(
+    old: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the version to go back to, with its code")],
+    group: Group,
+    bootstrap_servers: BootstrapServers = None,
+    config: Settings = None,
+    execute: Execute = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="seconds for each step", min=1.0)] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Send an upgrade back: the group takes OLD again, under the next epoch, and members with a later version are removed.
+
+    They need not live. Those that do are refused when they join again, and end with exit code 2. Instances of OLD take
+    their tasks again, with the state that they have. Where none runs, nobody is removed: start one first.
+    """
+    settings = key_value_pairs(config or [])
+    former = ready_application(old, settings)
+    with cluster(bootstrap_servers) as network:
+        facts = look(network.admin, group)
+        why = [*of_broker(network, group, facts.kind)]
+        if why:
+            raise ConfigError(why[0])
+        is_raised = has_epoch_of(facts, former)
+        epoch = _epoch(facts, former, is_raised=is_raised)
+        leaving = sent_back_members(facts, former)
+        staying = [each for each in facts.members if runs(each, former)]
+        if leaving and not staying:
+            raise ConfigError(_nobody_stays(old, group, epoch))
+        if execute:
+            values = {**settings, "application.id": group, "group.protocol": facts.kind}
+            if not is_raised:
+                raise_epoch(network, StreamsConfig.of(values), replace(former, epoch=epoch), timeout_s)
+            _remove(network, group, leaving, timeout_s)
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "topology_epoch": epoch,
+                "executed": execute,
+                "removed": [member_name(each) for each in leaving],
+                "staying": [member_name(each) for each in staying],
+            }
+        )
+    else:
+        _show(old, group, epoch, leaving, staying, execute=execute)
+
+
+def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
+    """The one that the former topology is to have."""
+    if facts.epoch is None:
+        return max(facts.epochs, default=former.epoch)
+    return facts.epoch if is_raised else facts.epoch + 1
+
+
+def _nobody_stays(old: str, group: str, epoch: int) -> str:
+    return (
+        f"no instance of {old} runs in group {group}, so nobody would take the tasks: start one first (streamsrt run {old} "
+        f"-a {group} --config topology.epoch={epoch}). It takes tasks over as it gets warm; then go on instance by "
+        "instance, as in any upgrade"
+    )
+
+
+def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], timeout_s: float) -> None:
+    """Removes them, and waits until none has come back."""
+    failed = remove(network, group, [Member(each.member_id, each.instance_id, each.is_away) for each in leaving])
+    if failed:
+        raise ConfigError("; ".join(failed))
+    gone = {each.member_id for each in leaving}
+    deadline = time.monotonic() + timeout_s
+    while gone & {each.member_id for each in look(network.admin, group).members}:
+        if time.monotonic() > deadline:
+            raise RequestFailedError(
+                f"members of group {group} are still there: try again", ErrorCode.REQUEST_TIMED_OUT
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _show(
+    old: str,
+    group: str,
+    epoch: int,
+    leaving: Sequence[MemberFacts],
+    staying: Sequence[MemberFacts],
+    *,
+    execute: bool,
+) -> None:
+    did, does = ("is now", "were removed") if execute else ("would be", "would be removed")
+    say = sys.stdout.write
+    say(f"the topology of group {group} {did} that of {old}, with topology epoch {epoch}\n")
+    for each in leaving:
+        say(f"{member_name(each)} ({each.client_id} on {each.host}), topology epoch {each.epoch}: {does}\n")
+    say(f"instances that go on: {', '.join(map(member_name, staying)) or 'none'}\n")
+    if leaving:
+        say("a removed instance that still lives ends by itself with exit code 2, also when it is started again\n")
+    say(
+        "start each instance that you want back, and each that is started anew, with the former version and the new epoch:\n"
+    )
+    say(f"  streamsrt run {old} -a {group} --config topology.epoch={epoch}\n")
+    say("with a lock file, in the former release:\n")
+    say(f"  streamsrt topology lock {old} --config topology.epoch={epoch}\n")
+    if not execute:
+        note("nothing is changed: use --execute to do it")

@@ -1,0 +1,107 @@
+"""Sends an upgrade back from outside: no process of the application is asked to do anything.
+
+1. A member that runs no task joins with the former topology under the next epoch, and leaves. From then on the group
+   refuses whoever joins with the version that is sent back.
+2. The members of that version are removed from the group. Each gives up its tasks, joins again, is refused and ends. What
+   it has not committed does not count: others have its tasks.
+3. Members with the former topology are not touched. Their tasks stay the same tasks under the next epoch.
+
+Both protocols are the members' own: it works on any broker whose groups take a new topology.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from streamsrt.client.interface import GroupMember
+from streamsrt.client.network import NetworkThread
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import RequestFailedError, StreamsError
+from streamsrt.membership.classic.layout import topology_digest
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.membership.values import NOTHING, Leave, MembershipFailed, ReportOwned, SetTaskOffsets
+from streamsrt.runtime.assembly import Surroundings, joined, membership_of, wall_clock
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look, part_topics
+from streamsrt.runtime.topology_version import digest_tag
+from streamsrt.wire.error_codes import ErrorCode
+from topology.graph.topology import Topology
+
+_POLL_S = 0.1
+
+
+def runs(member: MemberFacts, topology: Topology) -> bool:
+    """Whether a member says that it runs this topology."""
+    return member.digest is not None and topology.digest.startswith(member.digest)
+
+
+def sent_back_members(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
+    """Members with a later epoch than those that run the former topology; all with another version where nobody runs it.
+
+    A member with an earlier epoch is an older one yet, or the former topology is itself on its way in: it is not touched.
+    """
+    epochs = [each.epoch for each in facts.members if runs(each, former) and each.epoch is not None]
+    lowest = min(epochs, default=-1)
+    return [each for each in facts.members if not runs(each, former) and (each.epoch is None or each.epoch > lowest)]
+
+
+def has_epoch_of(facts: GroupFacts, former: Topology) -> bool:
+    """Whether the group's epoch is one of the former topology already, as far as the group tells.
+
+    A streams group tells topics only. The same topics with other steps between them are the former topology where the epoch
+    was raised twice since: by the version that is sent back, and by this.
+    """
+    if facts.epoch is None:
+        return False
+    newest = facts.with_epoch(facts.epoch)
+    if newest:
+        return any(runs(each, former) for each in newest)
+    metadata = topology_metadata(replace(former, epoch=facts.epoch), facts.name)
+    if facts.topics is None:
+        return facts.digest == topology_digest(metadata, digest_tag(former))
+    epochs = [each.epoch for each in facts.members if runs(each, former) and each.epoch is not None]
+    return facts.topics == frozenset(map(part_topics, metadata.subtopologies)) and facts.epoch >= 2 + max(
+        epochs, default=-1
+    )
+
+
+def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology, timeout_s: float) -> None:
+    """Makes ``former``, with its epoch, the topology of the group. ``config`` has the group's protocol.
+
+    Raises what the group refuses a member with, and RequestFailedError where it takes too long.
+    """
+    # It runs nothing and answers nothing; and it must not be taken for an instance that has an id.
+    config = StreamsConfig.of(config, group_instance_id=None, application_server=None)
+    surroundings = Surroundings(wall_clock(), uuid.uuid4)
+    membership = membership_of(config, former, str(uuid.uuid4()), uuid.uuid4())
+    visitor = joined(config, membership, SetTaskOffsets({}, {}), network, surroundings)
+    try:
+        _wait(visitor, lambda: _is_taken(network, config.application_id, former.epoch), timeout_s, former.epoch)
+    finally:
+        visitor.tell(Leave())
+        _wait(visitor, lambda: visitor.join(0), timeout_s, former.epoch)
+
+
+def _is_taken(network: NetworkThread, group: str, epoch: int) -> bool:
+    facts = look(network.admin, group)
+    return facts.epoch is not None and facts.epoch >= epoch
+
+
+def _wait(visitor: GroupMember, holds: Callable[[], bool], timeout_s: float, epoch: int) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        visitor.polled()
+        failures = [each.error for each in visitor.events() if isinstance(each, MembershipFailed)]
+        if failures:
+            failure: StreamsError = failures[0]
+            raise failure
+        visitor.tell(ReportOwned(NOTHING))
+        if time.monotonic() > deadline:
+            raise RequestFailedError(
+                f"the group has not taken topology epoch {epoch} within {timeout_s:g} s: see streamsrt upgrade status, and "
+                "try again",
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+        time.sleep(_POLL_S)
