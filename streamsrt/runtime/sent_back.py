@@ -16,11 +16,11 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.client.interface import GroupMember
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import RequestFailedError, StreamsError
-from streamsrt.membership.classic.layout import topology_digest
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import NOTHING, Leave, MembershipFailed, ReportOwned, SetTaskOffsets
 from streamsrt.runtime.assembly import Surroundings, joined, membership_of, wall_clock
