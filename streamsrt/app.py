@@ -35,7 +35,7 @@ from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.runtime.assembly import assemble, client_config, ready_topology, without_old_state
 from streamsrt.runtime.group_protocol import GroupProtocol
-from streamsrt.runtime.health import why_not_alive, why_not_ready
+from streamsrt.runtime.health import Readiness, why_not_alive
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.loop.thread import StreamThread
@@ -105,6 +105,7 @@ class KafkaStreams(Queryable):
         self._failed_threads = 0
         self._metrics = InstanceMetrics()
         self._process_id = ""
+        self._readiness = Readiness()
         self._past = Progress()
         """What threads did that failed and were replaced."""
         self._is_paused = False
@@ -168,7 +169,8 @@ class KafkaStreams(Queryable):
     def why_not_ready(self) -> list[str]:
         """Why some tasks of this instance are not processing; empty if all are."""
         has_none_to_run = not any(part.sources for part in self.topology.subtopologies)
-        return why_not_ready(self._state, self.progress, others_have_tasks=has_none_to_run or self._others_have_tasks())
+        known = has_none_to_run or self._others_have_tasks()
+        return self._readiness.why_not(self._state, self.progress, others_have_tasks=known)
 
     def _others_have_tasks(self) -> bool:
         try:

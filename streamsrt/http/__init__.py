@@ -5,6 +5,7 @@
 | ``instance`` | what is asked of a running application |
 | ``text`` | keys out of URLs, rows as JSON |
 | ``answers`` | what each path answers, as values |
+| ``upgrade`` | how far an upgrade is, by its group and by this instance |
 | ``forwarding`` | asking the other instances |
 | ``server`` | paths, status codes, the socket and its thread |
 | ``pages`` | answers of many rows, made piece by piece: nobody holds all of them at once |

@@ -22,6 +22,7 @@ from streamsrt.http.forwarding import InstanceUnreachableError, ask
 from streamsrt.http.instance import Instance
 from streamsrt.http.pages import Page, RefusedError, Row
 from streamsrt.http.text import key_of, row_json
+from streamsrt.http.upgrade import upgrade
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
 from streamsrt.queries.preparation import key_query
 from streamsrt.queries.values import (
@@ -373,7 +374,7 @@ def health(instance: Instance) -> Answer:
 
 
 def readiness(instance: Instance) -> Answer:
-    """``/readyz``: 503 until all of its tasks process."""
+    """``/readyz``: 503 until all of its tasks process, and at first until nothing warms up."""
     why = instance.why_not_ready()
     return (_RETRY if why else 200), {
         "ready": not why,
@@ -412,6 +413,7 @@ VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
     "/stores": stores,
     "/metadata": metadata,
     "/tasks": tasks,
+    "/upgrade": upgrade,
 }
 PROBES: Mapping[str, Callable[[Instance], Answer]] = {"/healthz": health, "/readyz": readiness}
 """What waits for nothing."""

@@ -7,30 +7,53 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.statuses import NO_TASKS_BY
 from streamsrt.runtime.values import Progress, State, TaskProgress
 
-_NO_TASKS = tuple(code.name for code in NO_TASKS_BY)
+_NO_TASKS = tuple(code.name for code in NO_TASKS_BY if code is not StatusCode.STALE_TOPOLOGY)
+"""An old member whose tasks went to a newer version has done its work: it stays ready until it is stopped."""
 _LIBRARIES = ("/lib/python", "/site-packages/")
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 
+class Readiness:
+    """Of one instance. It is ready for the first time when it has no warm-up task left; from then on its active tasks
+    count: a rolling update goes on when a new instance is warm, and who runs is not taken out because more is to come."""
+
+    def __init__(self) -> None:
+        self._was_ready = False
+
+    def why_not(self, state: State, progress: Progress, *, others_have_tasks: bool) -> list[str]:
+        reasons = why_not_ready(state, progress, others_have_tasks=others_have_tasks)
+        warming = [task for task in progress.tasks if task.role == "warmup"]
+        if not reasons and warming and not self._was_ready:
+            return ["it has just started, and its state is not warm yet", *map(why_task, warming)]
+        self._was_ready = self._was_ready or not reasons
+        return reasons
+
+
 def why_not_ready(state: State, progress: Progress, *, others_have_tasks: bool = False) -> list[str]:
     """Why not all of its tasks process; empty where they do. An instance without any is ready where other instances are
-    known to have them: it asks those."""
+    known to have them (it asks those), and where it is behind the group's topology: those with the newer one have them."""
     if state is not State.RUNNING:
         reasons = [f"the application is {state.value}"]
     elif not all(task.phase == "running" for task in progress.tasks if task.role == "active"):
         reasons = ["not all tasks run"]
     elif not progress.tasks and any(status.startswith(_NO_TASKS) for status in progress.statuses):
         reasons = ["the group gives this member no tasks"]
-    elif not progress.tasks and not others_have_tasks:
+    elif not progress.tasks and not others_have_tasks and not is_behind(progress):
         reasons = ["no partition is on this instance, nor known to be on another one"]
     else:
         return []
     reasons += [why_task(task) for task in progress.tasks if task.role == "active" and task.phase != "running"]
     reasons += progress.statuses
     return reasons
+
+
+def is_behind(progress: Progress) -> bool:
+    """Whether the group has taken a newer topology than that of this instance."""
+    return any(status.startswith(StatusCode.STALE_TOPOLOGY.name) for status in progress.statuses)
 
 
 def why_task(task: TaskProgress) -> str:

@@ -17,7 +17,7 @@ from streamsrt.http.answers import readiness
 from streamsrt.http.instance import Instance
 from streamsrt.membership.statuses import ADVICE, CLASSIC_ADVICE
 from streamsrt.membership.values import Leave, ReleaseTasks, ReportOwned, RequestShutdown, Status, StatusChanged, Tasks
-from streamsrt.runtime.health import why_not_alive, why_not_ready, why_task
+from streamsrt.runtime.health import Readiness, why_not_alive, why_not_ready, why_task
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.meter import ThreadMeter, Work
 from streamsrt.runtime.metrics import Metric, prometheus_text
@@ -176,6 +176,29 @@ def test_an_instance_without_tasks_is_ready_where_others_are_known_to_have_them(
     assert why_not_ready(State.RUNNING, Progress(), others_have_tasks=True) == []
 
 
+def test_an_old_instance_without_tasks_stays_ready_in_an_upgrade() -> None:
+    behind = Progress(statuses=("STALE_TOPOLOGY: x",))
+    assert why_not_ready(State.RUNNING, behind) == []
+    assert why_not_ready(State.RUNNING, Progress(statuses=("MISSING_SOURCE_TOPICS: x",)), others_have_tasks=True)
+
+
+def test_a_new_instance_is_ready_when_it_is_warm_and_stays_so() -> None:
+    readiness = Readiness()
+
+    def why(*roles: str) -> list[str]:
+        phases = {"active": "running", "warmup": "standby", "standby": "standby"}
+        tasks = tuple(replace(task(phases[role], left=3), role=role) for role in roles)
+        return readiness.why_not(State.RUNNING, Progress(tasks=tasks), others_have_tasks=True)
+
+    assert why("warmup", "standby") == [
+        "it has just started, and its state is not warm yet",
+        "task a_0 (warmup) is standby: 3 changelog records behind",
+    ]
+    assert why("active", "warmup"), "a part of its share is not enough"
+    assert why("active", "standby") == []
+    assert why("active", "warmup") == [], "it runs: more state on its way takes nothing out"
+
+
 def test_the_readiness_probe_says_how_long_restoring_takes() -> None:
     store = RestoreProgress("counts", 10, 100, 20, 10, 2.0, 10.0)
     progress = Progress(tasks=(replace(task("restoring"), restoring=(store,)),))
@@ -198,7 +221,8 @@ def test_every_status_is_told_with_what_to_do(
         rig.turn()
     (told,) = rig.thread.progress.statuses
     assert told == f"{code.name}: Something is so. {advice[code]}"
-    has_none_by_it = code not in (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS)
+    ready = (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS, StatusCode.STALE_TOPOLOGY)
+    has_none_by_it = code not in ready
     now = rig.thread.progress
     assert (told in why_not_ready(State.RUNNING, now, others_have_tasks=True)) is has_none_by_it
     assert told in why_not_ready(State.REBALANCING, rig.thread.progress)

@@ -1,0 +1,71 @@
+"""``/upgrade``: how far the upgrade of the application is, as its group says, and what this instance does in it.
+
+1. The group is asked over a connection of its own, which ends with the answer: stream threads may be other processes.
+2. What this instance warms up it knows better than its group: offsets of this moment, and the time that is left.
+3. An instance that can't reach its group tells of itself alone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.errors import StreamsError
+from streamsrt.http.instance import Instance
+from streamsrt.runtime.assembly import client_config
+from streamsrt.runtime.group_facts import look
+from streamsrt.runtime.health import is_behind
+from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
+from streamsrt.runtime.values import TaskProgress
+
+_TIMEOUT_S = 5.0
+
+Body: TypeAlias = dict[str, object]
+
+
+def upgrade(instance: Instance) -> tuple[int, Body]:
+    """The answer."""
+    try:
+        found = _look(instance)
+    except StreamsError as error:
+        return 503, {"error": "GroupUnknown", "message": str(error), "instance": _instance(instance)}
+    return 200, {**found.to_json(), "instance": _instance(instance)}
+
+
+def _look(instance: Instance) -> UpgradeStatus:
+    network = NetworkThread(client_config(instance.config))
+    network.start(_TIMEOUT_S)
+    try:
+        return UpgradeWatch().status(look(network.admin, instance.config.application_id), 0.0)
+    finally:
+        network.stop()
+
+
+def _instance(instance: Instance) -> Body:
+    progress, why = instance.progress, instance.why_not_ready()
+    tasks = progress.tasks
+    return {
+        "member_id": progress.member_id,
+        "state": instance.state.value,
+        "topology_epoch": instance.topology.epoch,
+        "digest": instance.topology.digest,
+        "is_behind": is_behind(progress),
+        "ready": not why,
+        "why": why,
+        "tasks": {
+            role: [each.task_id for each in tasks if each.role == role] for role in ("active", "standby", "warmup")
+        },
+        "warming_up": [_warm_up(each) for each in tasks if each.role == "warmup"],
+        "statuses": progress.statuses,
+    }
+
+
+def _warm_up(task: TaskProgress) -> Body:
+    left = [(each.remaining_records, each.offsets_per_second) for each in task.restoring]
+    speeds = [behind / speed for behind, speed in left if speed]
+    is_known = all(speed or not behind for behind, speed in left)
+    return {
+        "task": task.task_id,
+        "behind": sum(behind for behind, _ in left),
+        "eta_s": max(speeds, default=0.0) if is_known else None,
+    }
