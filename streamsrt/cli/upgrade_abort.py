@@ -21,7 +21,7 @@ from streamsrt.cli.upgrade_status import Group
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look, look_when_settled
 from streamsrt.runtime.sent_back import has_epoch_of, raise_epoch, runs, sent_back_members
 from streamsrt.runtime.upgrade_status import member_name
 from streamsrt.wire.error_codes import ErrorCode
@@ -47,7 +47,7 @@ def abort(
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
     with cluster(bootstrap_servers) as network:
-        facts = look(network.admin, group)
+        facts = look_when_settled(network.admin, group)
         why = [*of_broker(network, group, facts.kind)]
         if why:
             raise ConfigError(why[0])

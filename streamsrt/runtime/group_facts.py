@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -26,6 +27,10 @@ ROLES: tuple[Role, ...] = ("active", "standby", "warmup")
 Task: TypeAlias = tuple[str, int]
 TasksByRole: TypeAlias = Mapping[Role, frozenset[Task]]
 
+SETTLED_S = 60.0
+"""More than the session of a member that was killed has by default: so long others wait for it."""
+_PAUSE_S = 0.2
+_SETTLED = frozenset({"Stable", "Empty", "Dead"})
 _AWAY_EPOCH = -2
 _NO_TASKS: TasksByRole = {role: frozenset() for role in ROLES}
 
@@ -86,6 +91,21 @@ def look(admin: Administering, name: str) -> GroupFacts:
         return _of_classic_group(admin.describe_classic_groups([name])[0])
     told = "no such group" if kind is None else f"a group of kind {kind}, which is no application's"
     raise ConfigError(f"{told}: {name} (streamsrt groups list shows what there is)")
+
+
+def look_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:
+    """As :func:`look`; of a classic group that rebalances when that is over: what its members run can't be told
+    meanwhile, and must not be guessed. Raises RequestFailedError where it takes too long."""
+    deadline = time.monotonic() + timeout_s
+    while (facts := look(admin, name)).kind == "classic" and facts.state not in _SETTLED:
+        if time.monotonic() > deadline:
+            raise RequestFailedError(
+                f"group {name!r} is {facts.state}, so that its members don't tell their versions, and that did not end "
+                f"within {timeout_s:g} s: try again",
+                ErrorCode.REBALANCE_IN_PROGRESS,
+            )
+        time.sleep(_PAUSE_S)
+    return facts
 
 
 def _checked(name: str, code: int, message: str | None) -> None:

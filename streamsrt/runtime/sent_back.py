@@ -44,7 +44,8 @@ def sent_back_members(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
     """
     epochs = [each.epoch for each in facts.members if runs(each, former) and each.epoch is not None]
     lowest = min(epochs, default=-1)
-    return [each for each in facts.members if not runs(each, former) and (each.epoch is None or each.epoch > lowest)]
+    others = [each for each in facts.members if not runs(each, former)]
+    return [each for each in others if each.epoch is not None and each.epoch > lowest]
 
 
 def has_epoch_of(facts: GroupFacts, former: Topology) -> bool:

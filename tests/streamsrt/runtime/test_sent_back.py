@@ -1,0 +1,54 @@
+"""Who is removed from a group when an upgrade is sent back, and who is not."""
+
+from __future__ import annotations
+
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
+from streamsrt.runtime.sent_back import has_epoch_of, sent_back_members
+from topology import StreamsBuilder
+from topology.graph.topology import Topology
+
+
+def version(*topics: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(list(topics)).group_by_key().count(store="counts")
+    return builder.build()
+
+
+OLD, NEW = version("a"), version("a", "b")
+
+
+def member(name: str, epoch: int | None, topology: Topology | None) -> MemberFacts:
+    return MemberFacts(
+        member_id=name,
+        instance_id=None,
+        process_id=name,
+        client_id="app",
+        host="there",
+        epoch=epoch,
+        digest=None if topology is None else topology.digest[:16],
+    )
+
+
+def group(epoch: int | None, *members: MemberFacts) -> GroupFacts:
+    return GroupFacts(name="app", kind="classic", state="Stable", epoch=epoch, members=members)
+
+
+def removed(facts: GroupFacts, former: Topology = OLD) -> list[str]:
+    return [each.member_id for each in sent_back_members(facts, former)]
+
+
+def test_members_with_a_later_version_are_removed() -> None:
+    facts = group(4, member("old", 3, OLD), member("new", 4, NEW), member("new too", 4, NEW))
+    assert removed(facts) == ["new", "new too"]
+    assert not has_epoch_of(facts, OLD)
+
+
+def test_who_is_behind_or_says_nothing_is_never_removed() -> None:
+    assert removed(group(4, member("old", 3, OLD), member("new", 4, NEW)), NEW) == [], "the wrong way round"
+    assert removed(group(4, member("old", 3, OLD), member("mute", None, None))) == []
+
+
+def test_the_epoch_is_raised_once() -> None:
+    assert has_epoch_of(group(5, member("old", 5, OLD), member("new", 4, NEW)), OLD)
+    assert not has_epoch_of(group(5, member("old", 3, OLD), member("newer", 5, NEW)), OLD)
+    assert not has_epoch_of(group(None), OLD)
