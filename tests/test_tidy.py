@@ -32,7 +32,12 @@ FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 700
 DECLARATIONS = {"topology/dsl/streams_and_tables.py": 1560}
 """Modules of signatures, and how long each may be. A stream returns groups, a group tables, a table streams: no order of
-modules has a class before those that return it, so their signatures are in one, and the work is in others."""
+modules has a class before those that return it, so their signatures are in one, and the work is in others.
+
+Mixins don't help: ``KStream[K, V2]``, where each call decides ``V2``, has no name below the class itself, as Python has no
+types of types. What does type-check is ``join = of_streams(stream_joins.join)``, a wrapper with a ParamSpec that turns the
+result into a KStream. But that a callable in a class binds ``self``, and that overloads pass through a ParamSpec, is what
+mypy and pyright do and the typing specification does not say: ty reports errors in programs that are right."""
 DECLARED_LINES_MAX = 20
 ANY_LINES_MAX = {
     "coordinator": 15,

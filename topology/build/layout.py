@@ -1,4 +1,4 @@
-"""From steps to nodes: the order of the steps, and the nodes that each of them makes."""
+"""The first pass of a build: puts the steps of a plan in order, and makes the nodes of the graph for each step."""
 
 from __future__ import annotations
 

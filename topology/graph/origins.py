@@ -1,4 +1,4 @@
-"""What a store or repartition topic is made from: what tells two of them apart whose names say nothing.
+"""What feeds each store and repartition topic, for comparing two versions of a program whose names are generated.
 
 1. A generated name ends in a number that counts the steps of the program. Another version may give the same name to
    something else, so such names are compared by what they stand for: the topics that feed them, through repartition topics

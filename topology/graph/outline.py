@@ -1,4 +1,4 @@
-"""What matters of a topology to whoever runs the next version of it: a value that fits into a JSON file.
+"""A summary of a topology that fits into a JSON file: all that the next version must be compared with.
 
 ``streamsrt topology describe --json`` prints it; kept beside a release, it stands for that release when the next one is
 compared with it (:mod:`topology.graph.diff`), without the code of the old one.

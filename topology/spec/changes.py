@@ -1,4 +1,4 @@
-"""What becomes of a row, as it travels through a repartition topic: the new value and the one that it replaces.
+"""The change of a table's row, with its new and its old value, and the bytes of it in a repartition topic.
 
 Bytes: ``new 01``, ``old 00``, or ``varint(length of new) new old 02`` where both are there.
 Source: org.apache.kafka.streams.kstream.internals.Change, ChangedSerializer and ChangedDeserializer.

@@ -1,4 +1,4 @@
-"""Putting something of the application's around every processor node (``processor.wrapper.class``).
+"""``processor.wrapper.class``: an application wraps every processor node, for example to time or to log it.
 
 1. A wrapper is asked once for each node, when the topology is built, and gets the node's name and a supplier of what the
    node does: the program's own processor, or an :class:`OperatorProcessor` for an operator of the DSL. Sources and sinks are

@@ -1,4 +1,7 @@
-"""Aggregations of streams as processor nodes, per key and per key and window."""
+"""``count``, ``reduce`` and ``aggregate`` of a stream, record by record: per key, and per key and window.
+
+This is what runs where there is no generated code (:mod:`streamsrt.operators.kinds.aggregate`), by the same rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators over many records at once: functions over frames, and asynchronous functions side by side.
+"""``map_batches`` and ``map_async``: operators that gather records and work on many of them at once.
 
 1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
    punctuation. Only asynchronous calls are under way beyond that, and a commit waits for them: it never covers a record

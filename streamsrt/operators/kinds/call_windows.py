@@ -1,4 +1,4 @@
-"""Asynchronous calls that are under way at an operator, and what waits for their outcomes.
+"""The asynchronous calls of ``map_async`` and ``join_lookup`` that are under way, and the records that wait for them.
 
 1. Calls go on while the task reads more: a call that takes long, or is made again, holds up nobody but those that must
    come after its record.

@@ -1,4 +1,4 @@
-"""Which windows close as stream time moves on: what is emitted once, when nothing can change it any more.
+"""Results that are emitted once, when their window closes: which windows are open, and which stream time closes now.
 
 1. A window that is open is known here by its end; it is emitted with the record that closes it, before anything of it can
    expire. So none is lost when stream time jumps, and none waits for a clock.

@@ -1,4 +1,4 @@
-"""Count windows of the records of a key: the rules stand in :mod:`topology.spec.count_windows`."""
+"""Aggregations in count windows, as processor nodes. The rules are in :mod:`topology.spec.count_windows`."""
 
 from __future__ import annotations
 

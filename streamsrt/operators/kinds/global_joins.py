@@ -1,4 +1,4 @@
-"""Looks up rows of global tables, as processor nodes.
+"""Joins of a stream with a global table, as processor nodes: each record looks up a row in the copy of this instance.
 
 A record without a value, or whose key of the table is None, is dropped and counted; a left join keeps a record that has no
 key itself.

@@ -1,4 +1,4 @@
-"""Grouping rows of tables under another key, their aggregations, and transformers of rows.
+"""``KTable.group_by`` and the aggregations behind it, and ``transform_values``: operations that need the replaced value.
 
 1. What a change takes out of a group is forwarded before what it brings into another one.
 2. The subtractor runs only where there is an aggregate; without one a change that brings nothing deletes the row, again.

@@ -1,4 +1,6 @@
-"""Closes windows, and lets go what is suppressed, where no more records come: stream time stands still then.
+"""``idle_timeout``: closes windows and forwards what is suppressed when an input has no more records.
+
+Without records stream time stands still, and nothing would close.
 
 1. An operator is idle when none of the sources behind which it stands has brought a record for its ``idle_timeout``, by the
    wall clock. The time counts from when the task began to run here, at the earliest: a restart or a rebalance begins it

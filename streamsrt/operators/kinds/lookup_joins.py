@@ -1,4 +1,4 @@
-"""Joins with what a function looks up elsewhere: many keys in a call, answers remembered for a time.
+"""``join_lookup``: joins with what a function of the program finds elsewhere, many keys in a call, answers cached.
 
 1. Records gather as at every operator over batches (:mod:`streamsrt.operators.kinds.batches`); their keys are looked up
    when the run ends, each once, and they go on in their order. Asynchronous lookups go on beyond that.

@@ -1,4 +1,4 @@
-"""The operations that look at one record only: their code, and what runs them record by record."""
+"""``filter``, ``map``, ``branch`` and the like, which look at one record only: their code, and their processor nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors of the user's: as nodes of their own (the Processor API), and around operators (KIP-1112).
+"""Runs processors that the program wrote: as nodes of their own (the Processor API), and around operators (KIP-1112).
 
 1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task.
 2. Its context forwards, gives it its stores, and schedules punctuations; between records it knows no current one.

@@ -1,4 +1,4 @@
-"""Operations on tables that need the value that a change replaces, or a state of the user's own."""
+"""What the processor nodes of ``KTable.group_by``, its aggregations and ``transform_values`` compute."""
 
 from __future__ import annotations
 

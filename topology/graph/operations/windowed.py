@@ -1,4 +1,4 @@
-"""Aggregations whose windows depend on the records: sliding windows and sessions; and what holds results back."""
+"""What the processor nodes of sliding windows, sessions, count windows, ``cogroup`` and ``suppress`` compute."""
 
 from __future__ import annotations
 
