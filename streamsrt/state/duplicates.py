@@ -50,7 +50,7 @@ class DuplicatesBytesStore(WindowBytesStore):
         interval_ms, live = self.segment_interval_ms, self._live_segment
         prefixes: dict[int, bytes] = {}
         stored: list[tuple[bytes, bytes | None]] = []
-        for timestamp_ms, place, value in rows:
+        for timestamp_ms, store_key, value in rows:
             segment = timestamp_ms // interval_ms
             if segment < live:
                 self.dropped_rows += 1
@@ -58,7 +58,7 @@ class DuplicatesBytesStore(WindowBytesStore):
             prefix = prefixes.get(segment)
             if prefix is None:
                 prefix = prefixes[segment] = _SEGMENT.pack(segment)
-            stored.append((prefix + place, value))
+            stored.append((prefix + store_key, value))
         if prefixes and (self._oldest_segment is None or min(prefixes) < self._oldest_segment):
             self._oldest_segment = min(prefixes)
         stored.sort()
@@ -147,15 +147,15 @@ class DuplicatesCache(dict[bytes, list[Row]]):
                 self.newest_ms = timestamp_ms
             row = (timestamp_ms, sequence, value)
             if rows and rows[-1][0] > timestamp_ms:
-                insort(rows, row, key=_place)
+                insort(rows, row, key=_time_and_sequence)
             else:
                 rows.append(row)
             self._rows += 1
             if len(rows) > _PRUNED_ROWS and rows[0][0] <= self.newest_ms - self.retention_ms:
                 self._prune(rows)
-            place = key + _SUFFIX.pack(timestamp_ms, sequence)
-            self.pending.append((timestamp_ms, place, raw))
-            return place
+            store_key = key + _SUFFIX.pack(timestamp_ms, sequence)
+            self.pending.append((timestamp_ms, store_key, raw))
+            return store_key
         if self.none_moves_time and timestamp_ms > self.newest_ms:
             self.newest_ms = timestamp_ms
         return key + _SUFFIX.pack(timestamp_ms, sequence)
@@ -225,7 +225,8 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         """Every row within retention by key, timestamp and sequence number; what is not written yet included."""
         load, low_ms = self.format.deserialize, self.newest_ms - self.retention_ms
         pending = (
-            (place[: -_SUFFIX.size], *_SUFFIX.unpack(place[-_SUFFIX.size :]), raw) for _, place, raw in self.pending
+            (store_key[: -_SUFFIX.size], *_SUFFIX.unpack(store_key[-_SUFFIX.size :]), raw)
+            for _, store_key, raw in self.pending
         )
         found = {(k, t, n): raw for k, t, n, raw in chain(self.store.all_rows(), pending) if t > low_ms}
         for (key, timestamp_ms, sequence), raw in sorted(found.items()):
@@ -234,5 +235,5 @@ class DuplicatesCache(dict[bytes, list[Row]]):
             yield entry
 
 
-def _place(row: Row) -> tuple[int, int]:
+def _time_and_sequence(row: Row) -> tuple[int, int]:
     return row[0], row[1]

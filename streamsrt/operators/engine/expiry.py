@@ -37,21 +37,21 @@ class Expiry:
         """Deletes what has expired at that stream time, and what expires of what follows from it."""
         while True:
             due = [
-                (found.timestamp + cache.ttl_ms, place)
-                for place, cache in enumerate(self._caches)
+                (found.timestamp + cache.ttl_ms, index)
+                for index, cache in enumerate(self._caches)
                 if (found := cache.first(now_ms)) is not None
             ]
             if not due:
                 return
-            at_ms, place = min(due)
-            entry = self._caches[place].first(now_ms)
+            at_ms, index = min(due)
+            entry = self._caches[index].first(now_ms)
             assert entry is not None
-            self._delete(place, entry, at_ms)
+            self._delete(index, entry, at_ms)
 
-    def _delete(self, place: int, entry: Entry, at_ms: int) -> None:
+    def _delete(self, index: int, entry: Entry, at_ms: int) -> None:
         if not self._deletes:
             self._deletes = [self._deletion(store) for store in self.stores]
-        self._deletes[place](entry, at_ms)
+        self._deletes[index](entry, at_ms)
 
     def _deletion(self, store: str) -> Callable[[Entry, int], None]:
         builder = self._builder

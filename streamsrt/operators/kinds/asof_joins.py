@@ -30,7 +30,7 @@ from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.joins import AsofJoin, AsofKeep
 from topology.spec.processor import RecordMetadata
 
-_PLACE = Struct(">qq")
+_KEY_HEAD = Struct(">qq")
 _COUNT = Struct(">i")
 _NONE = -1
 
@@ -84,38 +84,38 @@ class _Waiting:
         if not self._loaded:
             self._loaded = True
             self._order = [entry.key for entry in self._cache.rows(None, None)]
-            self._last = dict(sorted(_PLACE.unpack_from(place) for place in self._order))
+            self._last = dict(sorted(_KEY_HEAD.unpack_from(store_key) for store_key in self._order))
             heapify(self._order)
 
     def add(self, key: bytes, value: bytes, timestamp: int, headers: Headers) -> None:
         """Lets a record wait."""
         self._load()
         number = self._last[timestamp] = self._last.get(timestamp, 0) + 1
-        place = _PLACE.pack(timestamp, number) + key
-        heappush(self._order, place)
-        self._origins[place] = self._env.metadata
-        self._change(place, pack_row(tuple(headers), value), timestamp, (), -1)
+        store_key = _KEY_HEAD.pack(timestamp, number) + key
+        heappush(self._order, store_key)
+        self._origins[store_key] = self._env.metadata
+        self._change(store_key, pack_row(tuple(headers), value), timestamp, (), -1)
 
     def first_until(self, time_ms: int) -> tuple[bytes, bytes, int, Headers, RecordMetadata | None] | None:
         """The earliest record, if it is not later than ``time_ms``: key, value, timestamp, headers, where it was read."""
         self._load()
         if not self._order:
             return None
-        place = self._order[0]
-        timestamp, _ = _PLACE.unpack_from(place)
+        store_key = self._order[0]
+        timestamp, _ = _KEY_HEAD.unpack_from(store_key)
         if timestamp > time_ms:
             return None
-        headers, value = unpack_row(self._cache[place].value)
-        return place[_PLACE.size :], value, timestamp, headers, self._origins.get(place)
+        headers, value = unpack_row(self._cache[store_key].value)
+        return store_key[_KEY_HEAD.size :], value, timestamp, headers, self._origins.get(store_key)
 
     def remove_first(self, now_ms: int) -> None:
         """The earliest record waits no more."""
-        place = heappop(self._order)
-        self._origins.pop(place, None)
-        timestamp, number = _PLACE.unpack_from(place)
+        store_key = heappop(self._order)
+        self._origins.pop(store_key, None)
+        timestamp, number = _KEY_HEAD.unpack_from(store_key)
         if number == self._last[timestamp]:
             del self._last[timestamp]
-        self._change(place, None, now_ms, (), -1)
+        self._change(store_key, None, now_ms, (), -1)
 
 
 def _as_kept(key: bytes, value: bytes, timestamp: int, headers: Headers) -> HeldRecord:
@@ -221,8 +221,8 @@ def make_asof_keep(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
             made.drop_late(key, value, timestamp, headers)
             return
         raw = serialize_value(value)
-        place = cache.put(serialize(key), timestamp, value, raw)
+        store_key = cache.put(serialize(key), timestamp, value, raw)
         if topic is not None:
-            env.collect(topic, [place], [raw], [timestamp], [headers] if headers else None, env.task_partition)
+            env.collect(topic, [store_key], [raw], [timestamp], [headers] if headers else None, env.task_partition)
 
     return process

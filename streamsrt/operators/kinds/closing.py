@@ -149,10 +149,10 @@ class ClosingSessions:
         ends, lasts_ms = self._ends, self._lasts_ms
         last: tuple[int, int, bytes] | None = None
         while ends and ends[0][0] + lasts_ms < now_ms:
-            place = heappop(ends)
-            if place != last:
-                last = place
-                found = self._cache.session(place[2], place[1], place[0])
+            session = heappop(ends)
+            if session != last:
+                last = session
+                found = self._cache.session(session[2], session[1], session[0])
                 if found is not None:
                     yield found
         self._time.closed_ms = max(self._time.closed_ms, now_ms)

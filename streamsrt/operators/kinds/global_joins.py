@@ -24,11 +24,11 @@ def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, mad
     row_of = env.global_stores.view(op.store)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
-        place = on(key, value)
-        if value is None or (place is None and not (left and key is None)):
+        table_key = on(key, value)
+        if value is None or (table_key is None and not (left and key is None)):
             env.counters.dropped_null += 1
             return
-        row = None if place is None else row_of(place)[0]
+        row = None if table_key is None else row_of(table_key)[0]
         if row is not None or left:
             forward(key, joiner(key, value, row) if with_key else joiner(value, row), timestamp, headers)
 

@@ -29,7 +29,7 @@ from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.spec.processor import RecordMetadata
 
-_PLACE = Struct(">bq")
+_KEY_HEAD = Struct(">bq")
 _NUMBER_BYTES = 4
 _LAST_NUMBER = 0x7FFFFFFF
 
@@ -51,33 +51,37 @@ class _Buffer:
         if not self._loaded:
             self._loaded = True
             self._order = [entry.key for entry in self._cache.rows(None, None)]
-            self._number = max((int.from_bytes(place[-_NUMBER_BYTES:], "big") for place in self._order), default=0)
+            self._number = max(
+                (int.from_bytes(store_key[-_NUMBER_BYTES:], "big") for store_key in self._order), default=0
+            )
 
     def add(self, held: Held) -> None:
         """Lets a record wait."""
         self._load()
         self._number = (self._number + 1) & _LAST_NUMBER
-        place = _PLACE.pack(0, held.timestamp) + held.key + self._number.to_bytes(_NUMBER_BYTES, "big")
-        insort(self._order, place)
-        self._write(place, self._format.to_bytes(held))
+        store_key = _KEY_HEAD.pack(0, held.timestamp) + held.key + self._number.to_bytes(_NUMBER_BYTES, "big")
+        insort(self._order, store_key)
+        self._write(store_key, self._format.to_bytes(held))
 
     def first_until(self, time_ms: int) -> tuple[bytes, Held] | None:
-        """The earliest record, if it is not later than ``time_ms``, with its place."""
+        """The earliest record, if it is not later than ``time_ms``, with its key in the store."""
         self._load()
-        if not self._order or _PLACE.unpack_from(self._order[0])[1] > time_ms:
+        if not self._order or _KEY_HEAD.unpack_from(self._order[0])[1] > time_ms:
             return None
-        place = self._order[0]
-        return place, self._format.from_bytes(place[_PLACE.size : -_NUMBER_BYTES], self._cache[place].value)
+        store_key = self._order[0]
+        return store_key, self._format.from_bytes(
+            store_key[_KEY_HEAD.size : -_NUMBER_BYTES], self._cache[store_key].value
+        )
 
     def remove_first(self) -> None:
         """Forgets the earliest record."""
         self._write(self._order.pop(0), None)
 
-    def _write(self, place: bytes, row: bytes | None) -> None:
+    def _write(self, store_key: bytes, row: bytes | None) -> None:
         env = self._env
-        self._cache.put(place, row, 0, (), next(env.sequence))
+        self._cache.put(store_key, row, 0, (), next(env.sequence))
         if self._changelog is not None:
-            env.collect(self._changelog, [place], [row], [env.system_time_ms], None, env.task_partition)
+            env.collect(self._changelog, [store_key], [row], [env.system_time_ms], None, env.task_partition)
 
 
 def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:

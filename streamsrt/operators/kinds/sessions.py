@@ -204,12 +204,12 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, call: str, raw: str) -> None:
     e = c.emitter
-    start, end, new, old, place = (e.temp(prefix) for prefix in ("s", "x", "v", "b", "r"))
+    start, end, new, old, store_key = (e.temp(prefix) for prefix in ("s", "x", "v", "b", "r"))
     with e.block(f"for {start}, {end}, {new}, {old} in {call}:"):
-        e.line(f"{place} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
-        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=place)
+        e.line(f"{store_key} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
+        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
         result = Flow(key, Slot(obj=new), end, None if flow.headers is None else "()")
-        c.log(op.store, place, result, flow.time)
+        c.log(op.store, store_key, result, flow.time)
         if op.emit_on_close:
             return
         if node.sends_old_values:

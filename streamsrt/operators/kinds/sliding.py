@@ -267,13 +267,13 @@ def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregat
 
 def _emit_changes(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
     e = c.emitter
-    start, new, old, time, logged, place = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "l", "r"))
+    start, new, old, time, logged, store_key = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "l", "r"))
     with e.block(f"for {start}, {new}, {old}, {time}, {logged} in {told}:"):
-        e.line(f"{place} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+        e.line(f"{store_key} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
         end = f"{start} + {op.windows.difference_ms}"
-        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=place)
+        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=store_key)
         result = Flow(key, Slot(obj=new), time, flow.headers)
-        c.log(op.store, place, result, logged)
+        c.log(op.store, store_key, result, logged)
         if op.emit_on_close:
             return
         if node.sends_old_values:

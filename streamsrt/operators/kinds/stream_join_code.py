@@ -19,9 +19,9 @@ def emit_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoin
     value, raw = e.obj(flow.value), e.raw(flow.value, c.plan.value_serde(spec))
     c.children(node, flow)
     with e.block(f"if {key} is not None:"):
-        place = e.temp("r")
-        e.line(f"{place} = {e.bind('put', cache.put)}({key}, {flow.time}, {value}, {raw})")
-        c.log(op.store, place, flow, flow.time, headers=True)
+        store_key = e.temp("r")
+        e.line(f"{store_key} = {e.bind('put', cache.put)}({key}, {flow.time}, {value}, {raw})")
+        c.log(op.store, store_key, flow, flow.time, headers=True)
         if node.late is not None:
             kept = e.bind("kept", cache)
             with e.block(f"if {raw} is not None and {flow.time} <= {kept}.newest_ms - {cache.retention_ms}:"):

@@ -78,10 +78,10 @@ class Unmatched:
         self._known: set[bytes] = set()
         self._loaded = False
 
-    def _change(self, place: bytes, listed: bytes | None, timestamp: int, headers: Headers) -> None:
-        self._cache.put(place, listed, timestamp, headers, next(self._env.sequence))
+    def _change(self, store_key: bytes, listed: bytes | None, timestamp: int, headers: Headers) -> None:
+        self._cache.put(store_key, listed, timestamp, headers, next(self._env.sequence))
         if self._changelog is not None:
-            self._changes.append((place, listed, timestamp))
+            self._changes.append((store_key, listed, timestamp))
 
     def send_changes(self) -> None:
         """Logs what has changed."""
@@ -95,24 +95,24 @@ class Unmatched:
         self._load()
         if self._least_ms is None or timestamp < self._least_ms:
             self._least_ms = timestamp
-        place = _TIME_AND_SIDE.pack(timestamp, is_left) + raw
-        if place not in self._known:
-            self._known.add(place)
-            if place not in self._cache:
+        store_key = _TIME_AND_SIDE.pack(timestamp, is_left) + raw
+        if store_key not in self._known:
+            self._known.add(store_key)
+            if store_key not in self._cache:
                 # All rows of the store are known: there is none to look up.
-                self._cache[place] = Entry(place, None, -1)
-            if self._order and place < self._order[-1]:
-                insort(self._order, place)
+                self._cache[store_key] = Entry(store_key, None, -1)
+            if self._order and store_key < self._order[-1]:
+                insort(self._order, store_key)
             else:
-                self._order.append(place)
-        self._change(place, append_to_list(self._cache[place].value, is_left, value), timestamp, headers)
+                self._order.append(store_key)
+        self._change(store_key, append_to_list(self._cache[store_key].value, is_left, value), timestamp, headers)
 
     def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Headers) -> None:
         """Forgets the records of that key, side and time: a match was found at ``timestamp``."""
         self._load()
-        place = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
-        if place in self._known and self._cache[place].value is not None:
-            self._change(place, None, timestamp, headers)
+        store_key = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
+        if store_key in self._known and self._cache[store_key].value is not None:
+            self._change(store_key, None, timestamp, headers)
 
     def _load(self) -> None:
         if not self._loaded:
@@ -140,25 +140,25 @@ class Unmatched:
         kept: list[bytes] = []
         scanned = 0
         shown: bytes | None = None
-        for place in self._order:
-            listed = self._cache[place].value
+        for store_key in self._order:
+            listed = self._cache[store_key].value
             if listed is None:
                 scanned += 1
                 continue
-            of_ms, is_left = _TIME_AND_SIDE.unpack_from(place)
+            of_ms, is_left = _TIME_AND_SIDE.unpack_from(store_key)
             self._least_ms = of_ms
             if all(seen_open):
                 break
             scanned += 1
             if of_ms + open_ms[is_left] >= time_ms:
                 seen_open[is_left] = True
-                kept.append(place)
+                kept.append(store_key)
                 continue
             for value in listed_values(listed):
-                yield place[_TIME_AND_SIDE.size :], is_left, of_ms, value
-                if shown is not None and shown != place:
+                yield store_key[_TIME_AND_SIDE.size :], is_left, of_ms, value
+                if shown is not None and shown != store_key:
                     self._change(shown, None, timestamp, headers)
-                shown = place
+                shown = store_key
         if shown is not None:
             self._change(shown, None, timestamp, headers)
         self._known.difference_update(self._order[:scanned])
@@ -188,11 +188,11 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
         if key is None:
             return
         raw = None if value is None else serialize_value(value)
-        place = cache.put(serialize(key), timestamp, value, raw)
+        store_key = cache.put(serialize(key), timestamp, value, raw)
         if raw is not None and timestamp <= cache.newest_ms - cache.retention_ms:
             made.drop_late(key, value, timestamp, headers)
         if topic is not None:
-            env.collect(topic, [place], [raw], [timestamp], [headers] if headers else None, env.task_partition)
+            env.collect(topic, [store_key], [raw], [timestamp], [headers] if headers else None, env.task_partition)
 
     return process
 
