@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, field
 import orjson
 
 from coordinator.group.state import GroupsState
-from coordinator.group.streams.reasons import Places, Rebalance, moves_between, places_of, reasons_between
+from coordinator.group.streams.reasons import Rebalance, places_of, reasons_between
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import Event, GroupDecision, GroupRecord, GroupRequest
+from streamsrt.assignment.moves import Places, moves_between
 from streamsrt.wire import types
 from streamsrt.wire.private_tags import REBALANCES_TAG, WHY_ASSIGNED_TAG
 from streamsrt.wire.types import Message

@@ -10,6 +10,8 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
                         if it has to be
 - ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move once it
                         is where they are to go
+- ``moves``             what moves between one target assignment of a group and the next, in words: who runs a task, and
+                        where one warms up
 - ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are
 - ``placement``         puts tasks on members, a role at a time: what the assignors have in common
 - ``progress``          how far processes are with the state of tasks, by the offsets that their members reported

@@ -5,14 +5,17 @@ Brokers show what members said and were told while the group is stable; during a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
+from streamsrt.assignment.moves import Places, moves_between
+from streamsrt.assignment.tasks import TaskId
 from streamsrt.cli.output import note
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import RequestFailedError
 from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
+from streamsrt.membership.values import Tasks
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.primitives import DecodeError
@@ -46,6 +49,7 @@ def classic_members(described: Described, *, verbose: bool) -> Table:
                 "target_assignment_epoch": "-" if told is None else told.generation,
                 "topology_epoch": "-" if said is None else said.topology_epoch,
                 "member": member.member_id,
+                "member_epoch": "-" if told is None else told.generation,
                 "process": "-" if said is None else said.process_id,
                 "client_id": member.client_id,
                 "assignments": _partitions(member) if told is None else _tasks(told),
@@ -54,6 +58,7 @@ def classic_members(described: Described, *, verbose: bool) -> Table:
     columns = ["group", "member", "process", "client_id", "assignments"]
     if verbose:
         columns[1:1] = ["target_assignment_epoch", "topology_epoch"]
+        columns.insert(4, "member_epoch")
     return columns, rows
 
 
@@ -80,15 +85,51 @@ def classic_state(described: Described, *, verbose: bool) -> Table:
 
 
 def classic_rebalances(described: Described, *, verbose: bool) -> Table:
-    """The last assignment, as its leader explained it: of a classic group nobody keeps earlier ones."""
-    told = _told(described)
-    if not told:
+    """The last assignment, as its leader explained it, and what moved with it: of a classic group nobody keeps earlier
+    ones."""
+    members = {_name(member, said): (said, told) for member, said, told in _ours(described)}
+    if not members:
         note(f"group {described.group_id} has no assignment of a leader of ours: it is {described.group_state}")
-    found = {(each.generation, each.why) for each in told if each.why}
-    rows: list[dict[str, object]] = [
-        {"group": described.group_id, "epoch": generation, "why": why} for generation, why in sorted(found)
-    ]
-    return ["group", "epoch", "why"], rows
+        return ["group", "epoch", "why", "moves"], []
+    before = {name: said.echo.target for name, (said, _) in members.items() if said.echo is not None}
+    after = {name: told.target for name, (_, told) in members.items()}
+    # A leader that has not led the generation before does not know who was in it.
+    reasons = {told.why for _, told in members.values() if told.why} or {
+        f"member {name} joined" for name in members if name not in before
+    }
+    row: dict[str, object] = {
+        "group": described.group_id,
+        "epoch": max(told.generation for _, told in members.values()),
+        "why": "; ".join(sorted(reasons)) or "a member joined again",
+        "moves": ", ".join(moves_between(_places(before), _places(after))) or "no task moves",
+    }
+    return ["group", "epoch", "why", "moves"], [row]
+
+
+def _name(member: Member, said: ClassicSubscription) -> str:
+    where = [f"instance {member.group_instance_id}"] if member.group_instance_id is not None else []
+    endpoint = said.endpoint
+    where.append(member.client_host.lstrip("/") if endpoint is None else f"{endpoint.host}:{endpoint.port}")
+    return f"{member.member_id} ({', '.join(where)})"
+
+
+def _places(targets: Mapping[str, Tasks]) -> Places:
+    active: dict[TaskId, str] = {}
+    standby: dict[TaskId, tuple[str, ...]] = {}
+    warmup: dict[TaskId, tuple[str, ...]] = {}
+    for name, tasks in sorted(targets.items()):
+        active.update((TaskId(*task), name) for task in tasks.active)
+        for role, found in ((tasks.standby, standby), (tasks.warmup, warmup)):
+            for task in role:
+                found[TaskId(*task)] = (*found.get(TaskId(*task), ()), name)
+    return Places(active, standby, warmup)
+
+
+def _ours(described: Described) -> Iterator[tuple[Member, ClassicSubscription, ClassicAssignment]]:
+    for member in described.members:
+        said, told = _own(described, member)
+        if said is not None and told is not None:
+            yield member, said, told
 
 
 def _told(described: Described) -> list[ClassicAssignment]:

@@ -202,6 +202,35 @@ def test_an_application_says_which_acl_is_missing(broker: GuardedBroker, tmp_pat
         assert "--allow-principal User:ada --operation READ --topic" in app.last_words
 
 
+def test_a_leader_that_may_not_make_topics_says_which_acl_is_missing(broker: GuardedBroker, tmp_path: Path) -> None:
+    """With ``group.protocol=classic`` the instances make the internal topics; the application waits, and then runs."""
+    program = APPLICATION.replace('"names"', '"called"').replace('"counted"', '"called-counts"')
+    (tmp_path / "calling.py").write_text(program, encoding="utf-8")
+    admin = AdminClient(broker.client("admin"))
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("called", "called-counts")]).values():
+        future.result(PATIENCE_S)
+    assert produced(broker, "admin", "called") is None
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ada",
+        "sasl.password": PASSWORD,
+        "group.protocol": "classic",
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 500,
+    }
+    changelog, group = "calling-counts-changelog", "calling"
+    grant(admin, ResourceType.GROUP, AclOperation.READ, group)
+    for operation in (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE):
+        grant(admin, ResourceType.TOPIC, operation, "called", "called-counts", changelog)
+    with AppProcess(tmp_path / "app", "calling:topology", group, broker.servers, settings, cwd=tmp_path) as app:
+        command = f"--allow-principal User:ada --operation CREATE --topic {changelog}"
+        app.wait_for(lambda line: command in str(line), "it says what it needs for its internal topic")
+        grant(admin, ResourceType.TOPIC, AclOperation.CREATE, changelog)
+        app.wait_running(tasks=1)
+        assert app.terminate() == 0
+
+
 def grant(admin: AdminClient, kind: ResourceType, operation: AclOperation, *names: str) -> None:
     """Grants ada something, and waits until the broker knows."""
     rule = (ResourcePatternType.LITERAL, "User:ada", "*", operation, AclPermissionType.ALLOW)

@@ -178,6 +178,44 @@ def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
     assert_each_update_once(cluster, 2_000)
 
 
+@pytest.mark.slow
+def test_a_leader_that_dies_before_it_has_assigned_costs_nobody_a_task(
+    any_cluster: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    """The others wait for its SyncGroup, are told to join again when its session has ended, and go on meanwhile."""
+    cluster = any_cluster
+    first_half, second_half = two_halves(cluster, 2_000)
+
+    def instance(name: str, dies_leading: int = 0) -> AppProcess:
+        surroundings = {"DIES_LEADING": str(dies_leading)}
+        application, address = "tests.system.leaderless_app", cluster.address
+        return AppProcess(tmp_path / name, application, application_id, address, CLASSIC, surroundings=surroundings)
+
+    with instance("leader", 3) as leader:
+        leader.wait_running(tasks=2 * PARTITIONS)
+        with instance("b") as b:
+            wait_until(
+                lambda: len(leader.tasks("active", "running")) == len(b.tasks("active", "running")) == PARTITIONS,
+                "both have half of the tasks",
+                timeout_s=120,
+            )
+            cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
+            with instance("c") as c:
+                assert leader.wait_end() == -9
+                cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
+                wait_until(
+                    lambda: len({*b.tasks("active", "running"), *c.tasks("active", "running")}) == 2 * PARTITIONS,
+                    "they have what it had",
+                    timeout_s=120,
+                )
+                cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+                assert "all tasks are lost" not in b.stderr
+                assert c.terminate() == 0
+            b.wait_running(tasks=2 * PARTITIONS)
+            assert b.terminate() == 0
+    assert_each_update_once(cluster, 2_000)
+
+
 @pytest.mark.kafka
 def test_a_member_of_the_other_protocol_is_told_what_the_group_is(
     apache_kafka: Server, tmp_path: Path, application_id: str

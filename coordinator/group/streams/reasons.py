@@ -2,7 +2,7 @@
 
 1. Reasons are what differs between the group before an event and after it, where that event raised its epoch. Only how a
    member went can't be seen there: the event says it.
-2. Moves are what differs between one target assignment and the next: who runs a task, and where one warms up.
+2. What moves with it is told by ``streamsrt.assignment.moves``.
 3. Nothing here decides anything.
 """
 
@@ -16,6 +16,7 @@ from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import Event, GroupRequest
 from coordinator.machine.values import TimerExpired
 from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.moves import Places
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -23,15 +24,6 @@ _LEFT: Mapping[str, str] = {
     SESSION: "is gone: no heartbeat within its session timeout",
     REBALANCE: "is removed: it did not give tasks back within its rebalance timeout",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Who has what by a target assignment, each by the name that people know it by."""
-
-    active: Mapping[TaskId, str]
-    standby: Mapping[TaskId, tuple[str, ...]]
-    warmup: Mapping[TaskId, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +147,3 @@ def places_of(group: StreamsGroup) -> Places:
             for task in role:
                 mapping[task] = (*mapping.get(task, ()), name)
     return Places(active, standby, warmup)
-
-
-def moves_between(before: Places, after: Places) -> Iterator[str]:
-    """What moves, by task."""
-    for task in sorted(before.active.keys() | after.active.keys()):
-        old, new = before.active.get(task), after.active.get(task)
-        if old != new:
-            since = ""
-            if new is not None and new in before.warmup.get(task, ()):
-                since = ", where it has warmed up"
-            elif new is not None and new in before.standby.get(task, ()):
-                since = ", where its standby task was"
-            yield f"{_text(task)}: {old or 'nobody'} -> {new or 'nobody'}{since}"
-    for role, then, now in (
-        ("warms up", before.warmup, after.warmup),
-        ("is a standby task", before.standby, after.standby),
-    ):
-        for task, names in sorted(now.items()):
-            for name in names:
-                if name not in then.get(task, ()):
-                    yield f"{_text(task)} {role} at {name}"
-
-
-def _text(task: TaskId) -> str:
-    return f"{task.subtopology_id}_{task.partition}"

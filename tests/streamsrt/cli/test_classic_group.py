@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.cli.classic_group import classic_rebalances
+from streamsrt.membership.classic.layout import encode_assignment, encode_subscription
+from streamsrt.membership.classic.values import NO_PROCESS, ClassicAssignment, ClassicSubscription, Echo
+from streamsrt.membership.values import Tasks
 from streamsrt.runtime.values import State
+from streamsrt.wire.types import DescribeGroupsResponse
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder
 
@@ -66,8 +71,11 @@ def test_a_classic_group_is_described_and_its_offsets_are_set_when_it_has_stoppe
     assert member["topology_epoch"] == 3
     (state,) = on_broker("groups", "describe", group, "--view", "state", "--json").rows
     assert (state["state"], state["topology_epoch"], state["members"]) == ("Stable", 3, 1)
-    rebalances = on_broker("groups", "describe", group, "--view", "rebalances", "--json").rows
-    assert all(row["epoch"] == member["target_assignment_epoch"] for row in rebalances)
+    assert member["member_epoch"] == member["target_assignment_epoch"]
+    (rebalance,) = on_broker("groups", "describe", group, "--view", "rebalances", "--json").rows
+    assert rebalance["epoch"] == member["member_epoch"]
+    assert f"member {member['member']} (127.0.0.1) joined" in rebalance["why"] or rebalance["moves"] == "no task moves"
+    assert rebalance["moves"] == "no task moves" or rebalance["moves"].count(f"nobody -> {member['member']}") == 2
     refused = on_broker("groups", "reset-offsets", group, "--to-earliest")
     assert refused.code == 2
     assert f"group '{group}' has 1 members: stop all instances" in refused.err
@@ -84,3 +92,43 @@ def test_a_classic_group_is_described_and_its_offsets_are_set_when_it_has_stoppe
     assert [row["current_offset"] for row in offsets] == [0, 0]
     (state,) = on_broker("groups", "describe", group, "--view", "state", "--json").rows
     assert (state["state"], state["topology_epoch"], state["members"]) == ("Empty", "-", 0)
+
+
+def described(*members: tuple[str, Tasks | None, Tasks], why: str = "") -> DescribeGroupsResponse.DescribedGroup:
+    """A stable group of generation 8: who was told what in generation 7, and what now."""
+    kind = DescribeGroupsResponse.DescribedGroupMember
+    made = []
+    for name, before, now in members:
+        echo = None if before is None else Echo(7, 3, bytes(16), before)
+        said = ClassicSubscription(process_id=NO_PROCESS, topology_epoch=3, topology_digest=bytes(16), echo=echo)
+        told = ClassicAssignment(generation=8, group_epoch=3, tasks=now, target=now, why=why)
+        made.append(
+            kind(
+                member_id=name,
+                client_host="/10.0.0.1",
+                member_metadata=encode_subscription(said),
+                member_assignment=encode_assignment(told),
+            )
+        )
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id="g", group_state="Stable", protocol_data="streamsrt-1", members=made
+    )
+
+
+def tasks(active: str = "", warmup: str = "") -> Tasks:
+    roles = [frozenset(("0", int(number)) for number in role.split()) for role in (active, warmup)]
+    return Tasks(roles[0], frozenset(), roles[1])
+
+
+def test_what_moved_with_the_last_rebalance_is_told_as_of_a_streams_group() -> None:
+    group = described(("a", tasks("0 1 2", ""), tasks("0 1")), ("b", tasks("3", "2"), tasks("2 3")), why="because")
+    _, rows = classic_rebalances(group, verbose=False)
+    moved = "0_2: a (10.0.0.1) -> b (10.0.0.1), where it has warmed up"
+    assert rows == [{"group": "g", "epoch": 8, "why": "because", "moves": moved}]
+
+
+def test_of_a_leader_that_knows_no_reason_the_members_tell_what_is_new() -> None:
+    group = described(("a", tasks("0 1"), tasks("0 1")), ("b", None, tasks("2", "1")))
+    _, rows = classic_rebalances(group, verbose=False)
+    moves = "0_2: nobody -> b (10.0.0.1), 0_1 warms up at b (10.0.0.1)"
+    assert rows == [{"group": "g", "epoch": 8, "why": "member b (10.0.0.1) joined", "moves": moves}]

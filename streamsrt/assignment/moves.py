@@ -1,0 +1,42 @@
+"""What moves between one target assignment of a group and the next, in words: who runs a task, and where one warms up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from streamsrt.assignment.tasks import TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Who has what by a target assignment, each by the name that people know it by."""
+
+    active: Mapping[TaskId, str]
+    standby: Mapping[TaskId, tuple[str, ...]]
+    warmup: Mapping[TaskId, tuple[str, ...]]
+
+
+def moves_between(before: Places, after: Places) -> Iterator[str]:
+    """What moves, by task."""
+    for task in sorted(before.active.keys() | after.active.keys()):
+        old, new = before.active.get(task), after.active.get(task)
+        if old != new:
+            since = ""
+            if new is not None and new in before.warmup.get(task, ()):
+                since = ", where it has warmed up"
+            elif new is not None and new in before.standby.get(task, ()):
+                since = ", where its standby task was"
+            yield f"{_text(task)}: {old or 'nobody'} -> {new or 'nobody'}{since}"
+    for role, then, now in (
+        ("warms up", before.warmup, after.warmup),
+        ("is a standby task", before.standby, after.standby),
+    ):
+        for task, names in sorted(now.items()):
+            for name in names:
+                if name not in then.get(task, ()):
+                    yield f"{_text(task)} {role} at {name}"
+
+
+def _text(task: TaskId) -> str:
+    return f"{task.subtopology_id}_{task.partition}"
