@@ -54,6 +54,8 @@ ARTIFACTS = (
     ("org.apache.logging.log4j", "log4j-1.2-api", LOG4J_VERSION),
 )
 
+SLF4J_BEFORE_4 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+
 STREAMS_VERSION = "4.3.1"  # the newest one that is published
 
 FIRST_WITH_LOG4J_2 = (4, 0)
@@ -134,7 +136,7 @@ def classpath(version: str = VERSION) -> str:
         return _resolved(ARTIFACTS)
     artifacts = [("org.apache.kafka", "kafka_2.13", version)]
     if numbers_of(version) < FIRST_WITH_LOG4J_2:
-        return _resolved((*artifacts, ("org.slf4j", "slf4j-reload4j", "1.7.36")))
+        return _resolved((*artifacts, SLF4J_BEFORE_4))
     return _resolved((*artifacts, *ARTIFACTS[2:]))
 
 
@@ -143,9 +145,12 @@ def tools_classpath() -> str:
     return _resolved((("org.apache.kafka", "kafka-tools", TOOLS_API_VERSION), *ARTIFACTS[2:]))
 
 
-def streams_classpath() -> str:
+def streams_classpath(version: str = STREAMS_VERSION) -> str:
     """The jars of Kafka Streams and its clients, for applications of Java in tests."""
-    return _resolved((("org.apache.kafka", "kafka-streams", STREAMS_VERSION), *ARTIFACTS[2:4]))
+    streams = ("org.apache.kafka", "kafka-streams", version)
+    if numbers_of(version) < FIRST_WITH_LOG4J_2:
+        return _resolved((streams, SLF4J_BEFORE_4))
+    return _resolved((streams, *ARTIFACTS[2:4]))
 
 
 def _resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:

@@ -75,3 +75,22 @@ def creation_problem(reasons: Mapping[str, str]) -> str:
 
 def unauthorized(names: Iterable[str]) -> str:
     return f"Unauthorized to CREATE on topics {', '.join(names)}."
+
+
+def beside_java(group_id: str, epoch: int, known: int) -> Refusal:
+    """Another version than the one that the group runs together with members of Java's."""
+    return Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        f"Group {group_id} has members of Java's Kafka Streams and runs topology epoch {known}. Java knows no versions, so "
+        f"topology epoch {epoch} with its other topology can't be part of the group. Stop the last member of Java's, then "
+        "start this version.",
+    )
+
+
+def unlike_java(group_id: str, difference: str) -> Refusal:
+    """A member of Java's with another topology: it is told an error code alone, the leader's log has the text."""
+    return Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        f"A member of Java's Kafka Streams with another topology joined group {group_id}. It gets no tasks: {difference}. "
+        "Start it with the topology that the group runs.",
+    )

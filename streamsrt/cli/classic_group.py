@@ -1,4 +1,5 @@
-"""A group of the classic protocol as the cluster describes it: our own members by what they say, others by their partitions.
+"""A group of the classic protocol as the cluster describes it: our own members by what they say, Java's Kafka Streams by
+their tasks, others by their partitions.
 
 Brokers show what members said and were told while the group is stable; during a rebalance only who they are.
 """
@@ -14,11 +15,24 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import RequestFailedError
 from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
-from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
+from streamsrt.membership.classic.stream_layout import (
+    STREAM_PROTOCOL,
+    JavaSubscription,
+    decode_stream_assignment,
+    decode_stream_subscription,
+)
+from streamsrt.membership.classic.values import (
+    NO_GENERATION,
+    PROTOCOL_NAME,
+    ClassicAssignment,
+    ClassicSubscription,
+    Unreadable,
+)
 from streamsrt.membership.values import Tasks
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.streams_user_data import SubscriptionInfo
 from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsResponse
 
 Described = DescribeGroupsResponse.DescribedGroup
@@ -50,9 +64,9 @@ def classic_members(described: Described, *, verbose: bool) -> Table:
                 "topology_epoch": "-" if said is None else said.topology_epoch,
                 "member": member.member_id,
                 "member_epoch": "-" if told is None else told.generation,
-                "process": "-" if said is None else said.process_id,
+                "process": _java_process(described, member) if said is None else said.process_id,
                 "client_id": member.client_id,
-                "assignments": _partitions(member) if told is None else _tasks(told),
+                "assignments": _java_tasks(described, member) if told is None else _tasks(told),
             }
         )
     columns = ["group", "member", "process", "client_id", "assignments"]
@@ -138,6 +152,15 @@ def _told(described: Described) -> list[ClassicAssignment]:
 
 def _own(described: Described, member: Member) -> tuple[ClassicSubscription | None, ClassicAssignment | None]:
     """What a member of ours said and was told."""
+    if described.protocol_data == STREAM_PROTOCOL:
+        mine, given = (
+            decode_stream_subscription(member.member_metadata),
+            decode_stream_assignment(member.member_assignment),
+        )
+        return (
+            mine if isinstance(mine, ClassicSubscription) else None,
+            None if isinstance(given, Unreadable) else given[0],
+        )
     if described.protocol_data != PROTOCOL_NAME:
         return None, None
     said, told = decode_subscription(member.member_metadata), decode_assignment(member.member_assignment)
@@ -145,6 +168,24 @@ def _own(described: Described, member: Member) -> tuple[ClassicSubscription | No
         said if isinstance(said, ClassicSubscription) else None,
         told if isinstance(told, ClassicAssignment) else None,
     )
+
+
+def _java_process(described: Described, member: Member) -> str:
+    if described.protocol_data != STREAM_PROTOCOL:
+        return "-"
+    said = decode_stream_subscription(member.member_metadata)
+    info = said.info if isinstance(said, JavaSubscription) else None
+    return info.process_id if isinstance(info, SubscriptionInfo) else "-"
+
+
+def _java_tasks(described: Described, member: Member) -> str:
+    """Tasks that were given in Java's words; of other consumers their partitions."""
+    if described.protocol_data == STREAM_PROTOCOL and member.member_assignment:
+        given = decode_stream_assignment(member.member_assignment)
+        if not isinstance(given, Unreadable):
+            tasks = given[1].tasks
+            return _tasks(ClassicAssignment(generation=NO_GENERATION, tasks=tasks, target=Tasks()))
+    return _partitions(member)
 
 
 def _tasks(told: ClassicAssignment) -> str:

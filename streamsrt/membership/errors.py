@@ -95,8 +95,9 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
 _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         "it has members that are no members of a classic group of this runtime",
-        "They may run with group.protocol=streams, be Java's Kafka Streams, or other consumers. Stop them first, or choose "
-        "another application.id.",
+        "If they are Java's Kafka Streams with the same topology, set subtopology.id=number here, which gives subtopologies "
+        "Java's names. If they run with group.protocol=streams, or are other consumers, stop them first, or choose another "
+        "application.id.",
     ),
     ErrorCode.GROUP_ID_NOT_FOUND: (
         "it is a group of another protocol",
@@ -121,6 +122,16 @@ def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
     reason, remedy = _CLASSIC_REASONS[code]
     text = f"Group {membership.group_id!r}: {reason} ({error_name(code)}). {remedy}"
     return MembershipRefusedError(text, code)
+
+
+def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:
+    """The error of a member that can't be in one group with Java's Kafka Streams."""
+    return StreamsInvalidTopologyError(
+        f"Group {membership.group_id!r} has members of Java's Kafka Streams, and this program can't join them. {difference} "
+        "Both must run the same topology: the same steps in the same order, with the same names of stores and repartition "
+        "topics, as `streamsrt topology describe` and Java's Topology.describe() show them. Start a version with another "
+        "topology when the last member of Java's is gone."
+    )
 
 
 def _missing_right(membership: GroupMembership, code: int) -> str | None:

@@ -100,10 +100,13 @@ class Scene:
         try:
             wait_until(holds, what, timeout_s=PATIENCE_S)
         except AssertionError as error:
-            groups = self._cluster.network.admin.describe_streams_groups([self.application])
-            ours = self.ours.stderr[-3000:] if (self._folder / "ours").exists() else ""
             javas = "\n".join(f"{each.lines} {each.log}" for each in self._javas)
-            raise AssertionError(f"{error}\n{groups}\n{ours}\n{javas}") from None
+            raise AssertionError(f"{error}\n{self._seen()}\n{javas}") from None
+
+    def _seen(self) -> str:
+        """What a failure shows of the group and of our instance."""
+        groups = self._cluster.network.admin.describe_streams_groups([self.application])
+        return f"{groups}\n{self.ours.stderr[-3000:] if (self._folder / 'ours').exists() else ''}"
 
     def assert_exact(self) -> None:
         """Each word's counts are 1 to n, each once and in this order."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.kafka_server import streams_classpath
+from tests.kafka_server import STREAMS_VERSION, streams_classpath
 
 PROGRAM = Path(__file__).resolve().parent / "java" / "StreamsMember.java"
 PATIENCE_S = 120.0
@@ -20,11 +20,18 @@ class JavaInstance:
     """It runs from the start. ``lines`` is what it told so far."""
 
     def __init__(
-        self, folder: Path, name: str, servers: str, application: str, log_name: str, settings: Mapping[str, str]
+        self,
+        folder: Path,
+        name: str,
+        servers: str,
+        application: str,
+        log_name: str,
+        settings: Mapping[str, str],
+        version: str = STREAMS_VERSION,
     ) -> None:
         self.lines: list[dict[str, str]] = []
         self._log = folder / f"{log_name}.log"
-        command = [*JAVA, "-cp", streams_classpath(), str(PROGRAM), servers, application]
+        command = [*JAVA, "-cp", streams_classpath(version), str(PROGRAM), servers, application]
         command += [f"{application}-in", f"{application}-out", f"state.dir={folder / name}"]
         command += [f"{key}={value}" for key, value in settings.items()]
         with self._log.open("wb") as log:

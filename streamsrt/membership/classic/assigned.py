@@ -3,20 +3,31 @@
 A broker gives a restarted static member what it stored for the process before. If that was the same process with the same
 topology, the member goes on with it, as a streams group's coordinator would have it, and joins again to say what it has: the
 process before it may have been told to let go of tasks, for which others wait. Otherwise it is not meant.
+
+A leader of Java's says neither for which process an assignment is nor for which topology. So a static member does not take
+the first one, and joins again; and whoever is given what its topology does not have leaves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
+from streamsrt.membership.classic.java_members import misplaced
 from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaAssignment, decode_stream_assignment
 from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable
-from streamsrt.membership.errors import refusal, with_missing_right
-from streamsrt.membership.values import NOTHING, Status, UnknownStatus
+from streamsrt.membership.errors import refusal, unlike_java, with_missing_right
+from streamsrt.membership.values import NOTHING, Answers, Status, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.streams_user_data import (
+    ASSIGNMENT_ERROR,
+    INCOMPLETE_SOURCE_TOPIC_METADATA,
+    NEWEST_VERSION,
+    SHUTDOWN_REQUESTED,
+)
 
 FIRST_VERSION_THAT_TELLS_A_LEADER = 9
 """Of JoinGroup: below it, a restarted static member is not told that it leads (KIP-814)."""
@@ -34,13 +45,69 @@ class Assigned:
     statuses: tuple[Status, ...] = ()
     unknown: tuple[UnknownStatus, ...] = ()
     is_stored: bool = False
+    stream_version: int | None = None
+    answers: Answers | None = None
 
 
 def assigned_by(session: Session, data: bytes) -> Assigned:
     """``data``: of the answer to the session's SyncGroup."""
-    told = decode_assignment(data)
-    if isinstance(told, Unreadable):
-        return Assigned(why_not=told.reason)
+    if session.protocol_name != STREAM_PROTOCOL:
+        told = decode_assignment(data)
+        return Assigned(why_not=told.reason) if isinstance(told, Unreadable) else _assigned(session, told)
+    read = decode_stream_assignment(data)
+    if isinstance(read, Unreadable):
+        return Assigned(why_not=read.reason)
+    own, java = read
+    found = _said_by_java(session, java) if own is None else _assigned(session, own)
+    return replace(
+        found,
+        stream_version=min(java.info.common_version, NEWEST_VERSION),
+        answers=None if session.membership.endpoint is None else java.endpoints,
+    )
+
+
+def _said_by_java(session: Session, java: JavaAssignment) -> Assigned:
+    membership, info = session.membership, java.info
+    if membership.instance_id is not None and session.synced_generation == NO_GENERATION and not session.missed_sync:
+        return Assigned(why_not="the assignment may be that of an earlier process")
+    difference = misplaced(membership.topology, java.places())
+    if difference:
+        reason = f"The leader runs another topology: {difference}."
+        return Assigned(error=unlike_java(membership, reason))
+    epoch, tasks = membership.topology.epoch, java.tasks
+    is_at_once = info.next_rebalance_ms == 0 or info.version < session.stream_version
+    told = ClassicAssignment(
+        generation=session.generation,
+        group_epoch=epoch,
+        group_digest=session.digest,
+        assigned_partitions=frozenset(java.partitions),
+        tasks=tasks,
+        target=tasks,
+        rejoin_after_ms=0 if is_at_once else None,
+    )
+    statuses = tuple(status for code, status in _STATUSES.items() if code == info.error)
+    return Assigned(told, echo=Echo(session.generation, epoch, session.digest, tasks), statuses=statuses)
+
+
+_STATUSES = {
+    INCOMPLETE_SOURCE_TOPIC_METADATA: Status(
+        StatusCode.MISSING_SOURCE_TOPICS,
+        "Source topics are missing, as the leader of the group says, a member of Java's Kafka Streams: its log names them.",
+    ),
+    ASSIGNMENT_ERROR: Status(
+        StatusCode.ASSIGNMENT_DELAYED,
+        "The leader of the group, a member of Java's Kafka Streams, could not assign tasks: its log says why.",
+    ),
+    SHUTDOWN_REQUESTED: Status(
+        StatusCode.SHUTDOWN_APPLICATION,
+        "A member of the group encountered a fatal error and requested a shutdown for the entire application, as the leader "
+        "says, a member of Java's Kafka Streams.",
+    ),
+}
+"""By the error codes of Java's assignments."""
+
+
+def _assigned(session: Session, told: ClassicAssignment) -> Assigned:
     membership = session.membership
     is_meant = told.unique == session.unique and told.process_id == membership.process_id
     if not is_meant:

@@ -116,6 +116,8 @@ def _is_settled(session: Session) -> bool:
         session.membership.endpoint is not None
         and not session.ended
         and session.group is GroupState.IN
+        # In Java's layout the leader tells everybody.
+        and session.protocol_name == PROTOCOL_NAME
         and session.tasks is TaskState.RUNNING
         and session.synced_generation == session.generation
         and session.rejoin is None

@@ -42,6 +42,11 @@ _Partitions: TypeAlias = ConsumerProtocolAssignment.TopicPartition | ConsumerPro
 
 def encode_subscription(said: ClassicSubscription) -> bytes:
     """Raises ValueError where the process id is not the text of a UUID."""
+    return with_consumer_fields(said, subscription_data(said))
+
+
+def subscription_data(said: ClassicSubscription) -> bytes:
+    """The user data alone."""
     own = StreamsrtSubscription(
         unique=said.unique,
         process_id=uuid.UUID(said.process_id).bytes,
@@ -59,10 +64,15 @@ def encode_subscription(said: ClassicSubscription) -> bytes:
         | MISSED_SYNC * said.missed_sync
         | HEARD_OF_SHUTDOWN * said.heard_of_shutdown,
     )
+    return packed(encode(own, _VERSION))
+
+
+def with_consumer_fields(said: ClassicSubscription, user_data: bytes) -> bytes:
+    """The subscription of a consumer, with what every consumer says, and this user data."""
     owned = _by_topic(said.owned_partitions)
     outer = ConsumerProtocolSubscription(
         topics=sorted(said.topics),
-        user_data=packed(encode(own, _VERSION)),
+        user_data=user_data,
         owned_partitions=[ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=n) for t, n in owned],
         generation_id=said.generation_id,
         rack_id=said.rack_id,
@@ -74,35 +84,45 @@ def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
     """What a member said when it joined."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
-        own = decode(StreamsrtSubscription, _VERSION, unpacked(outer.user_data))
-        held = _tasks(own.held)
-        return ClassicSubscription(
-            unique=own.unique,
-            topics=frozenset(outer.topics),
-            owned_partitions=_partitions(outer.owned_partitions),
-            generation_id=outer.generation_id,
-            rack_id=outer.rack_id,
-            process_id=str(uuid.UUID(bytes=own.process_id)),
-            endpoint=None if own.user_endpoint is None else Endpoint(own.user_endpoint.host, own.user_endpoint.port),
-            client_tags={tag.key: tag.value for tag in own.client_tags},
-            features=own.features,
-            topology_epoch=own.topology_epoch,
-            topology_digest=own.topology_digest,
-            topology=None if own.topology is None else _topology(own.topology),
-            held=held,
-            echo=None if own.echo is None else _echoed(own.echo, held),
-            offsets=_task_offsets(own.offsets),
-            end_offsets=_task_offsets(own.end_offsets),
-            wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
-            missed_sync=bool(own.flags & MISSED_SYNC),
-            heard_of_shutdown=bool(own.flags & HEARD_OF_SHUTDOWN),
-        )
+        return subscription_of(outer, outer.user_data)
     except DecodeError as error:
         return Unreadable(f"the subscription can't be read: {error}")
 
 
+def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> ClassicSubscription:
+    """``data``: what :func:`subscription_data` wrote. Raises DecodeError."""
+    own = decode(StreamsrtSubscription, _VERSION, unpacked(data))
+    held = _tasks(own.held)
+    return ClassicSubscription(
+        unique=own.unique,
+        topics=frozenset(outer.topics),
+        owned_partitions=partitions_of(outer.owned_partitions),
+        generation_id=outer.generation_id,
+        rack_id=outer.rack_id,
+        process_id=str(uuid.UUID(bytes=own.process_id)),
+        endpoint=None if own.user_endpoint is None else Endpoint(own.user_endpoint.host, own.user_endpoint.port),
+        client_tags={tag.key: tag.value for tag in own.client_tags},
+        features=own.features,
+        topology_epoch=own.topology_epoch,
+        topology_digest=own.topology_digest,
+        topology=None if own.topology is None else _topology(own.topology),
+        held=held,
+        echo=None if own.echo is None else _echoed(own.echo, held),
+        offsets=_task_offsets(own.offsets),
+        end_offsets=_task_offsets(own.end_offsets),
+        wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
+        missed_sync=bool(own.flags & MISSED_SYNC),
+        heard_of_shutdown=bool(own.flags & HEARD_OF_SHUTDOWN),
+    )
+
+
 def encode_assignment(told: ClassicAssignment) -> bytes:
     """Raises ValueError where the process id is not the text of a UUID."""
+    return with_assigned_partitions(told.assigned_partitions, assignment_data(told))
+
+
+def assignment_data(told: ClassicAssignment) -> bytes:
+    """The user data alone."""
     as_given = told.target == told.tasks
     own = StreamsrtAssignment(
         process_id=uuid.UUID(told.process_id).bytes,
@@ -122,10 +142,16 @@ def encode_assignment(told: ClassicAssignment) -> bytes:
         offset_interval_ms=told.offset_interval_ms,
         why=told.why or None,
     )
-    assigned = _by_topic(told.assigned_partitions)
+    return packed(encode(own, _VERSION))
+
+
+def with_assigned_partitions(partitions: Iterable[TopicPartition], user_data: bytes) -> bytes:
+    """The assignment of a consumer with this user data."""
     outer = ConsumerProtocolAssignment(
-        assigned_partitions=[ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=n) for t, n in assigned],
-        user_data=packed(encode(own, _VERSION)),
+        assigned_partitions=[
+            ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=n) for t, n in _by_topic(partitions)
+        ],
+        user_data=user_data,
     )
     return encode_record_value(outer, _OUTER_VERSION)
 
@@ -134,28 +160,33 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
     """What the leader told a member."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
-        own = decode(StreamsrtAssignment, _VERSION, unpacked(outer.user_data))
-        tasks = _tasks(own.tasks)
-        return ClassicAssignment(
-            process_id=str(uuid.UUID(bytes=own.process_id)),
-            unique=own.unique,
-            generation=own.generation,
-            group_epoch=own.group_epoch,
-            group_digest=own.group_digest,
-            assigned_partitions=_partitions(outer.assigned_partitions),
-            tasks=tasks,
-            target=tasks if own.target_as_given else _tasks(own.target),
-            statuses=tuple(_status(entry) for entry in own.status),
-            error_code=own.error_code,
-            error_text=own.error_text,
-            send_topology=own.send_topology,
-            rejoin_after_ms=None if own.rejoin_after_ms == _NEVER else own.rejoin_after_ms,
-            recovery_lag=own.recovery_lag,
-            offset_interval_ms=own.offset_interval_ms,
-            why=own.why or "",
-        )
+        return assignment_of(outer, outer.user_data)
     except DecodeError as error:
         return Unreadable(f"the assignment can't be read: {error}")
+
+
+def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> ClassicAssignment:
+    """``data``: what :func:`assignment_data` wrote. Raises DecodeError."""
+    own = decode(StreamsrtAssignment, _VERSION, unpacked(data))
+    tasks = _tasks(own.tasks)
+    return ClassicAssignment(
+        process_id=str(uuid.UUID(bytes=own.process_id)),
+        unique=own.unique,
+        generation=own.generation,
+        group_epoch=own.group_epoch,
+        group_digest=own.group_digest,
+        assigned_partitions=partitions_of(outer.assigned_partitions),
+        tasks=tasks,
+        target=tasks if own.target_as_given else _tasks(own.target),
+        statuses=tuple(_status(entry) for entry in own.status),
+        error_code=own.error_code,
+        error_text=own.error_text,
+        send_topology=own.send_topology,
+        rejoin_after_ms=None if own.rejoin_after_ms == _NEVER else own.rejoin_after_ms,
+        recovery_lag=own.recovery_lag,
+        offset_interval_ms=own.offset_interval_ms,
+        why=own.why or "",
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ the user data
@@ -206,7 +237,7 @@ def _task_set(entries: Iterable[_TaskIds]) -> frozenset[Task]:
     return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
 
 
-def _partitions(entries: Iterable[_Partitions]) -> frozenset[TopicPartition]:
+def partitions_of(entries: Iterable[_Partitions]) -> frozenset[TopicPartition]:
     return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
 
 

@@ -44,8 +44,9 @@ from streamsrt.membership.classic.placing import (
     targets_of,
     without,
 )
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, Versions, versions_of
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
-from streamsrt.membership.classic.values import Joined
+from streamsrt.membership.classic.values import PROTOCOL_NAME, Joined
 from streamsrt.membership.classic.verdicts import Verdicts, refusals, verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.session_events import Tick
@@ -122,6 +123,7 @@ class Leading:
     leader_id: str
     sizes: int
     deadline_ms: int
+    versions: Versions = field(default_factory=Versions)
     candidates: tuple[Version, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     postponed: str = ""
@@ -172,10 +174,12 @@ def begin(
     settings: LeaderSettings,
     leader_id: str,
     now_ms: int,
+    protocol_name: str = PROTOCOL_NAME,
 ) -> Step:
-    """This member leads ``generation``, whose members said what is in ``joined``."""
+    """This member leads ``generation``, whose members said what is in ``joined`` in the layout of this name."""
     everybody = tuple(joined)
-    view = view_of(generation, everybody, memory, leader_id)
+    view = view_of(generation, everybody, memory, leader_id, protocol_name)
+    is_mixed = protocol_name == STREAM_PROTOCOL
     verdicts = verdicts_on(view, settings.group_id)
     leading = Leading(
         view=view,
@@ -185,9 +189,12 @@ def begin(
         leader_id=leader_id,
         sizes=sum(len(each.metadata) for each in everybody),
         deadline_ms=now_ms + settings.session_timeout_ms // 3,
+        versions=versions_of(each.metadata for each in everybody) if is_mixed else Versions(),
         candidates=verdicts.candidates,
         refused=verdicts.refused,
     )
+    if view.unfit:
+        return Step(leading, outcome=Outcome({}, memory, unfit=view.unfit))
     if view.in_doubt:
         why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
         return _keep(leading, why, now_ms, rejoin_after_ms=DOUBT_MS)
@@ -308,7 +315,7 @@ def _configure(leading: Leading, now_ms: int) -> Step:
     if problem is not None and leading.is_update:
         return _postpone(leading, problem.detail + leading.creation_detail, now_ms)
     if configuration.is_ready:
-        ask = changelogs_to_ask(leading.view, lead)
+        ask = changelogs_to_ask(leading.view, lead, configuration.task_counts)
         logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
         if logs:
             ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
@@ -429,7 +436,7 @@ def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int
     refused = _refused(leading, version)
     waiting = {m.member_id for m in view.members if m.version.epoch > version.epoch}
     claims = claims_of(view, leading.image)
-    ends = _task_ends(view, lead, offsets)
+    ends = _task_ends(view, lead, configuration, offsets)
     try:
         made = targets_of(
             view,
@@ -480,10 +487,12 @@ def _rejoin_after(
     return min(due, default=None)
 
 
-def _task_ends(view: View, lead: Version, offsets: Mapping[TopicPartition, int]) -> dict[TaskId, int]:
+def _task_ends(
+    view: View, lead: Version, configuration: Configuration, offsets: Mapping[TopicPartition, int]
+) -> dict[TaskId, int]:
     """The ends of tasks, where those of all their changelogs are known."""
     found = {}
-    for task, logs in changelogs_to_ask(view, lead).items() if offsets else ():
+    for task, logs in changelogs_to_ask(view, lead, configuration.task_counts).items() if offsets else ():
         ends = [offsets.get((name, task.partition)) for name, _ in logs]
         known = [end for end in ends if end is not None]
         if known and len(known) == len(ends):
@@ -492,5 +501,13 @@ def _task_ends(view: View, lead: Version, offsets: Mapping[TopicPartition, int])
 
 
 def _done(leading: Leading, plan: Plan) -> Step:
-    outcome = told(leading.view, plan, leading.settings, leading.memory, leading.leader_id, leading.sizes)
+    outcome = told(
+        leading.view,
+        plan,
+        leading.settings,
+        leading.memory,
+        leading.leader_id,
+        leading.sizes,
+        leading.versions,
+    )
     return Step(leading, outcome=outcome)

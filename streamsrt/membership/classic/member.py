@@ -245,6 +245,7 @@ class ClassicMember:
             settings=self._settings,
             leader_id=self.session.member_id,
             now_ms=now_ms,
+            protocol_name=lead.protocol_name,
         )
         self._lead(begun, todo, now_ms)
 
@@ -262,6 +263,9 @@ class ClassicMember:
             self._watching = _Watching(outcome.watch, now_ms + self._watch_interval_ms)
         for warning in outcome.warnings:
             log.warning("%s", warning)
+        if outcome.unfit:
+            self._hear(states.Unfit(outcome.unfit), todo, now_ms)
+            return
         self._hear(states.Led(generation, outcome.assignments), todo, now_ms)
 
     # ------------------------------------------------------------------------------------------------------- machines

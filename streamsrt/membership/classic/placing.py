@@ -25,7 +25,7 @@ from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.assignment.topics import TopicsImage
-from streamsrt.assignment.topology import Topology
+from streamsrt.assignment.topology import Subtopology, Topology
 from streamsrt.membership.classic.view import Participant, Version, View
 from streamsrt.membership.values import TopicPartition
 
@@ -134,7 +134,7 @@ def source_partitions(
 ) -> frozenset[TopicPartition]:
     """What the member reads for these active tasks."""
     topics = inputs.get(member.version.digest)
-    if topics is None:
+    if topics is None or not image:
         return member.said.owned_partitions
     return frozenset(
         (name, task.partition)
@@ -144,8 +144,11 @@ def source_partitions(
     )
 
 
-def changelogs_to_ask(view: View, group: Version) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
-    """Tasks of which somebody reports an offset and nobody an end: their changelogs, and whether one is a source topic."""
+def changelogs_to_ask(
+    view: View, group: Version, task_counts: Mapping[str, int]
+) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
+    """Tasks of which somebody reports an offset and nobody an end: their changelogs, and whether one is a source topic. With
+    Java's members in the group, all tasks with state: of what those do not report they have nothing."""
     topology = view.texts[group.digest]
     parts = {part.id: part for part in topology.subtopologies}
     known = {
@@ -160,8 +163,15 @@ def changelogs_to_ask(view: View, group: Version) -> Mapping[TaskId, tuple[tuple
             task = TaskId(name, partition)
             part = parts.get(name)
             if part is not None and task not in known and _is_same_task(member, view, topology, name):
-                found[task] = tuple((topic.name, topic.name in part.source_topics) for topic in part.changelogs)
+                found[task] = _logs_of(part)
+    for part in topology.subtopologies if view.javas else ():
+        for partition in range(task_counts.get(part.id, 0) if part.changelogs else 0):
+            found[TaskId(part.id, partition)] = _logs_of(part)
     return found
+
+
+def _logs_of(part: Subtopology) -> tuple[tuple[str, bool], ...]:
+    return tuple((topic.name, topic.name in part.source_topics) for topic in part.changelogs)
 
 
 def _assignor_member(member: Participant, view: View, group: Version, ends: Mapping[TaskId, int]) -> AssignorMember:
@@ -175,6 +185,10 @@ def _assignor_member(member: Participant, view: View, group: Version, ends: Mapp
         and task in member.held.passive
         and _is_same_task(member, view, topology, task.subtopology_id)
     }
+    if member.member_id in view.javas:
+        # As a leader of Java's has it: what is not reported begins at nothing.
+        offsets = dict.fromkeys(ends, 0) | offsets
+        end_offsets = dict(ends)
     return AssignorMember(
         member.member_id,
         member.process_id,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from streamsrt.membership.classic.layout import encode_subscription
 from streamsrt.membership.classic.state import Session
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, encode_stream_subscription, is_numbered
 from streamsrt.membership.classic.values import PROTOCOL_NAME, PROTOCOL_TYPE, ClassicSubscription
 from streamsrt.membership.requests import caught_up
 from streamsrt.membership.values import Task, Tasks, TopicPartition
@@ -69,11 +70,35 @@ def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition
     )
 
 
+def _protocols(session: Session) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:
+    """Our own layout first: the broker takes the first one that all members have. Java's second, where it can be written."""
+    said = subscription(session)
+    layouts = [(PROTOCOL_NAME, encode_subscription(said))]
+    if is_numbered(session.membership.topology):
+        # A leader of Java's takes for free what nobody owns.
+        said = replace(said, owned_partitions=said.owned_partitions | _inputs_of_active(session))
+        layouts.append(
+            (STREAM_PROTOCOL, encode_stream_subscription(said, session.stream_version, session.membership.topology))
+        )
+    return [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in layouts]
+
+
+def _inputs_of_active(session: Session) -> frozenset[TopicPartition]:
+    """Whether a leader has said them or not; some of them may not exist."""
+    active = session.held.active
+    return frozenset(
+        (topic, task[1])
+        for part in session.membership.topology.subtopologies
+        for topic in (*part.source_topics, *(each.name for each in part.repartition_source_topics))
+        for task in active
+        if task[0] == part.subtopology_id
+    )
+
+
 def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupRequest]:
     """A JoinGroup that says something new; what it claims is kept."""
     session = replace(session, unique=(session.unique + 1) & 0x7FFF_FFFF)
     membership = session.membership
-    metadata = encode_subscription(subscription(session))
     request = JoinGroupRequest(
         group_id=membership.group_id,
         session_timeout_ms=membership.session_timeout_ms,
@@ -81,7 +106,7 @@ def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupReque
         member_id=session.member_id,
         group_instance_id=membership.instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)],
+        protocols=_protocols(session),
         reason=reason,
     )
     session = replace(
@@ -123,7 +148,7 @@ def sync_request(session: Session, assignments: dict[str, bytes]) -> SyncGroupRe
         member_id=session.member_id,
         group_instance_id=session.membership.instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocol_name=PROTOCOL_NAME,
+        protocol_name=session.protocol_name,
         assignments=[entry(member_id=name, assignment=data) for name, data in sorted(assignments.items())],
     )
 

@@ -56,13 +56,14 @@ from streamsrt.membership.classic.state import (
     Session,
     Step,
     TaskState,
+    Unfit,
     Wanted,
     is_held,
     not_given,
     union,
 )
-from streamsrt.membership.classic.values import NO_GENERATION, Joined
-from streamsrt.membership.errors import classic_refusal
+from streamsrt.membership.classic.values import NO_GENERATION, PROTOCOL_NAME, Joined
+from streamsrt.membership.errors import classic_refusal, unlike_java
 from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
@@ -207,6 +208,12 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
     return _all_released(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), now_ms)
 
 
+def _unfit(session: Session, event: Unfit, now_ms: int) -> Change:
+    if session.group is not GroupState.LEADING:
+        return Change(session)
+    return _refused_by_leader(session, unlike_java(session.membership, event.reason))
+
+
 def _wanted(session: Session, event: Wanted, now_ms: int) -> Change:
     return Change(_ask_to_join(session, event.reason, now_ms))
 
@@ -312,6 +319,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         session,
         member_id=response.member_id,
         generation=response.generation_id,
+        protocol_name=response.protocol_name or PROTOCOL_NAME,
         join=None,
         join_was_lost=False,
         sent_at_ms=now_ms,
@@ -353,6 +361,7 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
 
 
 def _take(session: Session, given: Assigned, now_ms: int) -> Change:
+    session = replace(session, stream_version=given.stream_version or session.stream_version)
     if given.error is not None:
         return _refused_by_leader(session, given.error)
     if given.told is None:
@@ -374,6 +383,9 @@ def _take(session: Session, given: Assigned, now_ms: int) -> Change:
         gone=not_given(session.claimed, told.tasks),
     )
     session, events = _take_statuses(session, given, now_ms)
+    if given.answers is not None and given.answers != session.answers:
+        session = replace(session, answers=given.answers)
+        events += (EndpointsChanged(given.answers),)
     if session.tasks is TaskState.RELEASING:
         if session.held:
             return Change(session, events)
@@ -623,6 +635,7 @@ _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
     RebalanceFailed: _rebalance_failed,
     Refused: _refused,
     Led: _led,
+    Unfit: _unfit,
     Wanted: _wanted,
     EndpointsFound: _endpoints_found,
     Tick: _tick,

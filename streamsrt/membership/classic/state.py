@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo, Joined
+from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, PROTOCOL_NAME, Echo, Joined
 from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
@@ -27,6 +27,7 @@ from streamsrt.membership.values import (
     TopicPartition,
 )
 from streamsrt.wire import types
+from streamsrt.wire.streams_user_data import NEWEST_VERSION
 
 GroupRequest: TypeAlias = types.HeartbeatRequest | types.LeaveGroupRequest
 RebalanceRequest: TypeAlias = types.JoinGroupRequest | types.SyncGroupRequest
@@ -143,6 +144,12 @@ class Session:
     statuses: tuple[Status, ...] = ()
     sources_missing_since_ms: int | None = None
     sources_missing_told: bool = False
+    protocol_name: str = PROTOCOL_NAME
+    """The layout of the generation: ours, or Java's where members of Java's are in the group."""
+    stream_version: int = NEWEST_VERSION
+    """Of Java's layout, in which the member says what it has to say next."""
+    answers: Answers | None = None
+    """Who answers queries, as a leader said in Java's layout."""
     shutdown_application: bool = False
     heard_of_shutdown: bool = False
     """Whether it was told that another member wants the application to shut down."""
@@ -221,6 +228,13 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """This member can't lead the group that it is to lead, and can't be part of it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """There is a reason to join again that only the leader knows: topics came or changed."""
 
@@ -245,6 +259,7 @@ Happening: TypeAlias = (
     | RebalanceFailed
     | Refused
     | Led
+    | Unfit
     | Wanted
     | EndpointsFound
     | Tick

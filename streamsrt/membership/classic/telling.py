@@ -18,9 +18,12 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
+from streamsrt.membership.classic.java_members import Told
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.placing import inputs_of, source_partitions
-from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment
+from streamsrt.membership.classic.stream_layout import Versions
+from streamsrt.membership.classic.stream_telling import Inputs, encode_for_all
+from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo
 from streamsrt.membership.classic.verdicts import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
 from streamsrt.membership.values import Status
@@ -106,10 +109,18 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     watch: Watch | None = None
     told: Mapping[str, ClassicAssignment] = field(default_factory=dict)
+    unfit: str = ""
+    """Why this member can't lead, and has to leave; there are no assignments then."""
 
 
 def told(
-    view: View, plan: Plan, settings: LeaderSettings, memory: Memory, leader_id: str, subscriptions_bytes: int
+    view: View,
+    plan: Plan,
+    settings: LeaderSettings,
+    memory: Memory,
+    leader_id: str,
+    subscriptions_bytes: int,
+    versions: Versions,
 ) -> Outcome:
     why = _why(view, plan, memory)
     inputs = inputs_of(view, plan.image)
@@ -126,11 +137,11 @@ def told(
         )
     for name, reason in view.unreadable.items():
         everybody[name] = _unreadable(view, name, reason, leader_id)
-    encoded = {name: encode_assignment(assignment) for name, assignment in everybody.items()}
+    encoded = _encoded(view, everybody, versions, inputs, plan.image)
     size = _size(encoded, subscriptions_bytes)
     if size > settings.record_max_bytes * _NEAR:
         everybody = {name: replace(assignment, why="") for name, assignment in everybody.items()}
-        encoded = {name: encode_assignment(assignment) for name, assignment in everybody.items()}
+        encoded = _encoded(view, everybody, versions, inputs, plan.image)
         size = _size(encoded, subscriptions_bytes)
     warnings = []
     if plan.conflicts:
@@ -138,12 +149,25 @@ def told(
             f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions, and must let go "
             f"of them: {', '.join(plan.conflicts)}."
         )
+    warnings += [plan.refused[name].text for name in view.strangers if name in plan.refused]
     if size > settings.record_max_bytes:
         warnings.append(_too_large(view, settings, size))
     watch = None
     if plan.configuration is not None:
         watch = Watch(plan.configuration.topology, plan.configuration.metadata_hash)
     return Outcome(encoded, _memory(view, plan, memory, everybody, leader_id), tuple(warnings), watch, everybody)
+
+
+def _encoded(
+    view: View,
+    everybody: Mapping[str, ClassicAssignment],
+    versions: Versions,
+    inputs: Inputs,
+    image: TopicsImage,
+) -> dict[str, bytes]:
+    if view.is_mixed:
+        return encode_for_all(view, everybody, versions, inputs, image)
+    return {name: encode_assignment(assignment) for name, assignment in everybody.items()}
 
 
 def _assignment(
@@ -232,15 +256,39 @@ def _memory(
         memory,
         texts={digest: text for digest, text in view.wire_texts.items() if digest in present},
         generation=view.generation,
-        given={m.instance_id: _given(m, everybody[m.member_id]) for m in view.members if m.instance_id is not None},
+        given={
+            m.instance_id: _given(m, everybody[m.member_id], is_java=m.member_id in view.javas)
+            for m in view.members
+            if m.instance_id is not None
+        },
         members={m.member_id: _name(m) for m in view.members},
         version=plan.group,
+        javas=_told_to_javas(view, plan, everybody),
     )
 
 
-def _given(member: Participant, assignment: ClassicAssignment) -> Given:
+def _told_to_javas(view: View, plan: Plan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
+    group = plan.group
+    if group is None:
+        return {}
+    return {
+        m.member_id: Told(
+            m.said.unique, Echo(view.generation, group.epoch, group.digest, everybody[m.member_id].target)
+        )
+        for m in view.members
+        if m.member_id in view.javas
+    }
+
+
+def _given(member: Participant, assignment: ClassicAssignment, *, is_java: bool) -> Given:
     return Given(
-        member.member_id, member.said.unique, member.process_id, member.version, assignment, member.is_in_doubt
+        member.member_id,
+        member.said.unique,
+        member.process_id,
+        member.version,
+        assignment,
+        member.is_in_doubt,
+        is_java,
     )
 
 

@@ -7,7 +7,9 @@
 3. Whose epoch is further ahead is refused, as is who has the group's epoch with another digest.
 4. Whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it goes on, with tasks of
    its own version.
-5. Nobody is refused for a version that the group does not run yet: of a group without an echo nothing is certain before it
+5. A group with Java's members keeps its version: members of any other one are refused, and so is Java's with another
+   topology.
+6. Nobody is refused for a version that the group does not run yet: of a group without an echo nothing is certain before it
    has got tasks.
 """
 
@@ -16,7 +18,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamsrt.assignment.refused_update import Refusal, epoch_behind, epoch_too_far_ahead, same_epoch
+from streamsrt.assignment.refused_update import (
+    Refusal,
+    beside_java,
+    epoch_behind,
+    epoch_too_far_ahead,
+    same_epoch,
+    unlike_java,
+)
 from streamsrt.membership.classic.view import Participant, Version, View
 
 
@@ -32,6 +41,8 @@ class Verdicts:
 
 
 def verdicts_on(view: View, group_id: str) -> Verdicts:
+    if view.is_mixed:
+        return _beside_java(view, group_id)
     echoed = view.echoed
     if echoed is None:
         versions = {member.version for member in view.members}
@@ -40,6 +51,16 @@ def verdicts_on(view: View, group_id: str) -> Verdicts:
     ahead = {member.version for member in view.members if member.version.epoch == echoed.epoch + 1}
     refused = refusals(view, echoed, group_id)
     return Verdicts(echoed, True, tuple(sorted(ahead)), refused)
+
+
+def _beside_java(view: View, group_id: str) -> Verdicts:
+    """The leader runs the group's version, as Java's members do."""
+    group = view.echoed or view.leaders
+    refused = {name: unlike_java(group_id, text) for name, text in view.strangers.items()}
+    for member in view.members:
+        if group is not None and member.version != group:
+            refused[member.member_id] = beside_java(group_id, member.version.epoch, group.epoch)
+    return Verdicts(group, group is not None, (), refused)
 
 
 def refusals(view: View, group: Version, group_id: str, taken_from: Version | None = None) -> dict[str, Refusal]:

@@ -17,6 +17,9 @@ It is made of what the members say when they join, so that any member can lead a
 5. An echo that is not older than this generation is of another life of the group, and does not count.
 6. Of two echoes of a task in one process, or of an active task anywhere, the newer one counts.
 7. Texts of topologies are this member's own, those that it has seen before, and those that members attach.
+8. Where Java's members are in the group their words are read as ours (:mod:`~streamsrt.membership.classic.java_members`). A
+   leader that does not run what the group runs can't do that, nor one whose topology is not Java's: it has to leave
+   (``unfit``). If it runs what the group runs, a member of Java's with another topology that has no tasks is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +30,17 @@ from typing import NamedTuple
 
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
+from streamsrt.membership.classic.java_members import Read, Told, in_our_words, read_subscriptions, unlike, version_of
 from streamsrt.membership.classic.layout import decode_subscription
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined, Unreadable
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaSubscription
+from streamsrt.membership.classic.values import (
+    PROTOCOL_NAME,
+    ClassicAssignment,
+    ClassicSubscription,
+    Echo,
+    Joined,
+    Unreadable,
+)
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.values import Task
 from streamsrt.membership.values import Tasks as WireTasks
@@ -54,6 +66,7 @@ class Given:
     version: Version
     told: ClassicAssignment
     was_in_doubt: bool = False
+    is_java: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ class Memory:
     """What a leader keeps from one generation to the next. Nothing goes wrong without it; it saves generations.
 
     ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
-    after the other. ``members``: those of that generation, by member id, as people know them.
+    after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
     """
 
     texts: Mapping[bytes, WireTopology]
@@ -71,6 +84,7 @@ class Memory:
     create_at_ms: int = 0
     members: Mapping[str, str] = field(default_factory=dict)
     version: Version | None = None
+    javas: Mapping[str, Told] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +117,9 @@ class Participant:
 @dataclass(frozen=True, slots=True)
 class View:
     """A generation as its leader sees it. ``members`` in order of their ids; ``unreadable``: reasons by member id;
-    ``texts``: topologies by digest; ``invalid``: what is wrong with topologies, by digest."""
+    ``texts``: topologies by digest; ``invalid``: what is wrong with topologies, by digest. ``javas``: Java's members, if the
+    group speaks their protocol (``is_mixed``); ``strangers``: those with another topology, and what shows it; ``unfit``: why
+    the leader has to leave; ``leaders``: the version that it runs then."""
 
     generation: int
     members: tuple[Participant, ...]
@@ -111,6 +127,11 @@ class View:
     texts: Mapping[bytes, Topology]
     wire_texts: Mapping[bytes, WireTopology]
     invalid: Mapping[bytes, str]
+    javas: Mapping[str, JavaSubscription] = field(default_factory=dict)
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    is_mixed: bool = False
+    unfit: str = ""
+    leaders: Version | None = None
 
     @property
     def in_doubt(self) -> list[str]:
@@ -127,16 +148,64 @@ class View:
         return None if newest is None else Version(newest.group_epoch, newest.group_digest)
 
 
-def view_of(generation: int, joined: Iterable[Joined], memory: Memory, leader_id: str) -> View:
+def view_of(
+    generation: int, joined: Iterable[Joined], memory: Memory, leader_id: str, protocol_name: str = PROTOCOL_NAME
+) -> View:
     """What the leader of this generation sees; the order of ``joined`` does not matter."""
+    everybody = sorted(joined, key=lambda each: each.member_id)
+    if protocol_name == STREAM_PROTOCOL:
+        return _mixed_view(generation, everybody, memory, leader_id)
     read: list[tuple[Joined, ClassicSubscription]] = []
     unreadable: dict[str, str] = {}
-    for each in sorted(joined, key=lambda each: each.member_id):
+    for each in everybody:
         said = decode_subscription(each.metadata)
         if isinstance(said, Unreadable):
             unreadable[each.member_id] = said.reason
         else:
             read.append((each, said))
+    return _view(generation, read, unreadable, memory, leader_id)
+
+
+def _mixed_view(generation: int, everybody: list[Joined], memory: Memory, leader_id: str) -> View:
+    read = read_subscriptions(everybody)
+    mine = read.ours[leader_id]
+    version = version_of(read, generation, leader_id, memory.texts)
+    if version is None or version.digest != mine.topology_digest:
+        nothing = View(generation, (), {}, {}, {}, {}, is_mixed=True)
+        return replace(nothing, unfit="It does not run the version of the program that the group runs.")
+    told = memory.javas if memory.generation == generation - 1 else {}
+    said = dict(read.ours)
+    for name, java in read.javas.items():
+        said[name] = in_our_words(name, java, version, told.get(name), generation)
+    ordered = [(each, said[each.member_id]) for each in everybody if each.member_id in said]
+    view = _view(generation, ordered, read.unreadable, memory, leader_id)
+    others = {name: text for name, java in read.javas.items() if (text := unlike(version.topology, java))}
+    return replace(
+        view,
+        javas=read.javas,
+        strangers=others,
+        is_mixed=True,
+        unfit=_why_unfit(read, others, mine),
+        leaders=Version(version.epoch, version.digest),
+    )
+
+
+def _why_unfit(read: Read, strangers: Mapping[str, str], mine: ClassicSubscription) -> str:
+    """Who was there first is right about the topology."""
+    is_new = mine.echo is None and not mine.held
+    for name, text in strangers.items():
+        if is_new or read.javas[name].owned_partitions:
+            return f"Member {name} is one of Java's Kafka Streams and runs another topology: {text}."
+    return ""
+
+
+def _view(
+    generation: int,
+    read: list[tuple[Joined, ClassicSubscription]],
+    unreadable: Mapping[str, str],
+    memory: Memory,
+    leader_id: str,
+) -> View:
     certain = {each.member_id for each, _ in read if generation == FIRST_GENERATION or each.member_id == leader_id}
     members = [
         _participant(each, said, generation, memory, is_certain=each.member_id in certain) for each, said in read
@@ -197,7 +266,9 @@ def _has_said_the_same(member: Participant, given: Given) -> bool:
 
 
 def _may_have_gone_on(member: Participant, given: Given) -> bool:
-    is_same = (member.process_id, member.version) == (given.process_id, given.version)
+    # Java makes new process ids where it finds no state.
+    is_java = given.is_java
+    is_same = is_java or (member.process_id, member.version) == (given.process_id, given.version)
     return is_same and member.member_id != given.member_id and member.echo is None and not member.held
 
 

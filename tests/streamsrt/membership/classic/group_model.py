@@ -35,6 +35,7 @@ from streamsrt.membership.classic.state import (
     RebalanceAnswered,
     RebalanceFailed,
     Session,
+    Unfit,
     Wanted,
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
@@ -60,6 +61,7 @@ from streamsrt.membership.values import (
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+from tests.streamsrt.membership.classic.join_answers import join_answer
 
 Wire = StreamsGroupHeartbeatRequest
 END = 1_000_000
@@ -334,6 +336,13 @@ class Player:
         return self.session.echo
 
 
+_CODES = {
+    "StreamsInvalidTopologyError": 130,
+    "StreamsInvalidTopologyEpochError": 131,
+    "StreamsTopologyFencedError": 132,
+}
+
+
 def _all(tasks: Tasks) -> frozenset[Task]:
     return tasks.active | tasks.standby | tasks.warmup
 
@@ -405,7 +414,8 @@ class GroupModel:
             player.on_rebalance, player.is_waiting = step.rebalance_request, False
         if step.lead is not None:
             outcome = self.lead(player, step.lead.generation, step.lead.members)
-            self.feed(player, Led(player.session.generation, outcome.assignments))
+            generation = player.session.generation
+            self.feed(player, Unfit(outcome.unfit) if outcome.unfit else Led(generation, outcome.assignments))
 
     # The network
 
@@ -441,7 +451,7 @@ class GroupModel:
                 return response(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=f"m{broker.ids:03d}")
             if name and name not in broker.members and name not in broker.promised:
                 return response(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-            metadata = bytes(request.protocols[0].metadata)
+            metadata = self.metadata_of(request)
             leader = broker.leader
             name, generation = broker.join(name, request.group_instance_id, metadata)
             player.waits_as = name
@@ -449,9 +459,9 @@ class GroupModel:
                 came_back = not request.member_id and broker.leader == name
                 if came_back and self.join_version < 9:
                     # Before KIP-814 a leader that comes back is told its old id.
-                    return _answer(name, generation, leader or "", [])
+                    return self.answer(name, generation, leader or "", [])
                 members = [Joined(n, e.instance_id, e.metadata) for n, e in broker.members.items()]
-                return _answer(name, generation, broker.leader or "", members, skips=came_back)
+                return self.answer(name, generation, broker.leader or "", members, skips=came_back)
             broker.answers.pop(name, None)
             player.is_waiting = True
             return None
@@ -459,7 +469,16 @@ class GroupModel:
         if name not in broker.members:
             return response(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
         answer = broker.answers.pop(name, None)
-        return None if answer is None else _answer(name, *answer)
+        return None if answer is None else self.answer(name, *answer)
+
+    def metadata_of(self, request: types.JoinGroupRequest) -> bytes:
+        """What the coordinator keeps of it."""
+        return bytes(request.protocols[0].metadata)
+
+    def answer(
+        self, name: str, generation: int, leader: str, members: list[Joined], *, skips: bool = False
+    ) -> types.JoinGroupResponse:
+        return join_answer(name, generation, leader, members, skips=skips)
 
     def _synced(self, request: types.SyncGroupRequest) -> types.SyncGroupResponse | None:
         assignments = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
@@ -500,9 +519,7 @@ class GroupModel:
             case LeftGroup():
                 del self.players[player.name]
             case MembershipFailed(error):
-                code = {"StreamsTopologyFencedError": 132, "StreamsInvalidTopologyEpochError": 131}[
-                    type(error).__name__
-                ]
+                code = _CODES[type(error).__name__]
                 self.refusals.append((player.name, player.version.epoch, code))
                 self.leave(player)
 
@@ -660,21 +677,6 @@ class GroupModel:
 def _text(tasks: Tasks) -> str:
     roles = (("A", tasks.active), ("S", tasks.standby), ("W", tasks.warmup))
     return " ".join(letter + ",".join(f"{s}_{p}" for s, p in sorted(role)) for letter, role in roles if role) or "-"
-
-
-def _answer(
-    name: str, generation: int, leader: str, members: list[Joined], *, skips: bool = False
-) -> types.JoinGroupResponse:
-    member = types.JoinGroupResponse.JoinGroupResponseMember
-    told = [member(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata) for m in members]
-    return types.JoinGroupResponse(
-        generation_id=generation,
-        member_id=name,
-        leader=leader,
-        skip_assignment=skips,
-        protocol_name="streamsrt-1",
-        members=told if leader == name else [],
-    )
 
 
 def _settled_part(session: Session) -> tuple[object, ...]:

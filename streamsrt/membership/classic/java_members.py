@@ -1,0 +1,168 @@
+"""Java's members of a group that a member of ours leads: what they said, in the words that our members use.
+
+1. They run the version of the group (:func:`version_of`): Java knows no epochs. A group with Java's members has one version.
+2. Their claims are the tasks that they run, and those whose partitions they own. Standby tasks are none of them: Java
+   looks after its state directory itself.
+3. Their echo is what the leader told them in the generation before, if it led that and they have joined since. Otherwise
+   it is what they run, of the generation that they name.
+4. Whether Java has the same topology can be seen in the topics that its members subscribe to, and in nothing else.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamsrt.assignment.topic_pattern import InvalidRegexError, matching
+from streamsrt.membership.classic.stream_layout import JavaSubscription, decode_stream_subscription
+from streamsrt.membership.classic.values import ClassicSubscription, Echo, Joined, Topology, Unreadable
+from streamsrt.membership.values import Endpoint, Task, Tasks, TopicPartition
+from streamsrt.wire.streams_user_data import SHUTDOWN_REQUESTED, SubscriptionInfo
+
+_NO_NAME = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaVersion:
+    """The version that Java's members are taken to run."""
+
+    epoch: int
+    digest: bytes
+    topology: Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a member of Java's was told: ``unique`` is the number of what it had said."""
+
+    unique: int
+    echo: Echo
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Everybody, in the order in which they stand in ``joined``."""
+
+    ours: Mapping[str, ClassicSubscription] = field(default_factory=dict)
+    javas: Mapping[str, JavaSubscription] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_subscriptions(joined: Iterable[Joined]) -> Read:
+    ours: dict[str, ClassicSubscription] = {}
+    javas: dict[str, JavaSubscription] = {}
+    unreadable: dict[str, str] = {}
+    for each in joined:
+        said = decode_stream_subscription(each.metadata)
+        if isinstance(said, Unreadable):
+            unreadable[each.member_id] = said.reason
+        elif isinstance(said, JavaSubscription):
+            javas[each.member_id] = said
+        else:
+            ours[each.member_id] = said
+    return Read(ours, javas, unreadable)
+
+
+def version_of(read: Read, generation: int, leader_id: str, texts: Mapping[bytes, Topology]) -> JavaVersion | None:
+    """What the group runs: by the newest echo of ours, else the leader's version. None: its text is not known here."""
+    echoes = [s.echo for s in read.ours.values() if s.echo is not None and 0 <= s.echo.generation < generation]
+    mine = read.ours[leader_id]
+    epoch, digest = mine.topology_epoch, mine.topology_digest
+    if echoes:
+        newest = max(echoes, key=lambda echo: echo.generation)
+        epoch, digest = newest.group_epoch, newest.group_digest
+    return JavaVersion(epoch, digest, texts[digest]) if digest in texts else None
+
+
+def in_our_words(
+    member_id: str, said: JavaSubscription, version: JavaVersion, told: Told | None, generation: int
+) -> ClassicSubscription:
+    """``told``: by this leader in the generation before, if it led that."""
+    active = said.running | tasks_of_partitions(version.topology, said.owned_partitions)
+    info = said.info
+    known = info if isinstance(info, SubscriptionInfo) else None
+    echo = None
+    if told is not None and (known is None or known.unique != told.unique):
+        echo = told.echo
+    elif 0 <= said.generation_id < generation:
+        echo = Echo(said.generation_id, version.epoch, version.digest, Tasks(active))
+    sums = {} if known is None else known.offset_sums
+    offsets = {(str(part), number): offset for (part, number), offset in sums.items() if offset >= 0}
+    return ClassicSubscription(
+        process_id=str(uuid.uuid5(_NO_NAME, member_id)) if known is None else known.process_id,
+        topology_epoch=version.epoch,
+        topology_digest=version.digest,
+        unique=0 if known is None else known.unique,
+        topics=said.topics,
+        owned_partitions=said.owned_partitions,
+        generation_id=said.generation_id,
+        rack_id=said.rack_id,
+        endpoint=None if known is None else _endpoint(known.endpoint),
+        client_tags={} if known is None else known.client_tags,
+        held=Tasks(active),
+        echo=echo,
+        offsets={task: offset for task, offset in offsets.items() if task not in active},
+        wants_shutdown=known is not None and known.error == SHUTDOWN_REQUESTED,
+    )
+
+
+def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]) -> frozenset[Task]:
+    """The tasks that read these."""
+    places = list(partitions)
+    found: set[Task] = set()
+    for part in topology.subtopologies:
+        topics = _read_by(topology, part.subtopology_id, {name for name, _ in places})
+        found.update((part.subtopology_id, number) for name, number in places if name in topics)
+    return frozenset(found)
+
+
+def unlike(topology: Topology, said: JavaSubscription) -> str:
+    """What shows that a member of Java's runs another topology; empty if nothing does."""
+    named = _named(topology)
+    missing = sorted(named - said.topics)
+    known = frozenset[str]().union(
+        *(_read_by(topology, part.subtopology_id, said.topics) for part in topology.subtopologies)
+    )
+    more = sorted(said.topics - known)
+    texts = []
+    if missing:
+        texts.append(f"it does not read {', '.join(missing)}, which this program reads")
+    if more:
+        texts.append(f"it reads {', '.join(more)}, which this program does not read")
+    return "; ".join(texts)
+
+
+def misplaced(topology: Topology, places: Iterable[tuple[Task, TopicPartition]]) -> str:
+    """What a leader of Java's gave that this topology does not have; empty if all fits."""
+    for (name, partition), (topic, number) in places:
+        if partition != number or topic not in _read_by(topology, name, {topic}):
+            reads = ", ".join(sorted(_read_by(topology, name, _named(topology)))) or "nothing"
+            return f"there, subtopology {name} reads {topic}; here it reads {reads}"
+    return ""
+
+
+def _named(topology: Topology) -> frozenset[str]:
+    parts = topology.subtopologies
+    return frozenset(
+        name for part in parts for name in (*part.source_topics, *(t.name for t in part.repartition_source_topics))
+    )
+
+
+def _read_by(topology: Topology, subtopology_id: str, topics: Iterable[str]) -> frozenset[str]:
+    """Those of ``topics`` that the subtopology reads."""
+    part = next((part for part in topology.subtopologies if part.subtopology_id == subtopology_id), None)
+    if part is None:
+        return frozenset()
+    names = frozenset(topics)
+    read = {*part.source_topics, *(topic.name for topic in part.repartition_source_topics)} & names
+    others = names - _named(topology)
+    try:
+        return frozenset(read).union(*(matching(pattern, others) for pattern in part.source_topic_regex))
+    except InvalidRegexError:
+        return frozenset(read)
+
+
+def _endpoint(text: str) -> Endpoint | None:
+    host, colon, port = text.rpartition(":")
+    return Endpoint(host, int(port)) if colon and port.isdecimal() else None

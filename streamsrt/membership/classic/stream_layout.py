@@ -1,0 +1,255 @@
+"""What members of a classic group write where Java's Kafka Streams is in it: protocol ``stream``, as bytes.
+
+1. The user data is Java's, of the version that the member uses. Behind it our members append their own message: Java reads
+   what it knows, and no further. So a leader of ours knows as much of our members as in a group of their own.
+2. A member that may meet Java offers this layout second: the broker chooses the first one that all members have. It can do
+   so if its subtopologies are called "0", "1" and so on, as Java calls them (``subtopology.id=number``).
+3. Java has no warm-up tasks: it is told, and says, standby task.
+4. Which version a member uses follows from what it was told last: the newest one that all members know.
+5. Equal values give equal bytes. Bytes that can't be read are values, as in :mod:`~streamsrt.membership.classic.layout`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from streamsrt.membership.classic.layout import (
+    assignment_data,
+    assignment_of,
+    partitions_of,
+    subscription_data,
+    subscription_of,
+    with_assigned_partitions,
+    with_consumer_fields,
+)
+from streamsrt.membership.classic.values import (
+    NO_GENERATION,
+    ClassicAssignment,
+    ClassicSubscription,
+    Topology,
+    Unreadable,
+)
+from streamsrt.membership.values import Answers, Endpoint, Task, Tasks, TopicPartition
+from streamsrt.wire.messages import decode_consumer_protocol
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.streams_user_data import (
+    NEWEST_VERSION,
+    NO_ERROR,
+    RUNNING,
+    SHUTDOWN_REQUESTED,
+    AssignmentInfo,
+    FutureSubscription,
+    NumberedTask,
+    Place,
+    SubscriptionInfo,
+    decode_assignment_info,
+    decode_subscription_info,
+    encode_assignment_info,
+    encode_subscription_info,
+)
+from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+STREAM_PROTOCOL: Final = "stream"
+"""The name under which Java's Kafka Streams offers its layout."""
+
+_OURS: Final = b"SRT1"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaSubscription:
+    """What a member of Java's said."""
+
+    info: SubscriptionInfo | FutureSubscription
+    topics: frozenset[str] = frozenset()
+    owned_partitions: frozenset[TopicPartition] = frozenset()
+    generation_id: int = NO_GENERATION
+    rack_id: str | None = None
+
+    @property
+    def running(self) -> frozenset[Task]:
+        """Active tasks that run. One that still restores its state is known by the partitions that the member owns."""
+        if isinstance(self.info, FutureSubscription):
+            return frozenset()
+        return frozenset(_named(task) for task, offset in self.info.offset_sums.items() if offset == RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaAssignment:
+    """What a leader told a member in Java's words. ``partitions`` in the order of the active tasks of ``info``."""
+
+    info: AssignmentInfo
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def tasks(self) -> Tasks:
+        active = frozenset(_named(task) for task in self.info.active)
+        return Tasks(active, frozenset(_named(task) for task in self.info.standby) - active)
+
+    @property
+    def endpoints(self) -> Answers:
+        active, standby = self.info.active_by_host, self.info.standby_by_host
+        nothing: frozenset[Place] = frozenset()
+        return {
+            Endpoint(*host): (active.get(host, nothing), standby.get(host, nothing)) for host in {**active, **standby}
+        }
+
+    def places(self) -> Iterable[tuple[Task, TopicPartition]]:
+        """Each task with what it reads."""
+        for task, place in zip(self.info.active, self.partitions, strict=True):
+            yield _named(task), place
+        for task, places in self.info.standby.items():
+            for place in sorted(places):
+                yield _named(task), place
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Of the user data in a generation: ``used`` by all who are to read it, and the newest ``common`` one."""
+
+    used: int = NEWEST_VERSION
+    common: int = NEWEST_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Who answers queries of what."""
+
+    active: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
+    standby: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
+
+
+def is_numbered(topology: Topology) -> bool:
+    """Whether its subtopologies are called as Java calls them."""
+    names = {part.subtopology_id for part in topology.subtopologies}
+    return bool(names) and names == {str(number) for number in range(len(names))}
+
+
+# ------------------------------------------------------------------------------------------------------- subscriptions
+
+
+def encode_stream_subscription(said: ClassicSubscription, version: int, topology: Topology) -> bytes:
+    """Raises ValueError where the process id is not the text of a UUID, or a subtopology is no number."""
+    endpoint = said.endpoint
+    info = SubscriptionInfo(
+        version=version,
+        newest_version=NEWEST_VERSION,
+        process_id=said.process_id,
+        endpoint="" if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        offset_sums=_offset_sums(said, topology),
+        unique=(said.unique & 0xFF) - 128,
+        error=SHUTDOWN_REQUESTED if said.wants_shutdown or said.heard_of_shutdown else NO_ERROR,
+        client_tags=said.client_tags,
+        rest=_appended(subscription_data(said)),
+    )
+    return with_consumer_fields(said, encode_subscription_info(info))
+
+
+def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSubscription | Unreadable:
+    try:
+        outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
+        info = decode_subscription_info(outer.user_data or b"")
+        own = _own(info.rest) if isinstance(info, SubscriptionInfo) else None
+        if own is not None:
+            return subscription_of(outer, own)
+        return JavaSubscription(
+            info,
+            frozenset(outer.topics),
+            partitions_of(outer.owned_partitions),
+            outer.generation_id,
+            outer.rack_id,
+        )
+    except DecodeError as error:
+        return Unreadable(f"the subscription can't be read: {error}")
+
+
+def versions_of(subscriptions: Iterable[bytes]) -> Versions:
+    """By what members sent; who sent a version that nobody here can read is told by the answer which one to use."""
+    used, common = NEWEST_VERSION, NEWEST_VERSION
+    for metadata in subscriptions:
+        try:
+            outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
+            info = decode_subscription_info(outer.user_data or b"")
+        except DecodeError:
+            continue
+        used, common = min(used, info.version), min(common, info.newest_version)
+    return Versions(used, max(used, common))
+
+
+def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[NumberedTask, int]:
+    """Positions of what is on disk, and Java's word for what is active. A leader of Java's that hears of a task without a
+    changelog fails ("Tried to lookup lag for unknown task")."""
+    stateful = {part.subtopology_id for part in topology.subtopologies if part.state_changelog_topics}
+    sums = dict.fromkeys(said.held.standby | said.held.warmup, 0)
+    sums |= {task: offset for task, offset in said.offsets.items() if offset >= 0}
+    sums |= dict.fromkeys(said.held.active, RUNNING)
+    return {_numbers(task): offset for task, offset in sums.items() if task[0] in stateful}
+
+
+# --------------------------------------------------------------------------------------------------------- assignments
+
+
+def encode_stream_assignment(
+    told: ClassicAssignment,
+    places: Mapping[Task, Collection[TopicPartition]],
+    versions: Versions,
+    hosts: Hosts,
+    *,
+    is_java: bool,
+    error: int = NO_ERROR,
+) -> bytes:
+    """``places``: what each of its tasks reads."""
+    active = sorted((place, _numbers(task)) for task in told.tasks.active for place in places.get(task, ()))
+    info = AssignmentInfo(
+        version=versions.used,
+        common_version=versions.common,
+        active=tuple(task for _, task in active),
+        standby={_numbers(task): frozenset(places.get(task, ())) for task in told.tasks.standby | told.tasks.warmup},
+        active_by_host=hosts.active,
+        standby_by_host=hosts.standby,
+        error=error,
+        rest=b"" if is_java else _appended(assignment_data(told)),
+    )
+    return with_assigned_partitions((place for place, _ in active), encode_assignment_info(info))
+
+
+def decode_stream_assignment(assignment: bytes) -> tuple[ClassicAssignment | None, JavaAssignment] | Unreadable:
+    """What the leader said in our words, if it is one of ours; and in Java's."""
+    try:
+        outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
+        info = decode_assignment_info(outer.user_data or b"")
+        own = _own(info.rest)
+        told = None if own is None else assignment_of(outer, own)
+        partitions = tuple(sorted(partitions_of(outer.assigned_partitions)))
+        if len(partitions) != len(info.active):
+            raise DecodeError(f"there are {len(info.active)} tasks for {len(partitions)} partitions")
+        return told, JavaAssignment(info, partitions)
+    except DecodeError as error:
+        return Unreadable(f"the assignment can't be read: {error}")
+
+
+# --------------------------------------------------------------------------------------------------------------- parts
+
+
+def _appended(message: bytes) -> bytes:
+    return _OURS + struct.pack(">i", len(message)) + message
+
+
+def _own(rest: bytes) -> bytes | None:
+    """Our own message, None where there is none."""
+    if not rest.startswith(_OURS):
+        return None
+    message = rest[len(_OURS) + 4 :]
+    if len(rest) < len(_OURS) + 4 or struct.unpack_from(">i", rest, len(_OURS))[0] != len(message):
+        raise DecodeError("what is appended to Kafka Streams' user data is cut off")
+    return message
+
+
+def _numbers(task: Task) -> NumberedTask:
+    return int(task[0]), task[1]
+
+
+def _named(task: NumberedTask) -> Task:
+    return str(task[0]), task[1]

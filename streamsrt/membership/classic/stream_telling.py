@@ -1,0 +1,102 @@
+"""What the members of a group with Java's are told at the end of a generation, as bytes.
+
+1. Everybody is told in Java's words; ours get the whole of it behind them.
+2. Java's members get an error code where ours get a status: for source topics that are missing, for a shutdown, and for an
+   assignment that there can't be. They end with it.
+3. Who answers queries stands in the assignments of Java's members, and of those of ours that do so themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.tasks import Tasks
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.membership.classic.java_members import tasks_of_partitions
+from streamsrt.membership.classic.placing import source_partitions
+from streamsrt.membership.classic.stream_layout import Hosts, Versions, encode_stream_assignment
+from streamsrt.membership.classic.values import ClassicAssignment
+from streamsrt.membership.classic.view import Participant, View, tasks_of
+from streamsrt.membership.values import Task, TopicPartition
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.streams_user_data import (
+    ASSIGNMENT_ERROR,
+    INCOMPLETE_SOURCE_TOPIC_METADATA,
+    NO_ERROR,
+    SHUTDOWN_REQUESTED,
+    Place,
+)
+
+Inputs = Mapping[bytes, Mapping[str, tuple[str, ...]]]
+_Places = dict[Task, frozenset[TopicPartition]]
+
+
+def encode_for_all(
+    view: View, everybody: Mapping[str, ClassicAssignment], versions: Versions, inputs: Inputs, image: TopicsImage
+) -> dict[str, bytes]:
+    """The assignments by member id."""
+    members = {member.member_id: member for member in view.members}
+    places = {name: _places(members.get(name), told, view, inputs, image) for name, told in everybody.items()}
+    hosts = _hosts(members, everybody, places)
+    encoded = {}
+    for name, told in everybody.items():
+        member = members.get(name)
+        is_java = member is None or name in view.javas
+        answers = is_java or (member is not None and member.said.endpoint is not None)
+        encoded[name] = encode_stream_assignment(
+            told,
+            places[name],
+            versions,
+            hosts if answers else Hosts(),
+            is_java=is_java,
+            error=_error(told),
+        )
+    return encoded
+
+
+def _error(told: ClassicAssignment) -> int:
+    codes = {status.code for status in told.statuses}
+    if StatusCode.SHUTDOWN_APPLICATION in codes:
+        return SHUTDOWN_REQUESTED
+    if told.error_code != ErrorCode.NONE:
+        return ASSIGNMENT_ERROR
+    return INCOMPLETE_SOURCE_TOPIC_METADATA if StatusCode.MISSING_SOURCE_TOPICS in codes else NO_ERROR
+
+
+def _places(
+    member: Participant | None, told: ClassicAssignment, view: View, inputs: Inputs, image: TopicsImage
+) -> _Places:
+    """What each task reads. Where the topics are not known: of active tasks, what the member owns."""
+    if member is None:
+        return {}
+    tasks = tasks_of(told.tasks)
+    found = {}
+    for task in (*tasks.active, *tasks.passive):
+        one = source_partitions(member, Tasks(frozenset({task})), inputs, image)
+        found[task.subtopology_id, task.partition] = one
+    if image:
+        return found
+    topology = view.wire_texts[member.version.digest]
+    for place in member.said.owned_partitions:
+        for task_id in tasks_of_partitions(topology, [place]) & told.tasks.active:
+            found[task_id] = found[task_id] | {place}
+    return found
+
+
+def _hosts(
+    members: Mapping[str, Participant], everybody: Mapping[str, ClassicAssignment], places: Mapping[str, _Places]
+) -> Hosts:
+    active: dict[Place, frozenset[Place]] = {}
+    standby: dict[Place, frozenset[Place]] = {}
+    for name, member in members.items():
+        endpoint = member.said.endpoint
+        if endpoint is None:
+            continue
+        host = (endpoint.host, endpoint.port)
+        # Several members of one process have one endpoint.
+        told = everybody[name].tasks
+        for found, tasks in ((active, told.active), (standby, told.standby)):
+            mine = frozenset[Place]().union(*(places[name].get(task, frozenset()) for task in tasks))
+            found[host] = found.get(host, frozenset()) | mine
+    return Hosts(active, standby)
