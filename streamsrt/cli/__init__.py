@@ -18,6 +18,8 @@ module                  commands
 ``upgrade_abort``       ``upgrade abort``
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
+``record_formats``      what keys and values are, as text
+``record_input``        records out of lines, JSON lines and CSV
 ``groups``              ``groups list|describe|delete|forget-topology``
 ``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: static members that are away leave the group

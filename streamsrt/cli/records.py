@@ -1,112 +1,175 @@
-"""``streamsrt produce`` and ``streamsrt consume``: records as lines of text."""
+"""``streamsrt produce`` and ``streamsrt consume``: records as lines of text, JSON or CSV."""
 
 from __future__ import annotations
 
 import json
-import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
+from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
+from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, decoder, encoder
+from streamsrt.cli.record_input import READERS, InputRecord, Reading
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
+from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
-from streamsrt.client.values import Fetched
+from streamsrt.client.values import Fetched, TopicPartition
 from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
-from topology import serdes
 
-_BATCH_LINES = 1000
-
-Decode = Callable[[bytes], Any]
-
-
-def _time_windowed_string(data: bytes) -> str:
-    return f"{data[:-8].decode()}@{int.from_bytes(data[-8:], 'big')}"
-
-
-FORMATS: dict[str, Decode] = {
-    "string": serdes.string.deserialize,
-    "json": serdes.json.deserialize,
-    "integer": serdes.integer.deserialize,
-    "long": serdes.long.deserialize,
-    "double": serdes.double.deserialize,
-    "bytes": bytes.hex,
-    "windowed": _time_windowed_string,
-}
+_BATCH_RECORDS = 1000
+_FORMATS = ", ".join(FORMATS)
 
 
 def produce(
     topic: Annotated[str, typer.Argument(help="topic to write to; it must exist")],
     bootstrap_servers: BootstrapServers = None,
+    input_format: Annotated[
+        str,
+        typer.Option(
+            "--format", help="lines; json: an object a line, as consume --json prints; csv: with a first line of names"
+        ),
+    ] = "lines",
     key_separator: Annotated[
         str | None,
         typer.Option("--key-separator", help="separates key and value in a line; without it, records have no keys"),
     ] = None,
-    timestamp_ms: Annotated[int | None, typer.Option("--timestamp", help="epoch milliseconds; default: now")] = None,
+    key_column: Annotated[str | None, typer.Option("--key-column", help="the CSV column that is the key")] = None,
+    timestamp_column: Annotated[
+        str | None, typer.Option("--timestamp-column", help="the CSV column that is the timestamp")
+    ] = None,
+    key_format: Annotated[str, typer.Option("--key", help=f"how keys are written: one of {_FORMATS}")] = "string",
+    value_format: Annotated[str, typer.Option("--value", help=f"how values are written: one of {_FORMATS}")] = "string",
+    timestamp_ms: Annotated[
+        int | None, typer.Option("--timestamp", help="epoch milliseconds of records that have none; default: now")
+    ] = None,
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", help="NAME=TEXT, for all records; repeatable")
+    ] = None,
 ) -> None:
     """Write each line of stdin as a record."""
+    read = READERS.get(input_format)
+    if read is None:
+        raise ConfigError(f"unknown format {input_format!r}: give one of {', '.join(READERS)}")
+    if input_format != "csv" and (key_column is not None or timestamp_column is not None):
+        raise ConfigError("--key-column and --timestamp-column are for --format csv")
+    if input_format != "lines" and key_separator is not None:
+        raise ConfigError("--key-separator is for --format lines")
+    reading = Reading(
+        key=encoder(key_format),
+        value=encoder(value_format),
+        separator=key_separator,
+        key_column=key_column,
+        timestamp_column=timestamp_column,
+    )
+    common = tuple(_header(text) for text in headers or ())
     with cluster(bootstrap_servers) as network:
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
             raise MissingTopicError(f"no such topic: {topic} (streamsrt topics create {topic} --partitions N makes it)")
         collector = RecordCollector(network.producer.send, lambda _name: partitions)
         count = 0
-        for keys, values in _line_batches(key_separator):
-            now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-            collector.add(topic, keys, values, [now_ms] * len(keys))
-            count += len(keys)
-        collector.flush()
-        network.producer.flush()
-    note(f"{count} records written to {topic}")
+        try:
+            for records in _batches(read(sys.stdin.buffer, reading)):
+                now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
+                _collect(collector, topic, records, common, now_ms)
+                count += len(records)
+        finally:
+            collector.flush()
+            network.producer.flush()
+            note(f"{count} records written to {topic}")
 
 
-def _line_batches(separator: str | None) -> Iterator[tuple[list[bytes | None], list[bytes | None]]]:
-    """Lines are bytes: what is not UTF-8 is written as it is."""
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    between = separator.encode() if separator is not None else None
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if between is None:
-            keys.append(None)
-            values.append(text)
-        else:
-            key, found, value = text.partition(between)
-            if not found:
-                shown = text[:60].decode(errors="backslashreplace")
-                raise ConfigError(f"line {number} of stdin has no key separator {separator!r}: {shown!r}")
-            keys.append(key)
-            values.append(value)
-        if len(keys) == _BATCH_LINES:
-            yield keys, values
-            keys, values = [], []
-    if keys:
-        yield keys, values
+def _header(text: str) -> tuple[str, bytes]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise ConfigError(f"--header {text}: give NAME=TEXT")
+    return name, value.encode()
+
+
+def _batches(records: Iterator[InputRecord]) -> Iterator[list[InputRecord]]:
+    """What stands before a line that can't be read comes before its error."""
+    batch: list[InputRecord] = []
+    unreadable: ConfigError | None = None
+    try:
+        for record in records:
+            batch.append(record)
+            if len(batch) == _BATCH_RECORDS:
+                yield batch
+                batch = []
+    except ConfigError as error:
+        unreadable = error
+    if batch:
+        yield batch
+    if unreadable is not None:
+        raise unreadable
+
+
+def _collect(
+    collector: RecordCollector,
+    topic: str,
+    records: Sequence[InputRecord],
+    common: tuple[tuple[str, bytes], ...],
+    now_ms: int,
+) -> None:
+    keys, values, timestamps, partitions, headers = zip(*records, strict=True)
+    collector.add(
+        topic,
+        keys,
+        values,
+        [now_ms if at is None else at for at in timestamps],
+        [(*each, *common) for each in headers] if common or any(headers) else None,
+        partitions if any(each is not None for each in partitions) else None,
+    )
 
 
 def consume(
     topic: Annotated[str, typer.Argument(help="topic to read")],
     bootstrap_servers: BootstrapServers = None,
-    key_format: Annotated[str, typer.Option("--key", help=f"one of {', '.join(FORMATS)}")] = "string",
-    value_format: Annotated[str, typer.Option("--value", help=f"one of {', '.join(FORMATS)}")] = "string",
+    key_format: Annotated[str, typer.Option("--key", help=f"one of {_FORMATS}")] = "string",
+    value_format: Annotated[str, typer.Option("--value", help=f"one of {_FORMATS}")] = "string",
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, help="this partition; repeatable (default: all)")
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="from the start of the log (the default)")
+    ] = False,
+    from_offset: Annotated[
+        int | None, typer.Option("--from-offset", help="from this offset of each partition; -N: the last N records")
+    ] = None,
+    from_time: Annotated[
+        str | None, typer.Option("--from", help="from the first record of 2026-01-31T12:00:00 (UTC) or later")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for more records at the end")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="maximum number of records")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "--max-messages", "-n", min=1, help="maximum number of records")
+    ] = None,
+    headers: Annotated[bool, typer.Option("--headers", help="print headers, too")] = False,
+    isolation_level: Annotated[
+        str, typer.Option("--isolation-level", help="read_uncommitted or read_committed")
+    ] = "read_uncommitted",
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic from its start, partition by partition as they arrive."""
-    decode_key, decode_value = _format(key_format), _format(value_format)
-    with cluster(bootstrap_servers) as network:
+    if sum((from_beginning, from_offset is not None, from_time is not None)) > 1:
+        raise ConfigError("give one of --from-beginning, --from-offset, --from")
+    decode_key, decode_value = decoder(key_format), decoder(value_format)
+    if isolation_level not in ("read_uncommitted", "read_committed"):
+        raise ConfigError(f"--isolation-level {isolation_level}: give read_uncommitted or read_committed")
+    committed = isolation_level == "read_committed"
+    with cluster(bootstrap_servers, read_committed=committed) as network:
+        chosen = _chosen(network, topic, partitions)
+        ends = ends_of(network, chosen, read_committed=committed)
+        starts = _starts(network, chosen, ends, from_offset, from_time)
         shown = 0
-        partitions = partitions_of(network, topic)
-        starts, ends = starts_of(network, partitions), ends_of(network, partitions)
         for fetched in read_range(network, starts, ends, follow=follow):
             for columns in columns_of(fetched):
-                for row in _rows(fetched, columns, decode_key, decode_value):
+                for row in _rows(fetched, columns, decode_key, decode_value, with_headers=headers):
                     _show(row, as_json=as_json)
                     shown += 1
                     if shown == limit:
@@ -114,23 +177,50 @@ def consume(
             sys.stdout.flush()
 
 
-def _format(name: str) -> Decode:
-    decode = FORMATS.get(name)
-    if decode is None:
-        raise ConfigError(f"unknown format {name!r}: give one of {', '.join(FORMATS)}")
-    return decode
+def _chosen(network: NetworkThread, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:
+    there = partitions_of(network, topic)
+    if not wanted:
+        return there
+    if missing := sorted(set(wanted) - {partition for _, partition in there}):
+        raise ConfigError(f"{topic} has partitions 0 to {len(there) - 1}, not {', '.join(map(str, missing))}")
+    return [(topic, partition) for partition in sorted(set(wanted))]
 
 
-def _rows(fetched: Fetched, columns: RecordColumns, key: Decode, value: Decode) -> Iterator[dict[str, object]]:
+def _starts(
+    network: NetworkThread,
+    partitions: Sequence[TopicPartition],
+    ends: dict[TopicPartition, int],
+    from_offset: int | None,
+    from_time: str | None,
+) -> dict[TopicPartition, int]:
+    """Where to begin: what the log no longer holds begins at its start, what it does not hold yet at its end."""
+    first = starts_of(network, partitions)
+    if from_time is not None:
+        at_ms = parse_datetime(from_time, "--from")
+        found = network.admin.list_offsets(dict.fromkeys(partitions, at_ms))
+        return {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else ends[tp] for tp in partitions}
+    if from_offset is None:
+        return first
+    wanted = {tp: from_offset if from_offset >= 0 else ends[tp] + from_offset for tp in partitions}
+    return {tp: min(max(first[tp], offset), ends[tp]) for tp, offset in wanted.items()}
+
+
+def _rows(
+    fetched: Fetched, columns: RecordColumns, key: Decode, value: Decode, *, with_headers: bool
+) -> Iterator[dict[str, object]]:
     for index, timestamp in enumerate(columns.timestamps):
         offset = columns.offset_at(index)
-        yield {
+        row: dict[str, object] = {
             "partition": fetched.partition,
             "offset": offset,
             "timestamp": timestamp,
             "key": _decoded(columns.keys[index], key, "key", fetched, offset),
             "value": _decoded(columns.values[index], value, "value", fetched, offset),
         }
+        if with_headers:
+            found = columns.headers[index] if columns.headers else ()
+            row["headers"] = [[name, None if text is None else text.decode(errors="replace")] for name, text in found]
+        yield row
 
 
 def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, offset: int) -> object:
@@ -138,7 +228,7 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
         return None
     try:
         return decode(data)
-    except (ValueError, TypeError, struct.error) as error:
+    except UNREADABLE as error:
         where = f"{fetched.topic}-{fetched.partition} at offset {offset}"
         raise DeserializationError(
             f"the {what} in {where} is not in the format asked for ({error}): give --{what} another one, e.g. bytes",
@@ -154,4 +244,5 @@ def _show(row: dict[str, object], *, as_json: bool) -> None:
         return
     value = row["value"]
     text = value if isinstance(value, str) or value is None else json.dumps(value)
-    sys.stdout.write(f"{row['key']}\t{text}\n")
+    headers = f"{json.dumps(row['headers'], ensure_ascii=False)}\t" if "headers" in row else ""
+    sys.stdout.write(f"{headers}{row['key']}\t{text}\n")

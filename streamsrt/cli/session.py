@@ -11,7 +11,7 @@ import typer
 
 from streamsrt.cli.output import note
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig
+from streamsrt.client.values import ClientConfig, FetchConfig
 from streamsrt.runtime.bundled_broker import BundledBroker, find_broker
 
 HOME = Path(".streamsrt")
@@ -42,20 +42,21 @@ def bootstrap(servers: str | None) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def cluster(servers: str | None) -> Iterator[NetworkThread]:
+def cluster(servers: str | None, *, read_committed: bool = False) -> Iterator[NetworkThread]:
     """A connection for a command that looks or administers."""
+    fetch = FetchConfig(isolation_level="read_committed" if read_committed else "read_uncommitted")
     address = servers or find_broker(HOME)
     if address is None:
-        with BundledBroker(HOME) as broker, _connected(broker.address) as network:
+        with BundledBroker(HOME) as broker, _connected(broker.address, fetch) as network:
             yield network
         return
-    with _connected(address) as network:
+    with _connected(address, fetch) as network:
         yield network
 
 
 @contextlib.contextmanager
-def _connected(address: str) -> Iterator[NetworkThread]:
-    network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="streamsrt-cli"))
+def _connected(address: str, fetch: FetchConfig) -> Iterator[NetworkThread]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="streamsrt-cli", fetch=fetch))
     network.start(timeout_s=10.0)
     try:
         yield network

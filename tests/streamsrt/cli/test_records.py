@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.cli.conftest import Command
 
@@ -87,3 +89,129 @@ def test_lines_are_bytes(on_broker: Command, topic: str) -> None:
     refused = on_broker("produce", topic, "--key-separator", "=", stdin=b"\xff\xfe\n")
     assert refused.code == 2
     assert "line 1 of stdin has no key separator '=': '\\\\xff\\\\xfe'" in refused.err
+
+
+# ------------------------------------------------------------------------------------------------- JSON lines and CSV
+
+
+def test_what_consume_prints_as_json_can_be_produced_again(on_broker: Command, topic: str) -> None:
+    copy = f"{topic}-copy"
+    on_broker("topics", "create", topic, copy, "--partitions", 3)
+    rows = [
+        '{"key": "a", "value": 1, "timestamp": 42, "headers": {"h": "1", "none": null}}',
+        '{"key": null, "value": -7, "timestamp": "2026-01-31T12:00:00", "partition": 2}',
+        '{"value": "12", "partition": 1}',
+        '{"key": "gone", "value": null, "timestamp": 43, "headers": [["h", "1"], ["h", "2"]]}',
+    ]
+    written = on_broker(
+        "produce", topic, "--format", "json", "--value", "long", "--timestamp", 7, stdin="\n".join(rows) + "\n\n"
+    )
+    assert (written.code, written.err) == (0, f"4 records written to {topic}\n")
+    read = on_broker("consume", topic, "--json", "--headers", "--value", "long")
+    by_value = {row["value"]: row for row in read.rows}
+    assert by_value[1]["headers"] == [["h", "1"], ["none", None]]
+    assert by_value[None]["headers"] == [["h", "1"], ["h", "2"]]
+    assert (by_value[-7]["partition"], by_value[-7]["timestamp"]) == (2, 1_769_860_800_000)
+    assert (by_value[12]["partition"], by_value[12]["timestamp"]) == (1, 7)
+    assert on_broker("produce", copy, "--format", "json", "--value", "long", stdin=read.out).code == 0
+    again = on_broker("consume", copy, "--json", "--headers", "--value", "long")
+    by_place = [sorted(done.rows, key=lambda row: (row["partition"], row["offset"])) for done in (read, again)]
+    assert by_place[0] == by_place[1]
+
+
+def test_rows_of_csv_are_objects(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic)
+    text = 'id,at,note\r\n7,1000,"a, ""b"""\r\n8,2026-01-31T12:00:00Z,\r\n'
+    options = (
+        "--format",
+        "csv",
+        "--key-column",
+        "id",
+        "--timestamp-column",
+        "at",
+        "--key",
+        "long",
+        "--header",
+        "from=csv",
+    )
+    assert on_broker("produce", topic, *options, stdin=text).code == 0
+    read = on_broker("consume", topic, "--key", "long", "--value", "json", "--headers", "--json")
+    assert [(row["key"], row["timestamp"], row["value"]["note"], row["headers"]) for row in read.rows] == [
+        (7, 1_000, 'a, "b"', [["from", "csv"]]),
+        (8, 1_769_860_800_000, "", [["from", "csv"]]),
+    ]
+    assert on_broker("consume", topic, "--key", "long", "--headers", "-n", 1).out.startswith('[["from", "csv"]]\t7\t')
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "why"),
+    [
+        (("--format", "json"), "[1]", "line 2 of stdin is no record (no value)"),
+        (("--format", "json"), '{"value": 1, "topic": "t"}', "unknown: topic"),
+        (("--format", "json"), "{", "line 2 of stdin is not JSON"),
+        (("--format", "json"), '{"value": 1, "timestamp": "soon"}', "the timestamp in line 2 of stdin is 'soon'"),
+        (("--format", "json"), '{"value": 1, "timestamp": true}', "the timestamp in line 2"),
+        (("--format", "json"), '{"value": 1, "partition": -1}', "the partition in line 2 of stdin is -1"),
+        (("--format", "json"), '{"value": 1, "headers": {"h": 1}}', "the headers in line 2 of stdin are"),
+        (
+            ("--format", "json", "--value", "long"),
+            '{"value": "x"}',
+            "the value in line 2 of stdin is not in the format",
+        ),
+        (
+            ("--format", "json", "--value", "integer"),
+            '{"value": 2147483648}',
+            "the value in line 2 of stdin is not in the format",
+        ),
+        (("--value", "json"), "{", "the value in line 2 of stdin is not in the format"),
+        (("--value", "bytes"), "xy", "the value in line 2 of stdin is not in the format"),
+    ],
+)
+def test_what_stands_before_an_unreadable_line_is_written(
+    on_broker: Command, topic: str, options: tuple[str, ...], line: str, why: str
+) -> None:
+    on_broker("topics", "create", topic)
+    good = '{"value": 1}' if "json" in options and "--format" in options else "11"
+    done = on_broker("produce", topic, *options, stdin=f"{good}\n{line}\n{good}\n")
+    assert done.code == 2
+    assert why in done.err
+    assert f"1 records written to {topic}" in done.err
+    assert len(on_broker("consume", topic, "--json", "--value", "bytes").rows) == 1
+
+
+def test_csv_that_is_none_is_refused(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic)
+    short = on_broker("produce", topic, "--format", "csv", stdin="a,b\n1\n")
+    assert (short.code, "line 2 of stdin has not 2 fields" in short.err) == (2, True)
+    absent = on_broker("produce", topic, "--format", "csv", "--key-column", "c", stdin="a,b\n1,2\n")
+    assert (absent.code, "--key-column c: there is no such column, but a, b" in absent.err) == (2, True)
+    binary = on_broker("produce", topic, "--format", "csv", stdin=b"a,b\n\xff,2\n")
+    assert (binary.code, "is not CSV in UTF-8" in binary.err) == (2, True)
+    assert on_broker("produce", topic, "--key-column", "a").code == 2
+    assert on_broker("produce", topic, "--format", "xml").code == 2
+    assert on_broker("produce", topic, "--value", "windowed").code == 2
+    assert on_broker("produce", topic, "--header", "=x").code == 2
+
+
+def test_reading_begins_where_it_is_told_to(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 2)
+    rows = [f'{{"value": "{number}", "partition": {number % 2}, "timestamp": {number * 1000}}}' for number in range(10)]
+    on_broker("produce", topic, "--format", "json", stdin="\n".join(rows))
+
+    def values(*options: object) -> list[int]:
+        done = on_broker("consume", topic, "--json", *options)
+        assert done.code == 0, done.err
+        return sorted(int(row["value"]) for row in done.rows)
+
+    assert values("--from-beginning") == list(range(10))
+    assert values("--partition", 1) == [1, 3, 5, 7, 9]
+    assert values("--partition", 1, "--from-offset", 3) == [7, 9]
+    assert values("--from-offset", -2) == [6, 7, 8, 9]
+    assert values("--from-offset", 99) == []
+    assert values("--from-offset", -99) == list(range(10))
+    assert values("--from", "1970-01-01T00:00:06") == [6, 7, 8, 9]
+    assert values("--from", "1971-01-01") == []
+    assert len(values("--max-messages", 3)) == 3
+    assert values("--isolation-level", "read_committed") == list(range(10))
+    for wrong in (("--partition", 2), ("--from-offset", 1, "--from-beginning"), ("--isolation-level", "none")):
+        assert on_broker("consume", topic, *wrong).code == 2

@@ -1,0 +1,186 @@
+"""Records out of the lines of a file: plain lines, JSON lines and CSV.
+
+1. A plain line is bytes: what is not UTF-8 is written as it is.
+2. A JSON line is an object with ``value``, and maybe ``key``, ``timestamp``, ``partition`` and ``headers``: what ``consume
+   --json --headers`` prints.
+3. CSV has a first line with the names of its columns. The value of a record is the JSON object of its row, its key and
+   timestamp are columns that are named.
+4. What can't be read is named with the number of its line. What stands before it is written, and nothing after it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO, NamedTuple, TypeVar, cast
+
+from streamsrt.cli.record_formats import UNREADABLE, Encode
+from streamsrt.errors import ConfigError
+from streamsrt.wire.records import Headers
+
+_SHOWN = 60
+_FIELDS = ("key", "value", "timestamp", "partition", "headers", "offset")
+
+
+class InputRecord(NamedTuple):
+    """A record to write. ``timestamp``: epoch milliseconds; None: not said. ``partition`` None: by the key."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None = None
+    partition: int | None = None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How lines become records."""
+
+    key: Encode
+    value: Encode
+    separator: str | None = None
+    key_column: str | None = None
+    timestamp_column: str | None = None
+
+
+T = TypeVar("T")
+Read = Callable[[BinaryIO, Reading], Iterator[InputRecord]]
+
+
+def read_lines(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+    """A record for each line, with the key before the separator, if one is given."""
+    between = None if reading.separator is None else reading.separator.encode()
+    for number, line in enumerate(stream, 1):
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        key: bytes | None = None
+        if between is not None:
+            before, found, text = text.partition(between)
+            if not found:
+                raise ConfigError(
+                    f"line {number} of stdin has no key separator {reading.separator!r}: {_shown(before)}"
+                )
+            key = _encoded_bytes(reading.key, before, f"the key in line {number}")
+        yield InputRecord(key, _encoded_bytes(reading.value, text, f"the value in line {number}"))
+
+
+def _encoded_bytes(encode: Encode, data: bytes, what: str) -> bytes:
+    """Text that is not UTF-8 can only be written as it is."""
+    try:
+        return _encoded(encode, data.decode(), what)
+    except UnicodeDecodeError:
+        return data
+
+
+def read_json(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+    """A record for each JSON object."""
+    for number, line in enumerate(stream, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ConfigError(f"line {number} of stdin is not JSON ({error}): {_shown(line)}") from None
+        if not isinstance(row, dict) or "value" not in row or (unknown := set(row) - set(_FIELDS)):
+            what = f"unknown: {', '.join(sorted(unknown))}" if isinstance(row, dict) and "value" in row else "no value"
+            raise ConfigError(
+                f"line {number} of stdin is no record ({what}): a JSON line has value, and maybe key, timestamp, partition "
+                f"and headers: {_shown(line)}"
+            )
+        yield InputRecord(
+            _optional(reading.key, row.get("key"), f"the key in line {number}"),
+            _optional(reading.value, row["value"], f"the value in line {number}"),
+            _timestamp(row.get("timestamp"), number),
+            _partition(row.get("partition"), number),
+            _headers(row.get("headers"), number),
+        )
+
+
+def read_csv(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+    """A record for each row."""
+    rows = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8", newline=""), strict=True)
+    columns = [name for names in _lines(map(_names, [rows]), rows) for name in names]
+    for option, column in (("--key-column", reading.key_column), ("--timestamp-column", reading.timestamp_column)):
+        if column is not None and column not in columns:
+            raise ConfigError(f"{option} {column}: there is no such column, but {', '.join(columns) or 'no line'}")
+    for row in _lines(rows, rows):
+        number = rows.line_num
+        if None in row or None in row.values():
+            raise ConfigError(f"line {number} of stdin has not {len(columns)} fields, as its first line has")
+        key = None if reading.key_column is None else row[reading.key_column]
+        at = None if reading.timestamp_column is None else row[reading.timestamp_column]
+        yield InputRecord(
+            _optional(reading.key, key, f"the key in line {number}"),
+            json.dumps(row, ensure_ascii=False).encode(),
+            _timestamp(at, number),
+        )
+
+
+def _names(rows: csv.DictReader[str]) -> list[str]:
+    return list(rows.fieldnames or ())
+
+
+def _lines(found: Iterable[T], rows: csv.DictReader[str]) -> Iterator[T]:
+    try:
+        yield from found
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"line {rows.line_num + 1} of stdin is not CSV in UTF-8: {error}") from None
+
+
+READERS: dict[str, Read] = {"lines": read_lines, "json": read_json, "csv": read_csv}
+
+
+def _optional(encode: Encode, value: object, what: str) -> bytes | None:
+    return None if value is None else _encoded(encode, value, what)
+
+
+def _encoded(encode: Encode, value: object, what: str) -> bytes:
+    try:
+        return encode(value)
+    except UNREADABLE as error:
+        raise ConfigError(f"{what} of stdin is not in the format asked for: {error}") from None
+
+
+def _timestamp(value: object, number: int) -> int | None:
+    """Epoch milliseconds, or an ISO time, which is UTC where it does not say otherwise."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63):
+        return value
+    if isinstance(value, str):
+        if value.isdigit():
+            return _timestamp(int(value), number)
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    raise ConfigError(
+        f"the timestamp in line {number} of stdin is {value!r}: give epoch milliseconds, or a time like 2026-01-31T12:00:00"
+    )
+
+
+def _partition(value: object, number: int) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise ConfigError(f"the partition in line {number} of stdin is {value!r}: give a number from 0 on")
+
+
+def _headers(value: object, number: int) -> Headers:
+    """``{"name": "text"}``, or a list of pairs where a name comes twice."""
+    pairs: object = list(value.items()) if isinstance(value, dict) else value
+    if pairs is None:
+        return ()
+    if isinstance(pairs, list) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
+    ):
+        texts = cast("list[tuple[str, object]]", pairs)
+        if all(text is None or isinstance(text, str) for _, text in texts):
+            return tuple((name, text.encode() if isinstance(text, str) else None) for name, text in texts)
+    raise ConfigError(f"the headers in line {number} of stdin are {value!r}: give an object of texts")
+
+
+def _shown(data: bytes) -> str:
+    return repr(data[:_SHOWN].decode(errors="backslashreplace"))
