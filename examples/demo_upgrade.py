@@ -2,15 +2,18 @@
 
     python -m examples.demo_upgrade [--order 3,1,2] [--kill] [--rate N] [--directory DIR]
 
-Three members run ``examples.flights`` while departures keep coming in. One after the other is stopped and started again as
-``examples.flights_v2``. At the end all outputs and stores are compared with what plain Python makes of the same input. With
-``--kill`` they end by SIGKILL, and the application runs with ``processing.guarantee=exactly_once_v2``.
+Three members run ``examples.flights`` while departures keep coming in. A version without its topic is refused. When the
+topic is there, a fourth member runs that version, gets its share warm, and is sent back. Then one member after the other is
+stopped and started again as ``examples.flights_v2``. At the end all outputs and stores are compared with what plain Python
+makes of the same input. With ``--kill`` they end by SIGKILL.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,8 +29,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from examples import flights, flights_v2
-from examples.upgrade_members import MemberError, MemberProcess
+from examples import flights, flights_charters, flights_v2
+from examples.upgrade_members import COMMAND_LINE, MemberError, MemberProcess
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, FetchConfig, NewTopic, TopicPartition
@@ -38,13 +41,14 @@ from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from topology import serdes
-from topology.graph.diff import diff
-from topology.graph.outline import outline
 from topology.graph.topology import Topology
 
 APPLICATION_ID = "flights"
 V1, V2 = "examples.flights:topology", "examples.flights_v2:topology"
+CHARTERS = "examples.flights_charters:topology"
+VERSIONS = {V1: "1", V2: "2", CHARTERS: "charters"}
 MEMBERS = 3
+REFUSED = 2
 CHUNKS_PER_SECOND = 10
 TIMESTAMP_BYTES = 8
 
@@ -79,28 +83,48 @@ def main(arguments: list[str] | None = None) -> int:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _tell_changes() -> None:
-    found = diff(outline(flights.topology), outline(flights_v2.topology))
-    console.print(f"Version 2 needs topology epoch {found.epoch_needed} (`streamsrt topology diff {V1} {V2}`):")
-    for change in found.state:
-        console.print(f"  {change.kind} {change.name}: {change.fate}" + (f", {change.reason}" if change.reason else ""))
+class _Commands:
+    """``streamsrt upgrade``, as an operator would type it; what it says is shown."""
+
+    def __init__(self, address: str, directory: Path) -> None:
+        self._address = address
+        self._directory = directory
+
+    def __call__(self, what: str, *arguments: str) -> int:
+        words = ["upgrade", what, *arguments, "--group", APPLICATION_ID]
+        console.print(f"$ streamsrt {' '.join(words)}", style="bold", soft_wrap=True, highlight=False)
+        done = subprocess.run(
+            [*COMMAND_LINE, *words, "-b", self._address], capture_output=True, text=True, timeout=60.0, check=False
+        )
+        console.print((done.stdout + done.stderr).rstrip(), soft_wrap=True, highlight=False, markup=False)
+        return done.returncode
+
+    def epoch(self, new: str) -> int | None:
+        """The epoch that a version gets; None where the plan refuses it."""
+        file = self._directory / "plan.json"
+        self("plan", new, "--old", V1, "--out", str(file))
+        plan = json.loads(file.read_bytes())
+        return None if plan["refusals"] else int(plan["epoch_needed"])
 
 
 def _drill(directory: Path, order: list[int], rate: int, *, kill: bool) -> int:
-    _tell_changes()
     with BundledBroker(directory, configs=_broker_configs(kill=kill)) as broker, _connected(broker.address) as network:
         _make_topics(network)
-        members = [_member(directory, broker.address, number, kill=kill) for number in range(1, MEMBERS + 1)]
+        *members, guest = [_member(directory, broker.address, number, kill=kill) for number in range(1, MEMBERS + 2)]
+        upgrade = _Commands(broker.address, directory)
         with _Load(broker.address, rate) as load:
             try:
-                with _Screen(network, members, load) as screen:
-                    _roll(screen, members, order, kill=kill)
+                with _Screen(network, [*members, guest], load) as screen:
+                    _start(screen, members)
+                    _refuse(screen, guest, upgrade)
+                    _send_back(screen, network, members, guest, upgrade)
+                    _roll(screen, members, order, upgrade, kill=kill)
                     screen.note("the last records are written and processed")
                     load.finish()
                     _wait_all_committed(network)
                 _tell_what_was_taken_over(network, members)
             finally:
-                for member in members:
+                for member in (*members, guest):
                     member.stop()
         return _compare(network, members, load)
 
@@ -115,6 +139,8 @@ def _broker_configs(*, kill: bool) -> list[str]:
         "group.streams.heartbeat.interval.ms=200",
         "group.streams.min.session.timeout.ms=1000",
         f"group.streams.session.timeout.ms={session_ms}",
+        # Less than the state of a task: a member that begins without it has to warm up.
+        "group.streams.acceptable.recovery.lag=1000",
     ]
 
 
@@ -124,11 +150,10 @@ def _member(directory: Path, address: str, number: int, *, kill: bool) -> Member
         "bootstrap.servers": address,
         "commit.interval.ms": "500",
         "linger.ms": "20",
+        # What was done and not committed when a member is killed, or is sent back, must not count.
+        "processing.guarantee": "exactly_once_v2",
     }
-    if kill:
-        # What was done and not committed when a member is killed must not count.
-        settings["processing.guarantee"] = "exactly_once_v2"
-    else:
+    if not kill:
         settings["group.instance.id"] = f"member-{number}"
     return MemberProcess(f"member-{number}", directory / f"member-{number}", settings)
 
@@ -217,7 +242,7 @@ class _Load:
 # ---------------------------------------------------------------------------------------------------------------- roll
 
 
-def _roll(screen: _Screen, members: list[MemberProcess], order: list[int], *, kill: bool) -> None:
+def _start(screen: _Screen, members: list[MemberProcess]) -> None:
     screen.note("three members of version 1 start")
     for member in members:
         member.start(V1)
@@ -226,12 +251,53 @@ def _roll(screen: _Screen, members: list[MemberProcess], order: list[int], *, ki
     # Something to carry over.
     for member in members:
         member.wait(lambda line: line["processed_records"] > 500 and line["commits"] > 2, "it has state")
+
+
+def _refuse(screen: _Screen, guest: MemberProcess, upgrade: _Commands) -> None:
+    screen.note(f"a version whose topic {flights_charters.CHARTERS} is missing is planned, and started all the same")
+    if upgrade.epoch(CHARTERS) is not None:
+        raise MemberError("the plan does not refuse a version whose topic is missing")
+    guest.start(CHARTERS, epoch=1)
+    if (code := guest.wait_end()) != REFUSED:
+        raise MemberError(f"{guest.name} ends with code {code}; see {guest.directory}/log")
+    console.print(f"{guest.name} ends: {guest.last_words}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _send_back(
+    screen: _Screen, network: NetworkThread, members: list[MemberProcess], guest: MemberProcess, upgrade: _Commands
+) -> None:
+    screen.note(f"its topic is created: {guest.name} gets its share when it is warm")
+    topic = NewTopic(name=flights_charters.CHARTERS, partitions=flights.PARTITIONS)
+    for error in network.admin.create_topics([topic]).values():
+        if error is not None:
+            raise error
+    epoch = upgrade.epoch(CHARTERS)
+    if epoch is None:
+        raise MemberError("the plan refuses a version that has all its topics")
+    guest.start(CHARTERS, epoch)
+    guest.wait(lambda line: "active running" in line["tasks"].values(), "it has taken its share")
+    restored = int(guest.progress["restored_records"])
+    console.print(f"{guest.name} restored {restored:,} records while the old members processed, and took over then")
+    upgrade("status", "--once")
+    screen.note("that version is sent back, and the old members have all tasks again")
+    if upgrade("abort", V1, "--execute") != 0 or guest.wait_end() != REFUSED:
+        raise MemberError(f"{guest.name} was not sent back; see {guest.directory}/log")
+    for member in members:
+        member.wait(lambda line: "active restoring" not in line["tasks"].values(), "its tasks run")
+
+
+def _roll(screen: _Screen, members: list[MemberProcess], order: list[int], upgrade: _Commands, *, kill: bool) -> None:
+    screen.note("version 2 is planned")
+    epoch = upgrade.epoch(V2)
+    if epoch is None:
+        raise MemberError("the plan refuses version 2")
     for number in order:
         member = members[number - 1]
         screen.note(f"{member.name} is {'killed' if kill else 'stopped'} and starts as version 2")
-        member.replace_by(V2, kill=kill)
+        member.replace_by(V2, epoch, kill=kill)
         for other in members:
             other.wait(lambda line: "active restoring" not in line["tasks"].values(), "its tasks run")
+    upgrade("status", "--once")
 
 
 def _wait_all_committed(network: NetworkThread) -> None:
@@ -287,7 +353,7 @@ class _Screen:
             said = member.progress
             table.add_row(
                 member.name,
-                "2" if member.application == V2 else "1",
+                VERSIONS.get(member.application, ""),
                 member.state,
                 _listed(member.tasks) if member.is_alive else "",
                 *(f"{said.get(key, 0):,}" for key in ("lag_records", "processed_records", "restored_records")),

@@ -76,12 +76,12 @@ def name_departure(departure: Departure, name: str | None) -> NamedDeparture:
     return NamedDeparture(airline=name or "unknown", delay=delay)
 
 
-def add_delays_per_hour(builder: StreamsBuilder) -> None:
-    """What this application computes, as a part of a program."""
+def add_delays_per_hour(builder: StreamsBuilder, *more: str) -> None:
+    """What this application computes, as a part of a program. ``more``: other topics with departures."""
     store = Store("delays-per-hour", changelog_config=KEEP)
     airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
     (
-        builder.stream(DEPARTURES, key=serdes.string, value=serdes.json)
+        builder.stream([DEPARTURES, *more], key=serdes.string, value=serdes.json)
         .filter(lambda _code, departure: departure["delay"] is not None)
         .left_join(airlines, name_departure)
         .group_by_key(key=serdes.string, value=serdes.json)

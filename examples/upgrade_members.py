@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from streamsrt.errors import StreamsError
 
-_COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
+COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
 _PATIENCE_S = 60.0
 
 
@@ -43,12 +43,13 @@ class MemberProcess:
         self._progress: Mapping[str, Any] = {}
         self._changed = threading.Condition()
 
-    def start(self, application: str) -> None:
-        """Starts a version of the application; the former one has ended."""
+    def start(self, application: str, epoch: int = 0) -> None:
+        """Starts a version of the application with a topology epoch; the former one has ended."""
         self.directory.mkdir(parents=True, exist_ok=True)
         self.application, self._progress = application, {}
-        command = [*_COMMAND_LINE, "run", application, "--json", "--progress-interval", "0.1"]
-        for key, value in {**self._settings, "state.dir": str(self.directory)}.items():
+        command = [*COMMAND_LINE, "run", application, "--json", "--progress-interval", "0.1"]
+        settings = {**self._settings, "state.dir": str(self.directory), "topology.epoch": str(epoch)}
+        for key, value in settings.items():
             command += ["--config", f"{key}={value}"]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -103,14 +104,28 @@ class MemberProcess:
 
     # ------------------------------------------------------------------------------------------------------------- ending
 
-    def replace_by(self, application: str, *, kill: bool) -> None:
+    def replace_by(self, application: str, epoch: int, *, kill: bool) -> None:
         """Ends this version, starts another one on the same state, and waits until that one has tasks that all run."""
         before = self.tasks
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
-        self.start(application)
+        self.start(application, epoch)
         self.wait(_runs, "it runs the other version")
         restored = int(self.progress["restored_records"])
         self.taken_over = TakenOver(before & self.tasks, self.tasks - before, restored)
+
+    def wait_end(self) -> int:
+        """The exit code of a process that ends by itself. Raises MemberError where it does not."""
+        process = self._process
+        assert process is not None
+        try:
+            return process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise MemberError(f"{self.name} does not end; see {self.directory}/log") from None
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it has written to its log."""
+        return (self.directory / "log").read_text(encoding="utf-8").rstrip().rpartition("\n")[2]
 
     def stop(self) -> None:
         """SIGTERM: it commits, leaves, and says what it did."""

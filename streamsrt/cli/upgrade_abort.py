@@ -115,7 +115,7 @@ def _show(
     *,
     execute: bool,
 ) -> None:
-    did, does = ("is now", "were removed") if execute else ("would be", "would be removed")
+    did, does = ("is now", "removed") if execute else ("would be", "to be removed")
     say = sys.stdout.write
     say(f"the topology of group {group} {did} that of {old}, with topology epoch {epoch}\n")
     for each in leaving:

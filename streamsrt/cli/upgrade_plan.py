@@ -222,7 +222,12 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
     if not running.members:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
-    if behind and found.verdict is not Verdict.SAME:
+    if running.members and running.epoch not in running.members:
+        yield (
+            f"nobody runs the group's topology epoch {running.epoch}: its version was sent back, or has failed. All "
+            "instances run an older one"
+        )
+    elif behind and found.verdict is not Verdict.SAME:
         yield (
             f"an upgrade to epoch {running.epoch} is under way ({sum(behind.values())} instances run an older version): "
             "finish it, or send it back, before the next one"

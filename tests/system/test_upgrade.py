@@ -360,7 +360,13 @@ def test_the_demo_of_the_upgrade(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, env=environment(ROOT))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Version 2 needs topology epoch 1" in done.stdout
+    assert "refused: Source topics charters are missing" in done.stdout
+    assert "can't replace topology epoch 0 of group flights, which continues unchanged" in done.stdout
+    assert (
+        "the topology of group flights is now that of examples.flights:topology, with topology epoch 2" in done.stdout
+    )
+    assert "records while the old members processed, and took over then" in done.stdout
+    assert "topology.epoch=3 (streamsrt upgrade start sets it)" in done.stdout
     assert "NO" not in done.stdout.split("Compared with plain Python")[1]
 
 
