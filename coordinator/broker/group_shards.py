@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
@@ -41,6 +41,7 @@ from coordinator.group.values import (
 from coordinator.log import LogError, PartitionLog
 from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.shard import Outcome, Settled, Shard
+from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
@@ -197,7 +198,9 @@ class GroupShards:
         request_id = next(self._request_ids)
         client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
-        asked = RequestContext(request_id, client_id, client_host, api_version, unique, rights, self._refusal_of_topic)
+        asked = RequestContext(
+            request_id, client_id, client_host, api_version, unique, rights, self._refusal_of_topic, self._unread
+        )
         outcome = shard.execute(GroupRequest(asked, message), self._now_ms())
         answer = None
         for reply in outcome.replies:
@@ -268,6 +271,18 @@ class GroupShards:
         except TopicRefusedError as refused:
             return str(refused)
         return None
+
+    def _unread(self, group_id: str, names: Collection[str]) -> Unread:
+        """How many records a group has not read of these topics, where there are any."""
+        committed = self.committed(group_id)
+        found = {}
+        for name in names:
+            topic = self._topics.get(name)
+            for partition, log in enumerate(topic.partitions if topic is not None else ()):
+                at = max(committed.get((name, partition), 0), log.log_start_offset)
+                if log.high_watermark > at:
+                    found[name, partition] = log.high_watermark - at
+        return found
 
     def _raise_retention(self, effect: RaiseRetention) -> None:
         for name, asked in effect.settings_ms.items():

@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from coordinator.machine.values import Decision, Record, TimerExpired
+from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.types import Message
 
@@ -51,7 +52,8 @@ class RequestContext:
 
     ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
     ``rights``: None where everybody may do everything. ``refusal_of_topic``: why the broker would refuse to make a
-    topic that is not there, None if it would make it.
+    topic that is not there, None if it would make it. ``unread``: how many records of each partition of these topics a group
+    has not read, of those that there are.
     """
 
     request_id: int
@@ -61,6 +63,7 @@ class RequestContext:
     unique: str = ""
     rights: Rights | None = None
     refusal_of_topic: Callable[[TopicSpec], str | None] | None = None
+    unread: Callable[[str, Collection[str]], Unread] | None = None
 
     def may_describe(self, topic: str) -> bool:
         """Whether who asks may know of this topic."""

@@ -10,6 +10,7 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
                         if it has to be
 - ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move once it
                         is where they are to go
+- ``in_flight``         records that wait in repartition topics which another version of the topology does not read
 - ``moves``             what moves between one target assignment of a group and the next, in words: who runs a task, and
                         where one warms up
 - ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are

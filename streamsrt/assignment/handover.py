@@ -13,7 +13,10 @@
    runs, else to the newest.
 5. Members that run an older version keep the tasks of a bundle that they have. A task that nobody has goes to who has it as
    a standby task, else to who has most of its state, else to who has the fewest.
-6. A member of the lead that is warm, and has to wait, has the task as a standby task; one that is not, as a warm-up task.
+6. Where a bundle reads repartition topics that the lead does not have, its readers go on at the members that run the older
+   version until they have read them to the end, and then change hands one by one; so do readers that the lead no longer has
+   (:mod:`~streamsrt.assignment.in_flight`). What of the lead would meet them waits, as a standby or warm-up task.
+7. A member of the lead that is warm, and has to wait, has the task as a standby task; one that is not, as a warm-up task.
    There are no more warm-up tasks than ``num_warmup_replicas`` in all. No process has tasks of two versions of a bundle's
    partition.
 """
@@ -26,6 +29,7 @@ from itertools import groupby
 
 from streamsrt.assignment.assignor import HIGHLY_AVAILABLE, TASK_ASSIGNORS, AssignorSettings, TaskAssignmentSpec
 from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, draining, held_tasks, readers_of_gone
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.progress import Progress
 from streamsrt.assignment.targets import AssignedTwiceError, assignor_name, only, twice_in_a_process
@@ -53,18 +57,24 @@ def handed_over(
     epochs: Mapping[str, int],
     configurations: Sequence[Configuration],
     settings: AssignorSettings,
+    unread: Unread = NOTHING_UNREAD,
+    *,
+    may_lose: bool = False,
 ) -> Mapping[str, Tasks]:
     """The target of every member, by member id. Raises AssignedTwiceError.
 
     ``members``: of two in one process the later one is the one whose task offsets were heard last. ``epochs``: the version
     that each runs, by its topology epoch. ``configurations``: the group's topology and older ones, as far as they are known,
-    the newest first, for the topics that there are.
+    the newest first, for the topics that there are; versions that nobody runs are looked at for what they have left unread.
+    ``may_lose``: whether that may be lost.
     """
     run = set(epochs.values())
     lead, *older = [one for one in configurations if one.topology.epoch in run] or configurations
     if not lead.is_ready:
         return _kept(members, epochs, configurations)
-    return _HandOver(members, epochs, lead, older, settings).targets()
+    left = [one.topology for one in configurations if one.topology.epoch < lead.topology.epoch and one not in older]
+    held = frozenset() if may_lose or not unread else held_tasks(lead.topology, left, unread)
+    return _HandOver(members, epochs, lead, older, settings, unread, held).targets()
 
 
 def _kept(
@@ -98,7 +108,10 @@ class _HandOver:
         lead: Configuration,
         older: Sequence[Configuration],
         settings: AssignorSettings,
+        unread: Unread,
+        held: frozenset[TaskId],
     ) -> None:
+        self._held = held
         self._epochs = epochs
         self._lead = lead
         self._epoch = lead.topology.epoch
@@ -115,6 +128,11 @@ class _HandOver:
         self._running: dict[int, set[TaskId]] = {}
         for name, member in self._members.items():
             self._running.setdefault(epochs[name], set()).update(member.previous.active)
+        self._draining = {
+            one.topology.epoch: draining(one.topology, lead.topology, unread, self._writing(one.topology.epoch))
+            for one in older
+        }
+        self._readers = {one.topology.epoch: readers_of_gone(one.topology, lead.topology) for one in older}
         self._pieces = list(self._cut())
 
     def targets(self) -> dict[str, Tasks]:
@@ -123,13 +141,19 @@ class _HandOver:
         for piece, epoch in left.items():
             behind.place(piece.tasks(epoch, self._counts[epoch]), epoch)
         taken, warming = self._chosen(left, behind)
+        drains = {}
         for piece in taken:
-            behind.drop(piece.tasks(left[piece], self._counts[left[piece]]), left.pop(piece))
-        excluded = frozenset(task for piece in left for task in self._lead_tasks(piece))
+            epoch = left.pop(piece)
+            drains[piece] = epoch
+            behind.drop(piece.tasks(epoch, self._counts[epoch]) - self._drained(piece, epoch), epoch)
+        excluded = frozenset(task for piece in left for task in self._lead_tasks(piece)) | self._held
+        excluded |= {task for piece, epoch in drains.items() for task in self._waiting(piece, epoch)}
         made = dict(self._assigned(excluded))
         for name, tasks in behind.made().items():
             made[name] = Tasks(made[name].active | tasks.active, made[name].standby | tasks.standby, made[name].warmup)
-        self._warm_up(made, warming, behind, left)
+        wanted = [(task, piece) for piece in warming for task in self._lead_tasks(piece)]
+        wanted += [(task, piece) for piece, epoch in drains.items() for task in self._waiting(piece, epoch)]
+        self._warm_up(made, wanted, behind, {**left, **drains})
         twice = twice_in_a_process(self._members.values(), made)
         if twice is not None:
             raise AssignedTwiceError(twice)
@@ -176,6 +200,41 @@ class _HandOver:
                 return epoch
         return able[0] if able else None
 
+    # What is read to its end first
+
+    def _writing(self, epoch: int) -> set[str]:
+        """Subtopologies of which members with this version may still run active tasks."""
+        members = [member for name, member in self._members.items() if self._epochs[name] == epoch]
+        return {task.subtopology_id for member in members for task in (*member.running, *member.closing)}
+
+    def _drained(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
+        """Tasks of the piece that members with this version go on with when the lead takes the rest."""
+        waits = self._draining[epoch]
+
+        def drains(task: TaskId) -> bool:
+            partitions = waits.get(task.subtopology_id, frozenset())
+            return partitions is None or task.partition in partitions
+
+        return frozenset(filter(drains, piece.tasks(epoch, self._counts[epoch]))) if waits else frozenset()
+
+    def _waiting(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
+        """Tasks of the lead that would meet those."""
+        return self._lead_tasks(piece) & self._met(self._drained(piece, epoch), epoch)
+
+    def _first_tasks(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
+        """Tasks of the lead that it runs as soon as it takes the piece: they wait for nothing that is read first."""
+        readers = self._readers[epoch]
+        tasks = {task for task in piece.tasks(epoch, self._counts[epoch]) if task.subtopology_id in readers}
+        return self._lead_tasks(piece) - self._held - self._met(tasks, epoch)
+
+    def _met(self, tasks: Iterable[TaskId], epoch: int) -> set[TaskId]:
+        return {
+            TaskId(part.id, task.partition)
+            for task in tasks
+            for part in self._versions.meeting(epoch, task.subtopology_id)
+            if part.epoch == self._epoch
+        }
+
     # What the lead takes
 
     def _chosen(self, left: Mapping[_Piece, int], behind: _Behind) -> tuple[list[_Piece], list[_Piece]]:
@@ -185,7 +244,7 @@ class _HandOver:
         waiting = []
         for piece in left:
             tasks = self._lead_tasks(piece)
-            is_leads = tasks <= self._owned or self._is_same(piece, left[piece])
+            is_leads = self._first_tasks(piece, left[piece]) <= self._owned or self._is_same(piece, left[piece])
             if tasks and is_leads and not self._runs_behind(piece, left[piece]):
                 taken.append(piece)
             elif tasks:
@@ -212,7 +271,8 @@ class _HandOver:
         tasks = piece.tasks(epoch, self._counts[epoch]) - {
             task for task in self._lead_tasks(piece) if self._versions.is_of_lead(epoch, task.subtopology_id)
         }
-        return bool(tasks & self._running.get(epoch, set()))
+        running = {task for task in self._running.get(epoch, set()) if task.subtopology_id not in self._readers[epoch]}
+        return bool(tasks & running)
 
     def _share(self, left: Iterable[_Piece]) -> int:
         pieces = sum(not piece.bundle.is_whole and bool(self._lead_tasks(piece)) for piece in left)
@@ -242,16 +302,16 @@ class _HandOver:
         return TASK_ASSIGNORS[self._assignor].assign(spec)
 
     def _warm_up(
-        self, made: dict[str, Tasks], warming: Sequence[_Piece], behind: _Behind, left: Mapping[_Piece, int]
+        self,
+        made: dict[str, Tasks],
+        wanted: Iterable[tuple[TaskId, _Piece]],
+        behind: _Behind,
+        left: Mapping[_Piece, int],
     ) -> None:
         """Adds what members of the lead have of pieces that are not theirs yet."""
         budget = self._settings.num_warmup_replicas - sum(len(tasks.warmup) for tasks in made.values())
-        tasks = [
-            (task, piece)
-            for piece in warming
-            for task in sorted(self._lead_tasks(piece))
-            if task.subtopology_id in self._stateful
-        ]
+        ordered = sorted(wanted, key=lambda entry: (entry[1].number, entry[0]))
+        tasks = [entry for entry in ordered if entry[0].subtopology_id in self._stateful]
         going_on = {task for view in self._views if not view.is_stale for task in view.previous.warmup}
         for task, piece in sorted(tasks, key=lambda entry: entry[0] not in going_on):
             names = [name for name in self._able(piece, left[piece], behind) if not self._has_process(made, name, task)]

@@ -20,7 +20,8 @@ from streamsrt.assignment.tasks import TaskId, Tasks
 class AssignorMember:
     """A member as the assignor sees it.
 
-    ``previous``: its target so far. ``is_stale``: it may only lose tasks. ``running``: the active tasks that it holds now.
+    ``previous``: its target so far. ``is_stale``: it may only lose tasks. ``running``: the active tasks that it holds now;
+    ``closing``: those that it has been told to give back and may still run.
     ``offsets`` and ``end_offsets``: what it reported of changelogs, None if it reports nothing; of two members of one
     process the later one in the order of the input is the one that was heard last.
     """
@@ -33,6 +34,7 @@ class AssignorMember:
     offsets: Mapping[TaskId, int] | None = None
     end_offsets: Mapping[TaskId, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    closing: frozenset[TaskId] = frozenset()
 
 
 @dataclass(slots=True)

@@ -1,13 +1,15 @@
 """Which tasks of two versions of a topology get in each other's way, and what of them changes hands together.
 
 1. A subtopology is the same in two versions if its id, what it reads and its changelogs are the same. Its tasks are the
-   same tasks, whatever happens between topics and stores.
+   same tasks, whatever happens between topics and stores. But one that writes a repartition topic which a newer version
+   does not have is another one there: nobody would read what its tasks write.
 2. Subtopologies of two versions meet if they are not the same and have the id, or a topic that both read or log to, in
    common. Tasks of theirs with the same partition are never active at once.
 3. A bundle is what meets, by way of others, too. Of each partition of it the tasks of one version run. What an older version
    alone has is a bundle as well: as long as members run that version, they go on with it.
-4. Where a bundle reads a repartition topic that another version does not have, and meets that version, it changes hands as a
-   whole, with those that write the topic: records would wait in it, or stay in it, while partitions of both versions run.
+4. Where a bundle reads a repartition topic that another version does not have, it changes hands as a whole, with those that
+   write the topic: records would wait in it, or stay in it, while partitions of both versions run. A topic that comes counts
+   only where its reader meets another version.
 5. A pattern meets each name that it matches, and each other pattern.
 """
 
@@ -46,7 +48,8 @@ class Versions:
         self.lead = lead
         self._topologies = (lead, *older)
         self._parts = {Part(topology.epoch, p.id): p for topology in self._topologies for p in topology.subtopologies}
-        self._meeting = _meeting(self._parts)
+        self._gone = _gone(self._topologies)
+        self._meeting = _meeting(self._parts, self._gone)
         self.bundles = tuple(self._bundles()) if older else ()
 
     def knows(self, epoch: int) -> bool:
@@ -61,7 +64,9 @@ class Versions:
         if mine is None or not self.knows(epoch):
             return mine is not None
         theirs = self._parts.get(Part(epoch, subtopology_id))
-        return theirs is not None and theirs.resources == mine.resources
+        if theirs is None or theirs.resources != mine.resources:
+            return False
+        return epoch == self.lead.epoch or not self._gone[epoch, self.lead.epoch] & set(theirs.repartition_sinks)
 
     def meeting(self, epoch: int, subtopology_id: str) -> frozenset[Part]:
         """Subtopologies of other versions that meet this one."""
@@ -102,9 +107,12 @@ class Versions:
             for reader in topology.subtopologies:
                 part = Part(topology.epoch, reader.id)
                 for name in {topic.name for topic in reader.repartition_sources} - everywhere:
-                    if len(sizes[union.root(part)]) > 1:
+                    if len(sizes[union.root(part)]) > 1 or self._has_gone(name, topology.epoch):
                         writers = (p.id for p in topology.subtopologies if name in p.repartition_sinks)
                         yield [part, *(Part(topology.epoch, writer) for writer in writers)]
+
+    def _has_gone(self, name: str, epoch: int) -> bool:
+        return epoch != self.lead.epoch and name in self._gone[epoch, self.lead.epoch]
 
 
 @lru_cache(maxsize=64)
@@ -136,7 +144,18 @@ class _Union:
         return found
 
 
-def _meeting(parts: Mapping[Part, Subtopology]) -> dict[Part, frozenset[Part]]:
+def _gone(topologies: Iterable[Topology]) -> dict[tuple[int, int], frozenset[str]]:
+    """Repartition topics that one version has and another does not, by their epochs."""
+    reads = {
+        each.epoch: frozenset(topic.name for part in each.subtopologies for topic in part.repartition_sources)
+        for each in topologies
+    }
+    return {(one, other): reads[one] - reads[other] for one in reads for other in reads}
+
+
+def _meeting(
+    parts: Mapping[Part, Subtopology], gone: Mapping[tuple[int, int], frozenset[str]]
+) -> dict[Part, frozenset[Part]]:
     by_name: dict[str, set[Part]] = {}
     patterns: dict[str, set[Part]] = {}
     for part, found in parts.items():
@@ -157,10 +176,17 @@ def _meeting(parts: Mapping[Part, Subtopology]) -> dict[Part, frozenset[Part]]:
     for crowd in crowds:
         for part in crowd if len(crowd) > 1 else ():
             met.setdefault(part, set()).update(
-                other for other in crowd if other.epoch != part.epoch and not _is_same(parts[part], parts[other])
+                other
+                for other in crowd
+                if other.epoch != part.epoch and not _is_same(part, parts[part], other, parts[other], gone)
             )
     return {part: frozenset(others) for part, others in met.items() if others}
 
 
-def _is_same(one: Subtopology, other: Subtopology) -> bool:
-    return one.id == other.id and one.resources == other.resources
+def _is_same(
+    part: Part, one: Subtopology, met: Part, other: Subtopology, gone: Mapping[tuple[int, int], frozenset[str]]
+) -> bool:
+    if one.id != other.id or one.resources != other.resources:
+        return False
+    older, newer, writer = (part, met, one) if part.epoch < met.epoch else (met, part, other)
+    return not gone[older.epoch, newer.epoch] & set(writer.repartition_sinks)

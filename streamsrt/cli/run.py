@@ -53,6 +53,13 @@ def run(
     lock: Annotated[
         Path | None, typer.Option("--lock", help="file of `topology lock`: another topology is refused (topology.lock)")
     ] = None,
+    lose_in_flight: Annotated[
+        bool,
+        typer.Option(
+            "--lose-in-flight",
+            help="leave records unread that only an older version could read (upgrade.lose.in.flight)",
+        ),
+    ] = False,
     until: Annotated[
         str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")
     ] = "stopped",
@@ -79,7 +86,12 @@ def run(
         raise ConfigError(f"--until {until}: give stopped or quiet")
     loaded = load_application(application)
     values = settings_of(loaded.config, config_file, config)
-    options = {"num.stream.threads": threads, "http.listen": http, "topology.lock": lock}
+    options = {
+        "num.stream.threads": threads,
+        "http.listen": http,
+        "topology.lock": lock,
+        "upgrade.lose.in.flight": lose_in_flight or None,
+    }
     values.update({key: value for key, value in options.items() if value is not None})
     run_application(
         loaded,

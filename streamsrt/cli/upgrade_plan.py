@@ -131,7 +131,8 @@ def made_plan(
     speed = _speed(network, running, reads) if found.verdict is not Verdict.SAME else None
     rows = tuple(_row(each, running, reads[each.name], speed) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
-    lost = list(_in_flight(found, running))
+    in_flight = list(_in_flight(found, running))
+    are_lost = not lose_in_flight and not running.members
     return UpgradePlan(
         group=group,
         protocol=running.kind,
@@ -147,9 +148,9 @@ def made_plan(
         refusals=(
             *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),
             *refusals(network, group, running.kind, ready),
-            *([] if lose_in_flight else lost),
+            *(in_flight if are_lost else []),
         ),
-        notes=(*_notes(found, running, knows_bytes=old is not None), *(lost if lose_in_flight else [])),
+        notes=(*_notes(found, running, knows_bytes=old is not None), *([] if are_lost else in_flight)),
         each_instance=tuple(_each_instance(found, running)),
     )
 
@@ -211,10 +212,15 @@ def _row(change: StateChange, running: RunningGroup, topics: tuple[str, ...], sp
 def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     for each in found.state:
         count = running.records(each) if (each.kind, each.fate) == ("repartition topic", "orphaned") else None
-        if count:
+        if count and running.members:
             yield (
-                f"repartition topic {each.name} goes away with {count} records that nobody has read: let nothing be "
-                "written to its sources until there are none, or accept the loss (--lose-in-flight)"
+                f"repartition topic {each.name} goes away with {count} records in flight: old instances read them first. "
+                "Leave one running until the new ones do not wait for them any more"
+            )
+        elif count:
+            yield (
+                f"repartition topic {each.name} goes away with {count} records that nobody has read: run the old version, "
+                "and start the new one beside it, or accept the loss (--lose-in-flight)"
             )
 
 

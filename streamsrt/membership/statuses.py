@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from streamsrt.assignment.in_flight import NOBODY_READS
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.values import Status
 
@@ -34,7 +35,7 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "cause is fixed"
         ),
         StatusCode.ASSIGNMENT_DELAYED: (
-            "Tasks are assigned when the delay is over; there is nothing to do (see the broker's "
+            "Tasks are assigned when the delay is over; unless it says what to do, nothing has to be done (see the broker's "
             "group.streams.initial.rebalance.delay.ms and group.streams.assignment.interval.ms)"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
@@ -92,4 +93,4 @@ def passes_by_itself(status: Status) -> bool:
     """Whether it is only the way that a group takes: internal topics that are about to be made, an assignment to come."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
         return "failed" not in status.detail
-    return status.code is StatusCode.ASSIGNMENT_DELAYED
+    return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail

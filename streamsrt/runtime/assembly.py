@@ -45,6 +45,7 @@ from streamsrt.tasks.output.refused_records import RefusedRecords, sinks_of
 from streamsrt.tasks.restore.changelog_work import InlineRestoring, Restoring
 from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.task import TaskConfig
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.compression import Compression
 from topology.graph.topology import Topology
 
@@ -226,7 +227,11 @@ def membership_of(config: StreamsConfig, topology: Topology, process_id: str, me
         instance_id=config.group_instance_id,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         endpoint=endpoint(config.application_server),
-        client_tags={**digest_tag(topology), **config.client_tags},
+        client_tags={
+            **digest_tag(topology),
+            **({LOSE_IN_FLIGHT: "true"} if config.upgrade_lose_in_flight else {}),
+            **config.client_tags,
+        },
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         principal=client_config(config).security.principal,

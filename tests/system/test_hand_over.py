@@ -18,7 +18,7 @@ SETTINGS = {"commit.interval.ms": 100, "processing.guarantee": "exactly_once_v2"
 class Scene:
     def __init__(self, cluster: Cluster, folder: Path, application_id: str) -> None:
         self.cluster = cluster
-        self._folder = folder
+        self.folder = folder
         self.application_id = application_id
         self.rounds = 0
         cluster.make_topics(PARTITIONS, "in", "more", "out")
@@ -26,7 +26,7 @@ class Scene:
         cluster.network.admin.alter_group_configs(application_id, configs)
 
     def app(self, name: str, version: str, **surroundings: str) -> AppProcess:
-        place = self._folder / name
+        place = self.folder / name
         address = self.cluster.address
         return AppProcess(place, version, self.application_id, address, SETTINGS, surroundings=surroundings)
 

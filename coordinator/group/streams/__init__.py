@@ -10,6 +10,7 @@
 - ``describe``          what StreamsGroupDescribe and ListGroups say about a streams group
 - ``heartbeat``         one heartbeat of a streams group (KIP-1071, "Request Handling")
 - ``holders``           who holds a task that a member is to have, whatever version of the topology it runs
+- ``in_flight``         what of an upgrade waits for records in repartition topics that the newest topology does not have
 - ``preflight``         whether a topology that a member brings may become that of a group that runs another one
 - ``reasons``           why a group gets a new assignment, and what moves with it, in words
 - ``records``           records of a streams group, made from state values

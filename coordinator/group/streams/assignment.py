@@ -9,11 +9,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.group.streams.config import StreamsGroupConfig
+from coordinator.group.streams.in_flight import group_may_lose
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from coordinator.group.values import GroupRecord
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.handover import handed_over
+from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
 from streamsrt.assignment.targets import AssignedTwiceError
@@ -51,8 +53,12 @@ def bump_record(
 def older_configurations(
     group: StreamsGroup, image: TopicsImage, is_visible: Callable[[str], bool] | None = None
 ) -> list[Configuration]:
-    """What older topologies that members still run mean for the topics that there are, the newest first."""
-    return [configure(one, image, is_visible) for one in group.topologies_run() if one is not group.topology]
+    """What older topologies mean for the topics that there are, the newest first.
+
+    Those that members still run, and all where something is unread that only they could read.
+    """
+    wanted = group.topologies() if group.soft.unread else group.topologies_run()
+    return [configure(one, image, is_visible) for one in wanted if one is not group.topology]
 
 
 def target_records(
@@ -60,13 +66,14 @@ def target_records(
     configurations: Sequence[Configuration],
     config: StreamsGroupConfig,
     reports: Mapping[str, TaskOffsets],
+    unread: Unread = NOTHING_UNREAD,
     *,
     now_ms: int,
 ) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     ``configurations``: of the group's topology, then of older ones that members run, the newest first. ``reports``: the task
-    offsets of each member that reports them, the newest last.
+    offsets of each member that reports them, the newest last. ``unread``: of topics that the newest topology does not have.
     """
     silent = [name for name in group.members if name not in reports]
     members = [
@@ -75,7 +82,9 @@ def target_records(
     ]
     epochs = {name: member.topology_epoch for name, member in group.members.items()}
     try:
-        made = handed_over(members, epochs, configurations, config.assignor_settings)
+        made = handed_over(
+            members, epochs, configurations, config.assignor_settings, unread, may_lose=group_may_lose(group)
+        )
     except AssignedTwiceError as error:
         logger.error("group %s: %s: not assigned", group.group_id, error)
         return []
@@ -90,13 +99,15 @@ def target_records(
 
 def _assignor_member(group: StreamsGroup, member_id: str, report: TaskOffsets | None) -> AssignorMember:
     member = group.members[member_id]
+    current = group.current.get(member_id, NEVER_ASSIGNED)
     return AssignorMember(
         member_id,
         member.process_id,
         group.targets.get(member_id, NO_TASKS),
         group.is_stale(member),
-        group.current.get(member_id, NEVER_ASSIGNED).assigned.active,
+        current.assigned.active,
         None if report is None else report.offsets,
         {} if report is None else report.end_offsets,
         dict(member.client_tags),
+        current.pending.active,
     )

@@ -19,7 +19,8 @@ from coordinator.group.streams.config import NeededConfig, StreamsGroupConfig
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
-from coordinator.group.streams.preflight import check_update, forbidden_topics
+from coordinator.group.streams.in_flight import detail_of, may_lose, unread_of, waiting_of
+from coordinator.group.streams.preflight import check_in_flight, check_update, forbidden_topics
 from coordinator.group.streams.records import (
     current_record,
     member_record,
@@ -140,7 +141,8 @@ class _Heartbeat:
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
-        self._bump_epoch(configuration, needs_bump or self.topology_updated or self._has_caught_up())
+        waits = self._look_for_unread()
+        self._bump_epoch(configuration, needs_bump or self.topology_updated or waits or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
         if delay:
             statuses.append((StatusCode.ASSIGNMENT_DELAYED, delay))
@@ -323,7 +325,14 @@ class _Heartbeat:
 
     def _preflight(self, member: Member, configuration: Configuration) -> None:
         known = self.before.topology
-        if known is not None and any(name != member.member_id for name in self.group.members):
+        if known is None:
+            return
+        versions = self.before.topologies()
+        unread = unread_of(self.group.group_id, configuration.topology, versions, self.context)
+        if unread and not may_lose(member.client_tags):
+            others = [each.topology_epoch for name, each in self.group.members.items() if name != member.member_id]
+            check_in_flight(self.group.group_id, configuration.topology, versions, unread, others)
+        if any(name != member.member_id for name in self.group.members):
             check_update(self.group.group_id, known, configuration, self.context)
 
     def _take_offsets(self) -> None:
@@ -331,6 +340,20 @@ class _Heartbeat:
         reports = with_report(known, self.request, joins=self.joins)
         if reports is not known:
             self.soft["task_offsets"] = reports
+
+    def _look_for_unread(self) -> bool:
+        """Looks what is unread in topics that are gone, and whether that calls for a new assignment."""
+        group, soft = self.group, self.before.soft
+        if group.topology is None or not (group.older or soft.waiting):
+            return False
+        unread = unread_of(group.group_id, group.topology, group.older, self.context)
+        waits = waiting_of(group, unread)
+        if unread != soft.unread:
+            self.soft["unread"] = unread
+        if waits == soft.waiting:
+            return False
+        self.soft["waiting"] = waits
+        return True
 
     def _has_caught_up(self) -> bool:
         """Whether this heartbeat told that a warm-up task has caught up. While a new assignment is due it is known."""
@@ -352,7 +375,8 @@ class _Heartbeat:
 
     def _configurations(self, newest: Configuration) -> list[Configuration]:
         rights = self.context.rights
-        return [newest, *older_configurations(self.group, self.image, None if rights is None else rights.may_describe)]
+        group = replace(self.group, soft=self._soft())
+        return [newest, *older_configurations(group, self.image, None if rights is None else rights.may_describe)]
 
     def _bump_epoch(self, configuration: Configuration, needed: bool) -> None:
         group = self.group
@@ -382,6 +406,7 @@ class _Heartbeat:
                     self._configurations(configuration),
                     self.config,
                     self._soft().task_offsets,
+                    self._soft().unread,
                     now_ms=self.now_ms,
                 )
             )
@@ -452,7 +477,13 @@ class _Heartbeat:
         statuses = list(problem_of(configuration, self._create(configuration), is_stale=self.group.is_stale(member)))
         if self.context.api_version >= 1:
             statuses += missing_tags(member, self.config)
-        return [*statuses, *shutdown(self._soft().shutdown_requested_by)]
+        return [*statuses, *self._waits(member), *shutdown(self._soft().shutdown_requested_by)]
+
+    def _waits(self, member: Member) -> list[tuple[StatusCode, str]]:
+        """Why tasks are not handed to the newest version yet."""
+        waits = detail_of(self.group, member, self._soft().unread, self._soft().waiting)
+        statuses = [(StatusCode.ASSIGNMENT_DELAYED, waits)] if waits else []
+        return statuses
 
     def _decision(
         self,
@@ -517,7 +548,9 @@ def assign_after_delay(
         fits = known is not None and known.topology == group.topology
         configuration = known if known is not None and fits else configure(group.topology, image)
         configurations = [configuration, *older_configurations(group, image)]
-        records += target_records(group, configurations, config, group.soft.task_offsets, now_ms=now_ms)
+        records += target_records(
+            group, configurations, config, group.soft.task_offsets, group.soft.unread, now_ms=now_ms
+        )
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
 
 

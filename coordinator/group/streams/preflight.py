@@ -4,13 +4,17 @@
    missing, partition counts do not fit, internal topics can't be made. The members that are there never hear of it.
 2. Internal topics that only are missing are no reason to refuse: they are made as soon as the topology is taken.
 3. A group without other members has nothing to protect: its topology is taken and waits for its topics, as at a first start.
+4. A topology update after which nobody could read what is in flight is refused, with other members and without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from coordinator.group.refusal import Refused
 from coordinator.group.values import RequestContext
 from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.in_flight import Unread, refusal_to_strand
 from streamsrt.assignment.refused_update import could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.topics import TopicSpec
 from streamsrt.assignment.topology import Topology
@@ -21,6 +25,15 @@ def check_update(group_id: str, known: Topology, configuration: Configuration, c
     problem = _problem(configuration, context)
     if problem is not None:
         raise Refused(*could_not_run(group_id, configuration.topology.epoch, known.epoch, problem))
+
+
+def check_in_flight(
+    group_id: str, newest: Topology, known: Sequence[Topology], unread: Unread, epochs: Collection[int]
+) -> None:
+    """Raises Refused where nobody could read what is unread. ``epochs``: what other members run."""
+    problem = refusal_to_strand(newest, known, unread, epochs)
+    if problem is not None:
+        raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))
 
 
 def forbidden_topics(missing: tuple[TopicSpec, ...], context: RequestContext) -> list[str]:

@@ -15,6 +15,7 @@ from coordinator.group.builder import GroupBuilder
 from coordinator.group.classic.state import Protocol
 from coordinator.group.values import GroupRecord
 from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.in_flight import NOTHING_WAITS, Unread, Waiting
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState
 from streamsrt.assignment.tasks import TaskId, Tasks, task_set
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
@@ -92,6 +93,8 @@ class Soft:
     creation: Creation = Creation()
     task_offsets: Mapping[str, TaskOffsets] = field(default_factory=dict)
     asked_to_rejoin: frozenset[str] = frozenset()
+    unread: Unread = field(default_factory=dict)
+    waiting: Waiting = NOTHING_WAITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.handover import handed_over
+from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topics import TopicImage, TopicsImage
@@ -20,7 +22,7 @@ END = 5000
 
 def configured(*versions: tuple[str, ...], missing: Sequence[str] = ()) -> list[Configuration]:
     """The newest first."""
-    names = {"t", "u", "c", "d", "r"} - set(missing)
+    names = {"t", "u", "c", "d", "r", "x"} - set(missing)
     image = TopicsImage.of(*(TopicImage(name.encode().ljust(16), name, 4) for name in names))
     return [configure(topology(len(versions) - 1 - at, *lines), image) for at, lines in enumerate(versions)]
 
@@ -47,8 +49,9 @@ class Group:
         self.epochs[name] = epoch
         return self
 
-    def targets(self) -> dict[str, Tasks]:
-        return dict(handed_over(self.members, self.epochs, self.configurations, self.settings))
+    def targets(self, unread: Unread = NOTHING_UNREAD, *, may_lose: bool = False) -> dict[str, Tasks]:
+        made = handed_over(self.members, self.epochs, self.configurations, self.settings, unread, may_lose=may_lose)
+        return dict(made)
 
 
 def test_the_old_ones_go_on_while_the_new_one_warms_up_its_share() -> None:
@@ -145,7 +148,77 @@ def test_a_whole_bundle_waits_for_half_of_the_members_and_for_the_last_partition
     assert group.targets() == {"a": had, "c": tasks(standby="0", warmup="12")}
     warm = tasks(standby="0123")
     group = Group(OLD, old).add("a", 0, had, {}).add("c", 1, warm, dict.fromkeys("0123", END))
+    assert group.targets() == {"a": tasks("0123"), "c": warm}
+    group = Group(OLD, old).add("a", 0, tasks("0123"), {}).add("c", 1, warm, dict.fromkeys("0123", END))
     assert group.targets() == {"a": NO_TASKS, "c": tasks("0123")}
+
+
+WAYS = ("w: source=t sink=r", "s: repartition=r changelog=c"), ("w: source=t sink=x", "s: repartition=x changelog=c")
+ENDS = dict.fromkeys("0123", END)
+
+
+def of(subtopology: str, partitions: str = "0123") -> frozenset[TaskId]:
+    return frozenset(TaskId(subtopology, int(p)) for p in partitions)
+
+
+def test_a_repartition_topic_that_goes_is_read_to_its_end_before_its_reader_changes_hands() -> None:
+    old, new = WAYS
+    warm = tasks(standby="0123")
+
+    def group(old_has: Tasks, new_has: Tasks, closing: frozenset[TaskId] = frozenset()) -> Group:
+        made = Group(new, old).add("a", 0, old_has, {}).add("c", 1, new_has, ENDS)
+        made.members[0] = replace(made.members[0], closing=closing)
+        return made
+
+    # The writers first, all of them.
+    begun = {"a": tasks("0123"), "c": Tasks(of("w"), warm.standby)}
+    waits = {("r", 1): 3, ("r", 3): 7}
+    assert group(Tasks(of("w") | of("s")), warm).targets(waits) == begun
+    # While one of them may still write, all partitions wait.
+    assert group(tasks("0123"), begun["c"], of("w", "2")).targets(waits) == begun
+    assert group(tasks("0123"), begun["c"], of("w", "2")).targets() == begun
+    # Then each one for itself.
+    assert group(tasks("0123"), begun["c"]).targets(waits) == {
+        "a": tasks("13"),
+        "c": Tasks(of("w") | of("s", "02"), of("s", "13")),
+    }
+    last = Tasks(of("w") | of("s", "02"), of("s", "13"))
+    assert group(tasks("13"), last).targets() == {"a": NO_TASKS, "c": Tasks(of("w") | of("s"))}
+    # State that is behind again is no reason to go back: the new topic has records by now.
+    found = Group(new, old).add("a", 0, tasks("0123"), {}).add("c", 1, begun["c"], dict.fromkeys("0123", 0)).targets()
+    assert found == {"a": NO_TASKS, "c": Tasks(of("w") | of("s"))}
+
+
+def test_what_is_merged_waits_with_all_of_it() -> None:
+    old, warm = WAYS[0], tasks(standby="0123")
+    group = Group(OLD, old).add("a", 0, Tasks(of("w") | of("s")), {}).add("c", 1, warm, ENDS)
+    waits = {("r", 2): 1}
+    assert group.targets(waits) == {"a": tasks("0123"), "c": warm}
+    group = Group(OLD, old).add("a", 0, tasks("0123"), {}).add("c", 1, warm, ENDS)
+    assert group.targets(waits) == {"a": tasks("2"), "c": tasks("013", standby="2")}
+
+
+def test_a_reader_without_successor_reads_to_the_end() -> None:
+    old, new = WAYS[0], ("w: source=t",)
+    group = Group(new, old).add("a", 0, Tasks(of("w") | of("s")), {}).add("c", 1, at={})
+    assert group.targets({("r", 0): 2}) == {"a": tasks("0123"), "c": Tasks(of("w"))}
+    group = Group(new, old).add("a", 0, tasks("0123"), {}).add("c", 1, Tasks(of("w")), {})
+    assert group.targets({("r", 0): 2}) == {"a": tasks("0"), "c": Tasks(of("w"))}
+    assert group.targets() == {"a": NO_TASKS, "c": Tasks(of("w"))}
+
+
+def test_without_a_new_member_the_old_ones_write_again() -> None:
+    old, new = WAYS
+    group = Group(new, old).add("a", 0, tasks("0123"), {})
+    assert group.targets({("r", 0): 2}) == {"a": Tasks(of("w") | of("s"))}
+
+
+def test_what_nobody_can_read_holds_back_who_would_write_the_same_state() -> None:
+    old, new = WAYS
+    group = Group(new, old).add("c", 1, Tasks(of("w")), {})
+    assert group.targets({("r", 0): 2}) == {"c": Tasks(of("w") | of("s", "123"))}
+    assert group.targets({("r", 0): 2}, may_lose=True) == {"c": Tasks(of("w") | of("s"))}
+    assert group.targets() == {"c": Tasks(of("w") | of("s"))}
 
 
 def test_what_an_older_version_alone_has_it_goes_on_with() -> None:

@@ -1,0 +1,59 @@
+"""What of an upgrade waits for records in repartition topics that the newest topology of the group does not have.
+
+Ends of topics come with the request; the group's offsets are looked at by who answers for them. What is known is soft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from coordinator.group.streams.state import Member, StreamsGroup
+from coordinator.group.values import RequestContext
+from streamsrt.assignment.in_flight import (
+    NOTHING_UNREAD,
+    Unread,
+    Waiting,
+    backlogs,
+    draining_detail,
+    gone_topics,
+    held_detail,
+    waiting,
+)
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED
+from streamsrt.assignment.topology import Topology
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+
+
+def unread_of(group_id: str, newest: Topology, older: Collection[Topology], context: RequestContext) -> Unread:
+    """What is unread in topics of older versions that the newest does not have."""
+    names = gone_topics(newest, older)
+    return NOTHING_UNREAD if not names or context.unread is None else context.unread(group_id, names)
+
+
+def may_lose(tags: Iterable[tuple[str, str]]) -> bool:
+    """Whether who runs a member with these client tags has said that records in flight may be lost."""
+    return dict(tags).get(LOSE_IN_FLIGHT) == "true"
+
+
+def group_may_lose(group: StreamsGroup) -> bool:
+    return any(may_lose(member.client_tags) for member in group.members.values() if not group.is_stale(member))
+
+
+def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
+    writing: dict[int, set[str]] = {}
+    for name, member in group.members.items():
+        current = group.current.get(name, NEVER_ASSIGNED)
+        active = current.assigned.active | current.pending.active
+        writing.setdefault(member.topology_epoch, set()).update(task.subtopology_id for task in active)
+    return waiting(group.topologies(), unread, writing, may_lose=group_may_lose(group))
+
+
+def detail_of(group: StreamsGroup, member: Member, unread: Unread, waits: Waiting) -> str:
+    """What a member of the newest version is told; empty: nothing."""
+    if not waits or group.is_stale(member) or group.topology is None:
+        return ""
+    epochs = [each.topology_epoch for each in group.members.values()]
+    found = backlogs(group.topology, group.older, unread, epochs)
+    if waits.held:
+        return held_detail(found)
+    return draining_detail(found) if any(each.readers for each in found) else ""

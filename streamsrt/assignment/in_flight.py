@@ -1,0 +1,236 @@
+"""Records that wait in repartition topics which another version of the topology does not read: who reads them first.
+
+1. A repartition topic is *gone* if an older version has it and the newest does not. What is unread in it only members with
+   a version that has it can read.
+2. While there are such members, it is drained: the subtopologies that write it change hands first, all their partitions
+   together. Those that read it go on, partition by partition, as long as something writes it or records of the partition
+   are unread. A subtopology that reads one such topic and writes another one writes until it has read its own to the end.
+3. A task of the newest version that meets one that drains waits for it: two would write one changelog.
+4. Where nobody is left who can read it, tasks of the newest version that meet its readers are *held*: they get no member
+   until nothing is unread, or the user has said that it may be lost.
+5. A version is not taken where nobody could read what it leaves unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamsrt.assignment.tasks import TaskId
+from streamsrt.assignment.topology import Topology
+from streamsrt.assignment.versions import versions_of
+
+Unread = Mapping[tuple[str, int], int]
+"""How many records of a partition of a repartition topic the group has not read."""
+
+NOTHING_UNREAD: Unread = {}
+
+Waits = frozenset[int] | None
+"""Partitions; None: all."""
+
+
+NOBODY_READS = "Records are in flight that no member can read: "
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A repartition topic that is gone and still holds unread ``records``. ``epoch``: the newest version that reads it;
+    ``readers``: how many members run a version that does."""
+
+    topic: str
+    epoch: int
+    records: int
+    readers: int
+
+
+def repartition_topics(topology: Topology) -> frozenset[str]:
+    """Those that its tasks read."""
+    return frozenset(topic.name for part in topology.subtopologies for topic in part.repartition_sources)
+
+
+def gone_topics(newest: Topology, older: Iterable[Topology]) -> frozenset[str]:
+    """Repartition topics of older versions that the newest does not have."""
+    return frozenset().union(*map(repartition_topics, older)) - repartition_topics(newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What hands over in steps because of topics that are gone. ``draining``: subtopologies that read on, of each older
+    version that members run, by its epoch; ``held``: tasks of the newest version that no member may run."""
+
+    draining: tuple[tuple[int, frozenset[tuple[str, Waits]]], ...] = ()
+    held: frozenset[TaskId] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.draining or self.held)
+
+
+NOTHING_WAITS = Waiting()
+
+
+def waiting(
+    topologies: Sequence[Topology], unread: Unread, writing: Mapping[int, Collection[str]], *, may_lose: bool = False
+) -> Waiting:
+    """A change of this value calls for a new assignment.
+
+    ``topologies``: the group's and older ones, the newest first. ``writing``: for each epoch that members run, subtopologies
+    of which these may still run active tasks.
+    """
+    lead = next((one for one in topologies if one.epoch in writing), topologies[0])
+    older = [one for one in topologies if one.epoch < lead.epoch]
+    found = []
+    for old in older:
+        if old.epoch in writing:
+            waits = draining(old, lead, unread, writing[old.epoch])
+            if waits:
+                found.append((old.epoch, frozenset(waits.items())))
+    left = [] if may_lose else [one for one in older if one.epoch not in writing]
+    return Waiting(tuple(found), held_tasks(lead, left, unread))
+
+
+def refusal_to_strand(
+    newest: Topology, known: Sequence[Topology], unread: Unread, epochs: Collection[int]
+) -> str | None:
+    """Why ``newest`` must not follow the ``known`` versions, the newest of them first: nobody would read what is in flight.
+
+    ``epochs``: those that other members run.
+    """
+    found = backlogs(newest, known, unread, epochs)
+    lost = [each for each in found if not each.readers]
+    if lost:
+        return (
+            f"Records are in flight in repartition topics that it does not read: {_listed(lost)}. No member is left that "
+            f"reads them. {_cure(lost[0])}"
+        )
+    early = [each for each in found if each.epoch < known[0].epoch]
+    if early:
+        return (
+            f"An earlier upgrade is not through: members with topology epoch {early[0].epoch} still read {_listed(early)} "
+            "to the end. Start this version again when they have."
+        )
+    return None
+
+
+def held_detail(found: Iterable[Backlog]) -> str:
+    """Why tasks are held."""
+    lost = [each for each in found if not each.readers]
+    return (
+        f"{NOBODY_READS}{_listed(lost)}. Tasks that have state in common with their readers wait until they are read. "
+        f"{_cure(lost[0])}"
+    )
+
+
+def draining_detail(found: Iterable[Backlog]) -> str:
+    """What goes on where nothing is held."""
+    topics = sorted({(each.topic, each.epoch) for each in found if each.readers})
+    listed = ", ".join(f"{topic} (topology epoch {epoch})" for topic, epoch in topics)
+    return f"Repartition topics that the new version does not have are read to the end by old members first: {listed}."
+
+
+def _listed(found: Iterable[Backlog]) -> str:
+    return ", ".join(f"{each.topic}: {each.records} records of topology epoch {each.epoch}" for each in found)
+
+
+def _cure(lost: Backlog) -> str:
+    return (
+        f"Run the version of topology epoch {lost.epoch} (under the next epoch, if the group has a newer one) and upgrade "
+        "while an instance of it runs: it reads them to the end first. Or run the new version with --lose-in-flight "
+        "(upgrade.lose.in.flight=true), which leaves them unread."
+    )
+
+
+def readers_of_gone(old: Topology, newest: Topology) -> frozenset[str]:
+    """Subtopologies of ``old`` that read a topic that the newest does not have."""
+    gone = gone_topics(newest, [old])
+    return frozenset(part.id for part in old.subtopologies if any(t.name in gone for t in part.repartition_sources))
+
+
+def backlogs(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Iterable[int]) -> list[Backlog]:
+    """What is unread in topics that are gone. ``older``: the newest first; ``epochs``: that of each member."""
+    runs = list(epochs)
+    found = []
+    for topic in sorted(gone_topics(newest, older)):
+        records = sum(count for (name, _), count in unread.items() if name == topic)
+        if records:
+            versions = [one.epoch for one in older if topic in repartition_topics(one)]
+            found.append(Backlog(topic, versions[0], records, sum(epoch in versions for epoch in runs)))
+    return found
+
+
+def draining(old: Topology, newest: Topology, unread: Unread, writing: Collection[str]) -> Mapping[str, Waits]:
+    """Subtopologies of ``old`` that read on while the others change hands, each with its partitions, None: all.
+
+    ``writing``: subtopologies of which members with ``old`` may still run active tasks.
+    """
+    return _Draining(old, newest, unread, writing).found()
+
+
+def held_tasks(newest: Topology, left: Sequence[Topology], unread: Unread) -> frozenset[TaskId]:
+    """Tasks of the newest version that must not run while something is unread that only versions of nobody could read."""
+    held = set()
+    for old in left:
+        versions = versions_of(newest, (old,))
+        for name, partitions in draining(old, newest, unread, ()).items():
+            for part in versions.meeting(old.epoch, name):
+                held |= {TaskId(part.id, partition) for partition in _partitions(old, name, partitions, unread)}
+    return frozenset(held)
+
+
+class _Draining:
+    def __init__(self, old: Topology, newest: Topology, unread: Unread, writing: Collection[str]) -> None:
+        gone = gone_topics(newest, [old])
+        self._unread, self._writing = unread, writing
+        self._reads = {p.id: {topic.name for topic in p.repartition_sources} & gone for p in old.subtopologies}
+        self._writes = {part.id: set(part.repartition_sinks) & gone for part in old.subtopologies}
+        self._known: dict[frozenset[str], bool] = {}
+
+    def found(self) -> dict[str, Waits]:
+        found: dict[str, Waits] = {}
+        for name in sorted(name for name, reads in self._reads.items() if reads):
+            if self._is_written(self._circle(name)):
+                found[name] = None
+            else:
+                waits = frozenset(
+                    p for (topic, p), count in self._unread.items() if count and topic in self._reads[name]
+                )
+                if waits:
+                    found[name] = waits
+        return found
+
+    def _writers(self, names: Iterable[str]) -> set[str]:
+        topics = set().union(*(self._reads[name] for name in names))
+        return {name for name, writes in self._writes.items() if writes & topics}
+
+    def _before(self, name: str) -> set[str]:
+        """What writes what it reads, by way of others, too."""
+        found: set[str] = set()
+        more = self._writers([name])
+        while more:
+            found |= more
+            more = self._writers(more) - found
+        return found
+
+    def _circle(self, name: str) -> frozenset[str]:
+        """The subtopology with those that it feeds, and that feed it."""
+        return frozenset({name, *(other for other in self._before(name) if name in self._before(other))})
+
+    def _is_written(self, circle: frozenset[str]) -> bool:
+        """Whether something may still write a topic that the circle reads."""
+        if circle not in self._known:
+            topics = set().union(*(self._reads[name] for name in circle))
+            writers = self._writers(circle)
+            turns = bool(writers & circle) and any(n for (topic, _), n in self._unread.items() if topic in topics)
+            self._known[circle] = turns or any(name in self._writing or self._drains(name) for name in writers - circle)
+        return self._known[circle]
+
+    def _drains(self, name: str) -> bool:
+        if not self._reads[name]:
+            return False
+        waits = any(count for (topic, _), count in self._unread.items() if topic in self._reads[name])
+        return waits or self._is_written(self._circle(name))
+
+
+def _partitions(old: Topology, name: str, waits: Waits, unread: Unread) -> Iterator[int]:
+    part = next(part for part in old.subtopologies if part.id == name)
+    reads = {topic.name for topic in part.repartition_sources}
+    yield from (waits if waits is not None else {p for topic, p in unread if topic in reads})

@@ -1,0 +1,125 @@
+"""Records in flight in repartition topics that a new version does not have are read, or the version is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from coordinator.group.values import RequestContext
+from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.in_flight import Unread
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.error_codes import ErrorCode
+from tests.coordinator.group.streams.test_preflight import CONFIG, CONTEXT, OLD, TOPICS, Group, Heartbeat
+
+RENAMED = ["0: source=in sink=x", "1: repartition=x changelog=c"]
+
+
+class Backlogged(Group):
+    """A group with records in its repartition topics that it has not read."""
+
+    def __init__(self, *members: str, waits: dict[tuple[str, int], int]) -> None:
+        self.waits = waits
+        self.context = replace(CONTEXT, unread=self._unread)
+        super().__init__(*members, topics={**TOPICS, "x": 3})
+
+    def _unread(self, group_id: str, names: Collection[str]) -> Unread:
+        assert group_id == "app"
+        return {place: count for place, count in self.waits.items() if place[0] in names}
+
+    def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, Outcome]:
+        return super().ask(name, self.context, **fields)
+
+    def turn(self, *names: str) -> None:
+        for name in names * 6:
+            self.beat(name)
+
+    def runs(self, name: str) -> dict[str, set[int]]:
+        return {each.subtopology_id: set(each.partitions) for each in self.given[name][1]}
+
+
+ALL = {0, 1, 2}
+LOSE = [Heartbeat.KeyValue(key=LOSE_IN_FLIGHT, value="true")]
+
+
+def test_old_members_read_what_is_in_flight_before_a_repartition_topic_is_left() -> None:
+    group = Backlogged("old", waits={("r", 0): 5, ("r", 2): 1})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({"1": {0, 2}}, {"0": ALL, "1": {1}})
+    told = group.beat("new").status
+    assert [status.status_code for status in told] == [StatusCode.ASSIGNMENT_DELAYED]
+    assert "read to the end by old members first: r (topology epoch 0)." in told[0].status_detail
+    group.waits = {("r", 2): 1}
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({"1": {2}}, {"0": ALL, "1": {0, 1}})
+    group.waits = {}
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({}, {"0": ALL, "1": ALL})
+    assert group.beat("new").status == []
+    epoch = group.state.epoch
+    group.turn("new", "old")
+    assert group.state.epoch == epoch
+
+
+def test_a_version_is_refused_that_would_leave_records_in_flight_behind() -> None:
+    group = Backlogged("old", waits={("r", 0): 5, ("r", 2): 1})
+    group.ask("old", member_epoch=-1)
+    response, _ = group.join("new", RENAMED, 1)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert (
+        "r: 6 records of topology epoch 0. No member is left that reads them. Run the version" in response.error_message
+    )
+    assert group.topology_epoch == 0
+    # The same version again reads them.
+    assert group.join("old", OLD, 0)[0].error_code == 0
+    group.ask("old", member_epoch=-1)
+    assert group.join("new", RENAMED, 1, client_tags=LOSE)[0].error_code == 0
+    group.turn("new")
+    assert group.runs("new") == {"0": ALL, "1": ALL}
+
+
+def test_what_the_last_old_member_did_not_read_holds_its_readers_back() -> None:
+    group = Backlogged("old", waits={("r", 2): 7})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.ask("old", member_epoch=-1)
+    group.turn("new")
+    assert group.runs("new") == {"0": ALL, "1": {0, 1}}
+    (told,) = group.beat("new").status
+    assert "that no member can read: r: 7 records of topology epoch 0." in told.status_detail
+    # Neither another start of the coordinator nor another version without the topic changes that.
+    again = Shard(group.log, CONFIG, group.image())
+    again.load(1000)
+    group.shard = again
+    group.turn("new")
+    assert group.runs("new") == {"0": ALL, "1": {0, 1}}
+    assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    # The way back reads them.
+    assert group.join("back", OLD, 2)[0].error_code == 0
+    group.turn("back", "new")
+    assert 2 in group.runs("back")["1"]
+
+
+def test_what_may_be_lost_holds_nothing_back() -> None:
+    group = Backlogged("old", waits={("r", 2): 7})
+    group.join("new", RENAMED, 1, client_tags=LOSE)
+    group.turn("new", "old")
+    assert group.runs("old") == {"1": {2}}
+    group.ask("old", member_epoch=-1)
+    group.turn("new")
+    assert group.runs("new") == {"0": ALL, "1": ALL}
+    assert group.beat("new").status == []
+
+
+def test_an_upgrade_waits_for_the_one_before_it() -> None:
+    group = Backlogged("old", waits={("r", 2): 7})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    response, _ = group.join("next", [*RENAMED, "2: source=two"], 2)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "members with topology epoch 0 still read r: 7 records" in response.error_message
+    group.waits = {}
+    assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == 0

@@ -1,0 +1,117 @@
+"""Records in flight in a repartition topic that a new version does not have are read first, or that version waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.cluster import Cluster
+from tests.system.processes import AppProcess, wait_until
+from tests.system.test_hand_over import KEYS, PARTITIONS, SETTINGS, Scene
+
+FIRST, SECOND = "tests.system.in_flight_app:first", "tests.system.in_flight_app:second"
+SLOW = {"SLOW_READER_MS": "4"}
+
+
+class Words(Scene):
+    """A scene whose applications have these settings."""
+
+    def __init__(
+        self, cluster: Cluster, folder: Path, application_id: str, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(cluster, folder, application_id)
+        self.more = dict(settings or {})
+
+    def app(self, name: str, version: str, **surroundings: str) -> AppProcess:
+        settings = {**SETTINGS, **self.more}
+        place, address = self.folder / name, self.cluster.address
+        return AppProcess(place, version, self.application_id, address, settings, surroundings=surroundings)
+
+    def unread(self) -> int:
+        """Of the topic that the second version does not have."""
+        topic = f"{self.application_id}-by-word-repartition"
+        committed = self.cluster.committed(self.application_id)
+        return sum(end - committed.get(place, 0) for place, end in self.cluster.ends(topic).items())
+
+    def assert_all_counted(self, *, exactly: bool = True) -> None:
+        def counts() -> dict[bytes, int]:
+            last = {record.key: record.value for record in self.cluster.read("out")}
+            return {key[::-1]: int.from_bytes(value, "big") for key, value in last.items()}
+
+        wait_until(lambda: counts().keys() == set(KEYS) and min(counts().values()) >= self.rounds, "all are counted")
+        found = counts()
+        assert not exactly or found == dict.fromkeys(KEYS, self.rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_old_members_read_to_the_end_what_only_they_can_read(
+    bundled: Cluster, tmp_path: Path, application_id: str, guarantee: str
+) -> None:
+    scene = Words(bundled, tmp_path, application_id, {"processing.guarantee": guarantee})
+    with scene.app("A", FIRST, **SLOW) as a, scene.app("B", FIRST, **SLOW) as b:
+        wait_until(lambda: len(a.tasks("active", "running") | b.tasks("active", "running")) == 8, "both work")
+        scene.write(150)
+        wait_until(lambda: scene.unread() > 3000, "records are in flight")
+        assert a.terminate() == 0
+        with scene.app("C", SECOND) as c:
+            scene.write(20)
+            wait_until(lambda: len(c.tasks("active", "running")) >= PARTITIONS, "it has the writers")
+            assert scene.unread() > 0
+            wait_until(lambda: len(c.tasks("active", "running")) == 8, "it has all", timeout_s=120)
+            assert scene.unread() == 0
+            assert not b.tasks("active")
+            scene.write(5)
+            assert b.terminate() == 0
+            scene.assert_all_counted(exactly=guarantee == "exactly_once_v2")
+            assert c.terminate() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_version_that_would_lose_what_is_in_flight_does_not_start(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    scene = Words(bundled, tmp_path, application_id)
+    with scene.app("A", FIRST, **SLOW) as a:
+        wait_until(lambda: len(a.tasks("active", "running")) == 8, "it works")
+        scene.write(150)
+        wait_until(lambda: scene.unread() > 3000, "records are in flight")
+        assert a.terminate() == 0
+    left = scene.unread()
+    assert left > 0
+    with scene.app("C", SECOND) as c:
+        assert c.wait_end() == 2
+        assert f"-by-word-repartition: {left} records of topology epoch 0" in c.last_words
+        assert "--lose-in-flight" in c.last_words
+        assert "Traceback" not in c.stderr
+    # What the message says helps: an old one beside it.
+    with scene.app("A", FIRST) as a:
+        wait_until(lambda: len(a.tasks("active", "running")) == 8, "it works")
+        with scene.app("C", SECOND) as c:
+            wait_until(lambda: len(c.tasks("active", "running")) == 8, "it has all", timeout_s=120)
+            assert a.terminate() == 0
+            scene.write()
+            scene.assert_all_counted()
+            assert c.terminate() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_the_user_says_may_be_lost_is_left(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+    scene = Words(bundled, tmp_path, application_id)
+    with scene.app("A", FIRST, **SLOW) as a:
+        wait_until(lambda: len(a.tasks("active", "running")) == 8, "it works")
+        scene.write(150)
+        wait_until(lambda: scene.unread() > 3000, "records are in flight")
+        assert a.terminate() == 0
+    scene.more["upgrade.lose.in.flight"] = "true"
+    with scene.app("C", SECOND) as c:
+        wait_until(lambda: len(c.tasks("active", "running")) == 8, "it has all")
+        scene.wait_done()
+        assert c.terminate() == 0
+    assert scene.unread() > 0
