@@ -19,6 +19,7 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``refused_update``    why a member, or the topology that it brings, can't be part of a group: code and text
 - ``status_code``       the status codes of KIP-1071
+- ``setbacks``          how long a new version waits for more, after members of it have gone
 - ``sticky``            the assignor ``sticky``: few moves, equal loads
 - ``targets``           what holds for the target of every group: which assignor makes it, and no task twice in a process
 - ``tasks``             tasks as values: who runs what, in which role, and how that stands in messages

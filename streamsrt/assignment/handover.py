@@ -60,13 +60,15 @@ def handed_over(
     unread: Unread = NOTHING_UNREAD,
     *,
     may_lose: bool = False,
+    is_paused: bool = False,
 ) -> Mapping[str, Tasks]:
     """The target of every member, by member id. Raises AssignedTwiceError.
 
     ``members``: of two in one process the later one is the one whose task offsets were heard last. ``epochs``: the version
     that each runs, by its topology epoch. ``configurations``: the group's topology and older ones, as far as they are known,
     the newest first, for the topics that there are; versions that nobody runs are looked at for what they have left unread.
-    ``may_lose``: whether that may be lost.
+    ``may_lose``: whether that may be lost. ``is_paused``: whether the lead gets no more of what older versions run
+    than it has (:mod:`~streamsrt.assignment.setbacks`).
     """
     run = set(epochs.values())
     lead, *older = [one for one in configurations if one.topology.epoch in run] or configurations
@@ -74,7 +76,7 @@ def handed_over(
         return _kept(members, epochs, configurations)
     left = [one.topology for one in configurations if one.topology.epoch < lead.topology.epoch and one not in older]
     held = frozenset() if may_lose or not unread else held_tasks(lead.topology, left, unread)
-    return _HandOver(members, epochs, lead, older, settings, unread, held).targets()
+    return _HandOver(members, epochs, lead, older, settings, unread, held, is_paused=is_paused).targets()
 
 
 def _kept(
@@ -110,7 +112,10 @@ class _HandOver:
         settings: AssignorSettings,
         unread: Unread,
         held: frozenset[TaskId],
+        *,
+        is_paused: bool,
     ) -> None:
+        self._is_paused = is_paused
         self._held = held
         self._epochs = epochs
         self._lead = lead
@@ -148,9 +153,11 @@ class _HandOver:
             behind.drop(piece.tasks(epoch, self._counts[epoch]) - self._drained(piece, epoch), epoch)
         excluded = frozenset(task for piece in left for task in self._lead_tasks(piece)) | self._held
         excluded |= {task for piece, epoch in drains.items() for task in self._waiting(piece, epoch)}
-        made = dict(self._assigned(excluded))
+        stay = self._staying(excluded) if self._is_paused else {}
+        made = dict(self._assigned(excluded.union(*stay.values())))
         for name, tasks in behind.made().items():
-            made[name] = Tasks(made[name].active | tasks.active, made[name].standby | tasks.standby, made[name].warmup)
+            active = made[name].active | tasks.active | stay.get(name, frozenset())
+            made[name] = Tasks(active, made[name].standby | tasks.standby, made[name].warmup)
         wanted = [(task, piece) for piece in warming for task in self._lead_tasks(piece)]
         wanted += [(task, piece) for piece, epoch in drains.items() for task in self._waiting(piece, epoch)]
         self._warm_up(made, wanted, behind, {**left, **drains})
@@ -253,7 +260,7 @@ class _HandOver:
         waiting.sort(key=lambda piece: (not self._lead_tasks(piece) & held, piece.partitions.start, piece.number))
         free = self._share(left) - sum(not piece.bundle.is_whole for piece in taken)
         half = 2 * len(self._leading) >= len(self._members)
-        for piece in waiting:
+        for piece in () if self._is_paused else waiting:
             if not (half if piece.bundle.is_whole else free > 0):
                 continue
             free -= not piece.bundle.is_whole
@@ -273,6 +280,10 @@ class _HandOver:
         }
         running = {task for task in self._running.get(epoch, set()) if task.subtopology_id not in self._readers[epoch]}
         return bool(tasks & running)
+
+    def _staying(self, excluded: frozenset[TaskId]) -> dict[str, frozenset[TaskId]]:
+        """What members with older versions have of what is the same: in a pause, they keep it."""
+        return {view.member_id: view.previous.active - excluded for view in self._views if view.is_stale}
 
     def _share(self, left: Iterable[_Piece]) -> int:
         pieces = sum(not piece.bundle.is_whole and bool(self._lead_tasks(piece)) for piece in left)

@@ -8,7 +8,7 @@ is read to its end before anything else happens.
 from __future__ import annotations
 
 import os
-import time
+import threading
 
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -16,9 +16,13 @@ from topology.graph.topology import Topology
 SLOW_S = int(os.environ.get("SLOW_READER_MS", "0")) / 1000
 
 
+ANSWER = threading.Event()
+"""Of a slow database, which never comes."""
+
+
 def _slowly(value: bytes, took_s: float) -> bytes:
     if took_s:
-        time.sleep(took_s)
+        ANSWER.wait(took_s)
     return value
 
 

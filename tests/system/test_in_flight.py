@@ -55,10 +55,12 @@ def test_old_members_read_to_the_end_what_only_they_can_read(
     scene = Words(bundled, tmp_path, application_id, {"processing.guarantee": guarantee})
     with scene.app("A", FIRST, **SLOW) as a, scene.app("B", FIRST, **SLOW) as b:
         wait_until(lambda: len(a.tasks("active", "running") | b.tasks("active", "running")) == 8, "both work")
-        scene.write(150)
-        wait_until(lambda: scene.unread() > 3000, "records are in flight")
-        assert a.terminate() == 0
         with scene.app("C", SECOND) as c:
+            # One of three waits; one of two has half.
+            wait_until(lambda: len(bundled.members(application_id)) == 3, "it is there")
+            scene.write(150)
+            wait_until(lambda: scene.unread() > 3000, "records are in flight")
+            assert a.terminate() == 0
             scene.write(20)
             wait_until(lambda: len(c.tasks("active", "running")) >= PARTITIONS, "it has the writers")
             assert scene.unread() > 0

@@ -69,11 +69,13 @@ def target_records(
     unread: Unread = NOTHING_UNREAD,
     *,
     now_ms: int,
+    is_paused: bool = False,
 ) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     ``configurations``: of the group's topology, then of older ones that members run, the newest first. ``reports``: the task
-    offsets of each member that reports them, the newest last. ``unread``: of topics that the newest topology does not have.
+    offsets of each member that reports them, the newest last. ``unread``: of topics that the newest topology does not
+    have. ``is_paused``: whether the newest version gets no more now.
     """
     silent = [name for name in group.members if name not in reports]
     members = [
@@ -83,7 +85,13 @@ def target_records(
     epochs = {name: member.topology_epoch for name, member in group.members.items()}
     try:
         made = handed_over(
-            members, epochs, configurations, config.assignor_settings, unread, may_lose=group_may_lose(group)
+            members,
+            epochs,
+            configurations,
+            config.assignor_settings,
+            unread,
+            may_lose=group_may_lose(group),
+            is_paused=is_paused,
         )
     except AssignedTwiceError as error:
         logger.error("group %s: %s: not assigned", group.group_id, error)

@@ -19,6 +19,7 @@ from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, StreamsGro
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.assignment.reconcile import MemberState
+from streamsrt.assignment.setbacks import after_setback
 from streamsrt.assignment.tasks import NO_TASKS
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
@@ -47,12 +48,17 @@ def leave(
     if request.member_epoch == LEFT_FOR_A_WHILE:
         return _leave_for_a_while(group, member, reply, now_ms + session_timeout_ms)
     shutdown_by = member.member_id if request.shutdown_application else None
-    decision = remove_members(group, [member.member_id], shutdown_by)
+    decision = remove_members(group, [member.member_id], shutdown_by, now_ms=now_ms)
     return replace(decision, replies=(reply,))
 
 
-def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None) -> GroupDecision:
-    """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
+def remove_members(
+    group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None, *, now_ms: int | None = None
+) -> GroupDecision:
+    """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat.
+
+    ``now_ms``: None where somebody else has had them removed, which says nothing of how they fare.
+    """
     gone = [name for name in member_ids if name in group.members]
     records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
     records.append(epoch_record(group))
@@ -61,6 +67,9 @@ def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: 
     changes: dict[str, object] = {
         "task_offsets": {name: value for name, value in soft.task_offsets.items() if name not in gone}
     }
+    if now_ms is not None and any(_sets_back(group, name) for name in gone):
+        assert group.topology is not None
+        changes["setbacks"] = after_setback(soft.setbacks, group.topology.epoch, now_ms)
     if any(group.members[name].user_endpoint for name in gone):
         changes["endpoint_epoch"] = soft.endpoint_epoch + 1
     if shutdown_by is not None:
@@ -88,3 +97,10 @@ def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadli
         timers=(Timer(session, deadline_ms), CancelTimer(rebalance)),
         replies=(reply,),
     )
+
+
+def _sets_back(group: StreamsGroup, name: str) -> bool:
+    """Whether it had tasks of the newest version while others run older ones."""
+    if group.is_stale(group.members[name]) or not group.targets.get(name):
+        return False
+    return any(group.is_stale(member) for member in group.members.values())

@@ -141,8 +141,8 @@ class _Heartbeat:
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
-        waits = self._look_for_unread()
-        self._bump_epoch(configuration, needs_bump or self.topology_updated or waits or self._has_caught_up())
+        waits = [self._look_for_unread(), self._look_at_setbacks()]
+        self._bump_epoch(configuration, needs_bump or self.topology_updated or any(waits) or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
         if delay:
             statuses.append((StatusCode.ASSIGNMENT_DELAYED, delay))
@@ -355,6 +355,15 @@ class _Heartbeat:
         self.soft["waiting"] = waits
         return True
 
+    def _look_at_setbacks(self) -> bool:
+        """Whether the pause of the newest version has ended, or has begun."""
+        setbacks, topology = self.before.soft.setbacks, self.group.topology
+        is_paused = setbacks is not None and topology is not None and setbacks.is_paused(topology.epoch, self.now_ms)
+        if is_paused == self.before.soft.is_paused:
+            return False
+        self.soft["is_paused"] = is_paused
+        return True
+
     def _has_caught_up(self) -> bool:
         """Whether this heartbeat told that a warm-up task has caught up. While a new assignment is due it is known."""
         if self.request.task_offsets is None or self.group.epoch > self.group.assignment_epoch:
@@ -408,6 +417,7 @@ class _Heartbeat:
                     self._soft().task_offsets,
                     self._soft().unread,
                     now_ms=self.now_ms,
+                    is_paused=self._soft().is_paused,
                 )
             )
             group = self.group
@@ -483,6 +493,8 @@ class _Heartbeat:
         """Why tasks are not handed to the newest version yet."""
         waits = detail_of(self.group, member, self._soft().unread, self._soft().waiting)
         statuses = [(StatusCode.ASSIGNMENT_DELAYED, waits)] if waits else []
+        if self._soft().is_paused and not self.group.is_stale(member):
+            statuses.append((StatusCode.ASSIGNMENT_DELAYED, str(self._soft().setbacks)))
         return statuses
 
     def _decision(

@@ -50,6 +50,7 @@ def reasons_between(before: StreamsGroup, after: StreamsGroup, event: Event) -> 
         return []
     found = [*_members(before, after, event), *_topology(before, after), *_settings(before, after)]
     found += _topics(before, after)
+    found += _hand_over(before, after)
     return found or [_of_a_heartbeat(after, event)]
 
 
@@ -92,6 +93,16 @@ def _how_it_left(event: Event) -> str:
 def _topology(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
     if before.topology is not None and after.topology is not None and before.topology.epoch != after.topology.epoch:
         yield f"the topology was updated to epoch {after.topology.epoch}"
+
+
+def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
+    old, new = before.soft, after.soft
+    if new.setbacks is not None and new.setbacks.pause_ms and new.setbacks != old.setbacks:
+        yield str(new.setbacks).rstrip(".")
+    elif old.is_paused and not new.is_paused and new.setbacks is not None:
+        yield f"the pause after the setbacks of topology epoch {new.setbacks.epoch} is over"
+    if old.waiting and new.waiting != old.waiting:
+        yield "old members have read on what is in flight in repartition topics that are gone"
 
 
 def _settings(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:

@@ -17,6 +17,7 @@ from coordinator.group.values import GroupRecord
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.in_flight import NOTHING_WAITS, Unread, Waiting
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState
+from streamsrt.assignment.setbacks import Setbacks
 from streamsrt.assignment.tasks import TaskId, Tasks, task_set
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology, topology_of
@@ -95,6 +96,13 @@ class Soft:
     asked_to_rejoin: frozenset[str] = frozenset()
     unread: Unread = field(default_factory=dict)
     waiting: Waiting = NOTHING_WAITS
+    setbacks: Setbacks | None = None
+    is_paused: bool = False
+
+    @property
+    def may_change_by_itself(self) -> bool:
+        """Whether time, or what members read, may call for a new assignment."""
+        return bool(self.waiting) or self.is_paused
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Group:
 
     def __init__(self, *members: str, topics: dict[str, int] = TOPICS, **fields: Any) -> None:
         self.topics = dict(topics)
+        self.now_ms = 1000
         self.log = MemoryLog()
         self.shard = Shard(self.log, CONFIG, self.image())
         self.given: dict[str, Any] = {}
@@ -65,7 +66,7 @@ class Group:
 
     def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, Outcome]:
         request = Heartbeat(group_id="app", member_id=name, **fields)
-        outcome = self.shard.execute(GroupRequest(context, request), 1000)
+        outcome = self.shard.execute(GroupRequest(context, request), self.now_ms)
         ((_, response),) = outcome.replies
         if response.active_tasks is not None:
             kinds = (response.active_tasks, response.standby_tasks, response.warmup_tasks)

@@ -1,0 +1,47 @@
+"""How long a new version waits before more of what older versions run is handed to it, after members of it have gone.
+
+1. A member that goes while older versions run, and that had tasks of the newest one, is a setback for its version. It may be
+   a restart, so the first one has no consequence.
+2. After the second one the version gets nothing more for 15 s, after each further one twice as long, 10 min at most. What
+   its other members run they keep.
+3. A version that had no setback for 10 min longer than its pause begins anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST_PAUSE_MS = 15_000
+MAX_PAUSE_MS = 600_000
+FORGOTTEN_AFTER_MS = 600_000
+_DOUBLINGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Setbacks:
+    """Those of one version. ``until_ms``: when more is handed to it."""
+
+    epoch: int
+    count: int
+    until_ms: int
+
+    @property
+    def pause_ms(self) -> int:
+        return 0 if self.count < 2 else min(FIRST_PAUSE_MS << min(self.count - 2, _DOUBLINGS), MAX_PAUSE_MS)
+
+    def is_paused(self, epoch: int, now_ms: int) -> bool:
+        """Whether that version gets nothing more now."""
+        return self.epoch == epoch and now_ms < self.until_ms
+
+    def __str__(self) -> str:
+        return (
+            f"Members with topology epoch {self.epoch} have gone {self.count} times, one after the other, while older "
+            f"versions run: no more is handed over to it for {self.pause_ms // 1000} s. Look at their log for the reason."
+        )
+
+
+def after_setback(known: Setbacks | None, epoch: int, now_ms: int) -> Setbacks:
+    """What is known after a member with that version has gone."""
+    is_another = known is None or known.epoch != epoch or now_ms >= known.until_ms + FORGOTTEN_AFTER_MS
+    count = 1 if known is None or is_another else known.count + 1
+    return Setbacks(epoch, count, now_ms + Setbacks(epoch, count, 0).pause_ms)
