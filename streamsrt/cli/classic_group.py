@@ -14,16 +14,16 @@ from streamsrt.cli.output import note
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import RequestFailedError
-from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
 from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     JavaSubscription,
     decode_stream_assignment,
     decode_stream_subscription,
+    said_by_ours,
+    told_to_ours,
 )
 from streamsrt.membership.classic.values import (
     NO_GENERATION,
-    PROTOCOL_NAME,
     ClassicAssignment,
     ClassicSubscription,
     Unreadable,
@@ -152,22 +152,8 @@ def _told(described: Described) -> list[ClassicAssignment]:
 
 def _own(described: Described, member: Member) -> tuple[ClassicSubscription | None, ClassicAssignment | None]:
     """What a member of ours said and was told."""
-    if described.protocol_data == STREAM_PROTOCOL:
-        mine, given = (
-            decode_stream_subscription(member.member_metadata),
-            decode_stream_assignment(member.member_assignment),
-        )
-        return (
-            mine if isinstance(mine, ClassicSubscription) else None,
-            None if isinstance(given, Unreadable) else given[0],
-        )
-    if described.protocol_data != PROTOCOL_NAME:
-        return None, None
-    said, told = decode_subscription(member.member_metadata), decode_assignment(member.member_assignment)
-    return (
-        said if isinstance(said, ClassicSubscription) else None,
-        told if isinstance(told, ClassicAssignment) else None,
-    )
+    name = described.protocol_data
+    return said_by_ours(name, member.member_metadata), told_to_ours(name, member.member_assignment)
 
 
 def _java_process(described: Described, member: Member) -> str:

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 
 from streamsrt.client.interface import Administering
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
-from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
+from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_ours
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
@@ -174,8 +174,8 @@ _ClassicMember: TypeAlias = DescribeGroupsResponse.DescribedGroupMember
 def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         _checked(described.group_id, described.error_code, None)
-    is_ours = described.protocol_data == PROTOCOL_NAME
-    told = [_told(each) if is_ours else None for each in described.members]
+    protocol = described.protocol_data
+    told = [told_to_ours(protocol, each.member_assignment) for each in described.members]
     newest = max((each for each in told if each is not None), key=lambda each: each.generation, default=None)
     return GroupFacts(
         name=described.group_id,
@@ -183,21 +183,11 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
         state=described.group_state,
         epoch=None if newest is None or newest.group_epoch < 0 else newest.group_epoch,
         members=tuple(
-            _classic_member(member, _said(member) if is_ours else None, its)
+            _classic_member(member, said_by_ours(protocol, member.member_metadata), its)
             for member, its in zip(described.members, told, strict=True)
         ),
         digest=None if newest is None else newest.group_digest,
     )
-
-
-def _said(member: _ClassicMember) -> ClassicSubscription | None:
-    said = decode_subscription(member.member_metadata)
-    return said if isinstance(said, ClassicSubscription) else None
-
-
-def _told(member: _ClassicMember) -> ClassicAssignment | None:
-    told = decode_assignment(member.member_assignment)
-    return told if isinstance(told, ClassicAssignment) else None
 
 
 def _classic_member(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from streamsrt.membership.classic.values import PROTOCOL_NAME
 from tests.fixtures_brokers import OlderKafka, require_kafka
 from tests.interop.counting import EXACTLY_ONCE, PARTITIONS, PATIENCE_S, Scene
 from tests.interop.java_instances import JavaInstance
-from tests.kafka_server import STREAMS_VERSION, VERSION, KafkaServer
-from tests.system.cluster import Cluster, connected
+from tests.kafka_server import STREAMS_VERSION, VERSION
+from tests.system.cluster import Cluster, Server, connected
 from tests.system.processes import AppProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
@@ -39,6 +39,7 @@ OF_2_8 = {
     "cache.max.bytes.buffering": "0",
 }
 TASKS = 2 * PARTITIONS
+NO_MORE: Mapping[str, str] = {}
 
 
 class ClassicScene(Scene):
@@ -50,21 +51,21 @@ class ClassicScene(Scene):
         self._all_ours: list[AppProcess] = []
         self._admin = AdminClient({"bootstrap.servers": cluster.address})
 
-    def start_java(self, name: str) -> JavaInstance:
-        settings = JAVAS if self._java_version == STREAMS_VERSION else OF_2_8
+    def start_java(self, name: str, more: Mapping[str, str] = NO_MORE) -> JavaInstance:
+        settings = {**(JAVAS if self._java_version == STREAMS_VERSION else OF_2_8), **more}
         made = JavaInstance(
             self._folder, name, self._cluster.address, self.application, name, settings, self._java_version
         )
         self._javas.append(made)
         return made
 
-    def start_ours(self, name: str) -> AppProcess:
+    def start_ours(self, name: str, more: Mapping[str, str] = NO_MORE) -> AppProcess:
         made = AppProcess(
             self._folder / name,
             "tests.interop.counting_app",
             self.application,
             self._cluster.address,
-            OURS,
+            {**OURS, **more},
             surroundings=self._topics,
         )
         self._all_ours.append(made)
@@ -94,6 +95,7 @@ class ClassicScene(Scene):
 
 @pytest.fixture(
     params=[
+        ("bundled", STREAMS_VERSION),
         ("3.9.1", STREAMS_VERSION),
         (VERSION, STREAMS_VERSION),
         pytest.param(("3.9.1", "2.8.2"), marks=pytest.mark.full),
@@ -104,8 +106,9 @@ class ClassicScene(Scene):
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClassicScene]:
     require_kafka()
     broker_version, java_version = request.param
-    if broker_version == VERSION:
-        server: KafkaServer = request.getfixturevalue("apache_kafka")
+    server: Server
+    if broker_version in {VERSION, "bundled"}:
+        server = request.getfixturevalue("apache_kafka" if broker_version == VERSION else "bundled_broker")
     else:
         older: OlderKafka = request.getfixturevalue("older_kafka")
         server = older(broker_version)
@@ -176,3 +179,32 @@ def test_java_joins_a_group_that_we_lead_and_is_killed(scene: ClassicScene) -> N
     scene.wait_counted()
     scene.assert_exact()
     assert not [line for each in (java, other) for line in each.lines if "error" in line]
+
+
+def test_static_members_with_standby_tasks_come_back_whoever_leads(scene: ClassicScene) -> None:
+    def settings(name: str) -> dict[str, str]:
+        return {"group.instance.id": name, "num.standby.replicas": "1", "session.timeout.ms": "15000"}
+
+    java = scene.start_java("java-1", settings("j"))
+    with Load(scene):
+        scene.wait_shared_by(1)
+        ours = scene.start_ours("ours-1", settings("o"))
+        scene.wait_shared_by(2)
+        # Java leads.
+        ours.kill()
+        ours.start()
+        ours.wait_running()
+        scene.wait_shared_by(2)
+        java.stop(signal.SIGKILL)
+        scene.wait_shared_by(1, PROTOCOL_NAME)
+        # Now ours leads.
+        java = scene.start_java("java-2", settings("j"))
+        scene.wait_shared_by(2)
+        java.stop(signal.SIGKILL)
+        java = scene.start_java("java-2", settings("j"))
+        scene.wait_shared_by(2)
+        assert ours.terminate() == 0
+        scene.wait_shared_by(1)
+    scene.wait_counted()
+    scene.assert_exact()
+    assert not [line for line in java.lines if "error" in line]

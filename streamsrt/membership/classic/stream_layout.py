@@ -19,6 +19,8 @@ from typing import Final
 from streamsrt.membership.classic.layout import (
     assignment_data,
     assignment_of,
+    decode_assignment,
+    decode_subscription,
     partitions_of,
     subscription_data,
     subscription_of,
@@ -27,6 +29,7 @@ from streamsrt.membership.classic.layout import (
 )
 from streamsrt.membership.classic.values import (
     NO_GENERATION,
+    PROTOCOL_NAME,
     ClassicAssignment,
     ClassicSubscription,
     Topology,
@@ -253,3 +256,23 @@ def _numbers(task: Task) -> NumberedTask:
 
 def _named(task: NumberedTask) -> Task:
     return str(task[0]), task[1]
+
+
+# -------------------------------------------------------------------------------------------- of a group as it is described
+
+
+def said_by_ours(protocol_name: str, metadata: bytes) -> ClassicSubscription | None:
+    """What a member said in a group with this layout, if it is one of ours."""
+    if protocol_name not in {PROTOCOL_NAME, STREAM_PROTOCOL}:
+        return None
+    said = (decode_subscription if protocol_name == PROTOCOL_NAME else decode_stream_subscription)(metadata)
+    return said if isinstance(said, ClassicSubscription) else None
+
+
+def told_to_ours(protocol_name: str, assignment: bytes) -> ClassicAssignment | None:
+    """What a member was told, if a leader of ours told it in our words."""
+    if protocol_name == PROTOCOL_NAME:
+        told = decode_assignment(assignment)
+        return told if isinstance(told, ClassicAssignment) else None
+    read = decode_stream_assignment(assignment) if protocol_name == STREAM_PROTOCOL else Unreadable("")
+    return None if isinstance(read, Unreadable) else read[0]

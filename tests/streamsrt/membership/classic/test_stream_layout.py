@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.membership.classic.layout import with_consumer_fields
+from streamsrt.membership.classic.layout import encode_assignment, encode_subscription, with_consumer_fields
 from streamsrt.membership.classic.stream_layout import (
     Hosts,
     JavaSubscription,
@@ -18,6 +18,8 @@ from streamsrt.membership.classic.stream_layout import (
     encode_stream_assignment,
     encode_stream_subscription,
     is_numbered,
+    said_by_ours,
+    told_to_ours,
     versions_of,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Unreadable
@@ -139,3 +141,24 @@ def test_an_assignment_with_a_task_too_many_is_unreadable() -> None:
     assert "2 tasks for 1 partitions" in read.reason
     good = encode_stream_assignment(told, {("0", 1): [("t", 1)]}, Versions(), Hosts(), is_java=True)
     assert isinstance(decode_stream_assignment(good), tuple)
+
+
+@pytest.mark.parametrize("protocol", ["streamsrt-1", "stream"])
+def test_of_a_described_group_our_members_are_read_in_either_layout(protocol: str) -> None:
+    told = ClassicAssignment(
+        generation=4, tasks=Tasks(frozenset({("0", 1)})), assigned_partitions=frozenset({("t", 1)})
+    )
+    places, is_stream = {("0", 1): [("t", 1)]}, protocol == "stream"
+    said = encode_stream_subscription(SAID, 11, TOPOLOGY) if is_stream else encode_subscription(SAID)
+    given_bytes = (
+        encode_stream_assignment(told, places, Versions(), Hosts(), is_java=False)
+        if is_stream
+        else encode_assignment(told)
+    )
+    assert said_by_ours(protocol, said) == SAID
+    assert told_to_ours(protocol, given_bytes) == told
+    assert said_by_ours("range", said) is None
+    assert told_to_ours("range", given_bytes) is None
+    javas = encode_stream_assignment(told, places, Versions(), Hosts(), is_java=True)
+    assert told_to_ours("stream", javas) is None
+    assert said_by_ours("stream", b"") is None
