@@ -22,10 +22,6 @@ from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.own_layout import OWN_PROTOCOL, OwnSubscription, own_subscription_of
 from coordinator.group.streams.classic.own_members import is_own, own_assignment, own_heartbeat
 from coordinator.group.streams.classic.user_data import (
-    NO_ERROR,
-    NO_REBALANCE,
-    RUNNING,
-    SHUTDOWN_REQUESTED,
     StreamsSubscription,
     UntranslatableError,
     assignment_of,
@@ -46,6 +42,7 @@ from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.streams_user_data import NO_ERROR, NO_REBALANCE, RUNNING, SHUTDOWN_REQUESTED
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 CONSUMER = "consumer"

@@ -11,8 +11,6 @@ Source: SubscriptionInfoData.json and AssignmentInfo of Apache Kafka.
 
 from __future__ import annotations
 
-import struct
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,15 +19,19 @@ from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.streams_user_data import (
+    NO_ERROR,
+    NO_REBALANCE,
+    SHUTDOWN_REQUESTED,
+    AssignmentInfo,
+    FutureSubscription,
+    NumberedTask,
+    Place,
+    decode_assignment_info,
+    decode_subscription_info,
+    encode_assignment_info,
+)
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-
-OLDEST_VERSION, NEWEST_VERSION = 7, 11
-NAMED_TOPOLOGY_VERSION = 10
-CLIENT_TAGS_VERSION = 11
-RUNNING = -2
-"""The offset sum of a task that is active and restored."""
-NO_REBALANCE = 2**63 - 1
-NO_ERROR, SHUTDOWN_REQUESTED = 0, 4
 
 Partition = tuple[str, int]
 
@@ -52,91 +54,28 @@ class StreamsSubscription:
     wants_shutdown: bool = False
 
 
-class _Reader:
-    """Big-endian fields, one after the other; whatever is cut off raises ``struct.error``."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
-        return int(value)
-
-    def int32(self) -> int:
-        return self.number(">i")
-
-    def count(self) -> int:
-        count = self.int32()
-        if not 0 <= count <= len(self._data):
-            raise UntranslatableError(f"a list of {count} entries")
-        return count
-
-    def raw(self, size: int) -> bytes:
-        if not 0 <= size <= len(self._data) - self._at:
-            raise UntranslatableError(f"a field of {size} bytes is cut off")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def data(self) -> bytes:
-        return self.raw(self.int32())
-
-    def short_text(self) -> str:
-        return self.raw(self.number(">H")).decode()
-
-
 def subscription_of(metadata: bytes) -> StreamsSubscription:
     """Reads a member's metadata. Raises UntranslatableError saying what it lacks."""
     try:
         consumer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
         if consumer.user_data is None:
             raise UntranslatableError("there is no user data of Kafka Streams")
-        return _subscription(_Reader(bytes(consumer.user_data)), consumer)
-    except (DecodeError, struct.error, UnicodeDecodeError, ValueError) as error:
+        info = decode_subscription_info(bytes(consumer.user_data))
+        if isinstance(info, FutureSubscription):
+            raise UntranslatableError(f"version {info.version} of the user data is not known")
+        endpoint = _endpoint(info.endpoint)
+    except (DecodeError, ValueError) as error:
         raise UntranslatableError(f"the subscription can't be read: {error}") from None
-
-
-def _subscription(reader: _Reader, consumer: ConsumerProtocolSubscription) -> StreamsSubscription:
-    version = reader.int32()
-    if not OLDEST_VERSION <= version <= NEWEST_VERSION:
-        raise UntranslatableError(f"version {version} of the user data is not in {OLDEST_VERSION} to {NEWEST_VERSION}")
-    reader.int32()  # the newest version that the member supports
-    process_id = str(uuid.UUID(bytes=reader.raw(16)))
-    endpoint = _endpoint(reader.data().decode())
-    sums = _offset_sums(reader, version)
-    if version > OLDEST_VERSION:
-        reader.number(">b")  # makes each subscription differ, so that a rebalance follows
-    error = reader.int32() if version > OLDEST_VERSION + 1 else NO_ERROR
-    tags = []
-    if version >= CLIENT_TAGS_VERSION:
-        tags = [(reader.data().decode(), reader.data().decode()) for _ in range(reader.count())]
     return StreamsSubscription(
-        version=version,
-        process_id=process_id,
+        version=info.version,
+        process_id=info.process_id,
         endpoint=endpoint,
         owned=frozenset((entry.topic, index) for entry in consumer.owned_partitions for index in entry.partitions),
-        offset_sums=sums,
-        client_tags=tuple(sorted(tags)),
+        offset_sums={_task(task): offset for task, offset in info.offset_sums.items()},
+        client_tags=tuple(sorted(info.client_tags.items())),
         rack_id=consumer.rack_id,
-        wants_shutdown=error == SHUTDOWN_REQUESTED,
+        wants_shutdown=info.error == SHUTDOWN_REQUESTED,
     )
-
-
-def _offset_sums(reader: _Reader, version: int) -> dict[TaskId, int]:
-    found: dict[TaskId, int] = {}
-    for _ in range(reader.count()):
-        subtopology = str(reader.int32())
-        if version < NAMED_TOPOLOGY_VERSION:
-            for _ in range(reader.count()):
-                task = TaskId(subtopology, reader.int32())
-                found[task] = reader.number(">q")
-            continue
-        task = TaskId(subtopology, reader.int32())
-        found[task] = reader.number(">q")
-        if (size := reader.number(">h")) > 0:
-            raise UntranslatableError(f"task {task} belongs to the named topology {reader.raw(size)!r}")
-    return found
 
 
 def _endpoint(text: str) -> Endpoint | None:
@@ -152,28 +91,14 @@ def tasks_of(assignment: bytes) -> Tasks:
         consumer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
         if consumer.user_data is None:
             return Tasks()
-        reader = _Reader(bytes(consumer.user_data))
-        version = reader.int32()
-        if not OLDEST_VERSION <= version <= NEWEST_VERSION:
-            raise UntranslatableError(f"version {version} of an assignment is not known")
-        reader.int32()
-        active = frozenset(_task(reader, version) for _ in range(reader.count()))
-        standby = set()
-        for _ in range(reader.count()):
-            standby.add(_task(reader, version))
-            for _ in range(reader.count()):
-                reader.short_text()
-                reader.int32()
-        return Tasks(active, frozenset(standby))
-    except (DecodeError, struct.error, UnicodeDecodeError) as error:
+        info = decode_assignment_info(bytes(consumer.user_data))
+    except DecodeError as error:
         raise UntranslatableError(f"an assignment can't be read: {error}") from None
+    return Tasks(frozenset(map(_task, info.active)), frozenset(map(_task, info.standby)))
 
 
-def _task(reader: _Reader, version: int) -> TaskId:
-    task = TaskId(str(reader.int32()), reader.int32())
-    if version >= NAMED_TOPOLOGY_VERSION:
-        reader.raw(2 * reader.int32())
-    return task
+def _task(numbers: NumberedTask) -> TaskId:
+    return TaskId(str(numbers[0]), numbers[1])
 
 
 def partitions_of(tasks: Iterable[TaskId], configuration: Configuration) -> dict[TaskId, list[Partition]]:
@@ -206,41 +131,31 @@ def assignment_of(
         for partition in partitions
     ]
     active.sort()
-    out = [struct.pack(">iii", version, version, len(active))]
-    out += [_packed_task(task, version) for _, task in active]
-    standby = partitions_of(tasks.passive, configuration)
-    out.append(struct.pack(">i", len(standby)))
-    for task, partitions in standby.items():
-        out += [_packed_task(task, version), struct.pack(">i", len(partitions))]
-        out += [_packed_text(name) + struct.pack(">i", index) for name, index in partitions]
-    out += _packed_endpoints(endpoints)
-    out.append(struct.pack(">iq", error, rejoin_at_ms))
+    info = AssignmentInfo(
+        version=version,
+        common_version=version,
+        active=tuple(_numbers(task) for _, task in active),
+        standby={_numbers(t): frozenset(places) for t, places in partitions_of(tasks.passive, configuration).items()},
+        active_by_host=_by_host(endpoints, 0),
+        standby_by_host=_by_host(endpoints, 1),
+        error=error,
+        next_rebalance_ms=rejoin_at_ms,
+    )
     topics: dict[str, list[int]] = {}
     for (name, index), _ in active:
         topics.setdefault(name, []).append(index)
     partition = ConsumerProtocolAssignment.TopicPartition
     assigned = [partition(topic=name, partitions=indexes) for name, indexes in topics.items()]
-    return encode_record_value(ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=b"".join(out)))
+    return encode_record_value(
+        ConsumerProtocolAssignment(assigned_partitions=assigned, user_data=encode_assignment_info(info))
+    )
 
 
-def _packed_task(task: TaskId, version: int) -> bytes:
-    named = struct.pack(">i", 0) if version >= NAMED_TOPOLOGY_VERSION else b""
-    return struct.pack(">ii", int(task.subtopology_id), task.partition) + named
+def _numbers(task: TaskId) -> NumberedTask:
+    return int(task.subtopology_id), task.partition
 
 
-def _packed_text(text: str) -> bytes:
-    data = text.encode()
-    return struct.pack(">H", len(data)) + data
-
-
-def _packed_endpoints(endpoints: Mapping[Endpoint, tuple[list[Partition], list[Partition]]]) -> list[bytes]:
-    names = sorted({name for roles in endpoints.values() for partitions in roles for name, _ in partitions})
-    numbers = {name: number for number, name in enumerate(names)}
-    out = [struct.pack(">i", len(names))]
-    out += [struct.pack(">i", number) + _packed_text(name) for name, number in numbers.items()]
-    for role in (0, 1):
-        out.append(struct.pack(">i", len(endpoints)))
-        for endpoint, roles in sorted(endpoints.items()):
-            out += [_packed_text(endpoint.host), struct.pack(">ii", endpoint.port, len(roles[role]))]
-            out += [struct.pack(">ii", numbers[name], index) for name, index in roles[role]]
-    return out
+def _by_host(
+    endpoints: Mapping[Endpoint, tuple[list[Partition], list[Partition]]], role: int
+) -> dict[Place, frozenset[Place]]:
+    return {(endpoint.host, endpoint.port): frozenset(roles[role]) for endpoint, roles in endpoints.items()}

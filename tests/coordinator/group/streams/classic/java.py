@@ -6,11 +6,12 @@ import struct
 import uuid
 from typing import Any
 
-from coordinator.group.streams.classic.user_data import RUNNING, tasks_of
+from coordinator.group.streams.classic.user_data import tasks_of
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
+from streamsrt.wire.streams_user_data import RUNNING
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from tests.coordinator.group.classic.scene import (
     Scene,

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from coordinator.group.classic.state import ClassicGroup, GroupState
-from coordinator.group.streams.classic.user_data import SHUTDOWN_REQUESTED, assignment_of
+from coordinator.group.streams.classic.user_data import assignment_of
 from coordinator.group.streams.state import StreamsGroup
 from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.assignment.topology import topology_of
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_consumer_protocol
+from streamsrt.wire.streams_user_data import SHUTDOWN_REQUESTED
 from tests.coordinator.group.classic.scene import (
     Scene,
     heartbeat_request,
