@@ -102,6 +102,8 @@ def table(now: UpgradeStatus, *notes: str) -> Table:
         + _eta(each.eta_s)
         for each in now.warming_up
     ]
+    if now.last_assignment:
+        lines.append(f"last assignment: {now.last_assignment}")
     shown.caption = "\n".join([*lines, *now.advice, *notes])
     return shown
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_our
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.private_tags import REBALANCES_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
 
 Role: TypeAlias = Literal["active", "standby", "warmup"]
@@ -62,7 +64,8 @@ class GroupFacts:
     """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol.
 
     ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
-    topology reads and writes for itself, by subtopology.
+    topology reads and writes for itself, by subtopology. ``why``: of the newest assignment, in the words of who made it;
+    empty where nobody tells.
     """
 
     name: str
@@ -72,6 +75,7 @@ class GroupFacts:
     members: tuple[MemberFacts, ...]
     digest: bytes | None = None
     topics: frozenset[tuple[str, frozenset[str]]] | None = None
+    why: str = ""
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -127,10 +131,18 @@ def _of_streams_group(described: _Described) -> GroupFacts:
         state=described.group_state,
         epoch=None if described.topology is None else described.topology.epoch,
         members=tuple(_streams_member(each) for each in described.members),
+        why=_why(described),
         topics=None
         if described.topology is None
         else frozenset(map(part_topics, described.topology.subtopologies or ())),
     )
+
+
+def _why(described: _Described) -> str:
+    """Of the bundled broker; others don't tell."""
+    told = (described.unknown_tags or {}).get(REBALANCES_TAG)
+    latest = [] if told is None else json.loads(told)
+    return "; ".join(latest[-1]["reasons"]) if latest else ""
 
 
 def part_topics(
@@ -187,6 +199,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
             for member, its in zip(described.members, told, strict=True)
         ),
         digest=None if newest is None else newest.group_digest,
+        why="" if newest is None else newest.why,
     )
 
 

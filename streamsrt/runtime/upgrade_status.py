@@ -55,7 +55,8 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStatus:
-    """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first."""
+    """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first. ``last_assignment``: why
+    the group was assigned last, in the words of who did it."""
 
     group: str
     protocol: str
@@ -65,6 +66,7 @@ class UpgradeStatus:
     versions: tuple[VersionRow, ...]
     warming_up: tuple[WarmUp, ...]
     advice: tuple[str, ...]
+    last_assignment: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -122,6 +124,7 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> Upgrad
         versions=tuple(_versions(now)),
         warming_up=warming_up,
         advice=tuple(_advice(now, phase, warming_up)),
+        last_assignment=now.why,
     )
 
 

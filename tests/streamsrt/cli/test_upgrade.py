@@ -160,6 +160,7 @@ def follow_an_upgrade(scene: Scene) -> None:
 
 def test_the_status_of_a_streams_group(streams_group: Scene) -> None:
     follow_an_upgrade(streams_group)
+    assert "last assignment: " in streams_group.upgrade("status", "--once").out
     live = streams_group.upgrade("status")
     assert live.code == 0
     assert "one version, Stable, topology epoch 4" in live.out
