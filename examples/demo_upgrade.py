@@ -1,6 +1,6 @@
 """``make demo-upgrade``: the next version of the flights application takes over from the running one, member by member.
 
-    python -m examples.demo_upgrade [--order 3,1,2] [--kill] [--rate N] [--directory DIR]
+    python -m examples.demo_upgrade [--order 3,1,2] [--kill] [--rate N] [--broker kafka] [--directory DIR]
 
 Three members run ``examples.flights`` while departures keep coming in. A version without its topic is refused. When the
 topic is there, a fourth member runs that version, gets its share warm, and is sent back. Then one member after the other is
@@ -30,12 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import flights, flights_charters, flights_v2
+from examples.demo_broker import KINDS, DrillBroker, classic_line, open_broker
 from examples.upgrade_members import COMMAND_LINE, MemberError, MemberProcess
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, FetchConfig, NewTopic, TopicPartition
 from streamsrt.errors import StreamsError
-from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.output.record_collector import RecordCollector
@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--order", default="3,1,2", help="in which order the members are upgraded")
     parser.add_argument("--kill", action="store_true", help="end the old members by SIGKILL")
     parser.add_argument("--rate", type=int, default=1_500, help="departures a second")
+    parser.add_argument("--broker", choices=KINDS, default=KINDS[0], help="kafka: Apache Kafka, with Java 17 and Maven")
     parser.add_argument("--directory", type=Path, help="keep everything here; by default it is deleted at the end")
     options = parser.parse_args(arguments)
     order = [int(word) for word in options.order.split(",")]
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     if directory.exists() and any(directory.iterdir()):
         parser.error(f"--directory {directory}: it is not empty")
     try:
-        return _drill(directory, order, options.rate, kill=options.kill)
+        return _drill(directory, order, options.rate, options.broker, kill=options.kill)
     except (StreamsError, FileNotFoundError) as error:
         console.print(f"[bold red]demo:[/] {error}")
         return error.exit_code if isinstance(error, StreamsError) else 2
@@ -107,10 +108,11 @@ class _Commands:
         return None if plan["refusals"] else int(plan["epoch_needed"])
 
 
-def _drill(directory: Path, order: list[int], rate: int, *, kill: bool) -> int:
-    with BundledBroker(directory, configs=_broker_configs(kill=kill)) as broker, _connected(broker.address) as network:
+def _drill(directory: Path, order: list[int], rate: int, kind: str, *, kill: bool) -> int:
+    opened = open_broker(kind, directory, _broker_configs(kill=kill), _session_ms(kill=kill))
+    with opened as broker, _connected(broker.address) as network:
         _make_topics(network)
-        *members, guest = [_member(directory, broker.address, number, kill=kill) for number in range(1, MEMBERS + 2)]
+        *members, guest = [_member(directory, broker, number, kill=kill) for number in range(1, MEMBERS + 2)]
         upgrade = _Commands(broker.address, directory)
         with _Load(broker.address, rate) as load:
             try:
@@ -129,25 +131,29 @@ def _drill(directory: Path, order: list[int], rate: int, *, kill: bool) -> int:
         return _compare(network, members, load)
 
 
+def _session_ms(*, kill: bool) -> int:
+    """A static member that is stopped has this long to come back; one that was killed is missed after it."""
+    return 3_000 if kill else 30_000
+
+
 def _broker_configs(*, kill: bool) -> list[str]:
-    # A static member that is stopped has this long to come back; one that was killed is missed after it.
-    session_ms = 3_000 if kill else 30_000
     return [
         "group.streams.initial.rebalance.delay.ms=0",
         "group.streams.assignment.interval.ms=0",
         "group.streams.min.heartbeat.interval.ms=200",
         "group.streams.heartbeat.interval.ms=200",
         "group.streams.min.session.timeout.ms=1000",
-        f"group.streams.session.timeout.ms={session_ms}",
+        f"group.streams.session.timeout.ms={_session_ms(kill=kill)}",
         # Less than the state of a task: a member that begins without it has to warm up.
         "group.streams.acceptable.recovery.lag=1000",
     ]
 
 
-def _member(directory: Path, address: str, number: int, *, kill: bool) -> MemberProcess:
+def _member(directory: Path, broker: DrillBroker, number: int, *, kill: bool) -> MemberProcess:
     settings = {
+        **broker.settings,
         "application.id": APPLICATION_ID,
-        "bootstrap.servers": address,
+        "bootstrap.servers": broker.address,
         "commit.interval.ms": "500",
         "linger.ms": "20",
         # What was done and not committed when a member is killed, or is sent back, must not count.
@@ -363,10 +369,10 @@ class _Screen:
     def _group(self) -> str:
         try:
             (group,) = self._network.admin.describe_streams_groups([APPLICATION_ID], timeout_s=2.0)
+            if group.error_code or group.topology is None:
+                return classic_line(self._network, APPLICATION_ID)
         except StreamsError as error:
             return f"the group: {error}"
-        if group.error_code or group.topology is None:
-            return "no group yet"
         epochs: dict[int, int] = defaultdict(int)
         for member in group.members:
             epochs[member.topology_epoch] += 1

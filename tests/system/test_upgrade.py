@@ -347,7 +347,8 @@ def test_a_group_forgets_its_topology_when_it_has_no_members(
 
 
 @pytest.mark.slow
-def test_the_demo_of_the_upgrade(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broker", ["bundled", pytest.param("kafka", marks=pytest.mark.kafka)])
+def test_the_demo_of_the_upgrade(tmp_path: Path, broker: str) -> None:
     command = [
         sys.executable,
         "-m",
@@ -355,6 +356,8 @@ def test_the_demo_of_the_upgrade(tmp_path: Path) -> None:
         "--kill",
         "--rate",
         "600",
+        "--broker",
+        broker,
         "--directory",
         str(tmp_path / "demo"),
     ]
