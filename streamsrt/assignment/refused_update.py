@@ -88,9 +88,9 @@ def beside_java(group_id: str, epoch: int, known: int) -> Refusal:
 
 
 def unlike_java(group_id: str, difference: str) -> Refusal:
-    """A member of Java's with another topology: it is told an error code alone, the leader's log has the text."""
+    """A member of Java's that can't be part of the group: it is told an error code alone, the leader's log has the text."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        f"A member of Java's Kafka Streams with another topology joined group {group_id}. It gets no tasks: {difference}. "
-        "Start it with the topology that the group runs.",
+        f"A member of Java's Kafka Streams that does not fit joined group {group_id}. It gets no tasks: {difference}. Start "
+        "it with the topology that the group runs, and with Kafka Streams 2.8 or later.",
     )

@@ -118,7 +118,9 @@ def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]
 
 
 def unlike(topology: Topology, said: JavaSubscription) -> str:
-    """What shows that a member of Java's runs another topology; empty if nothing does."""
+    """What shows that a member of Java's runs another topology, or can't be understood; empty if nothing does."""
+    if said.unreadable:
+        return said.unreadable
     named = _named(topology)
     missing = sorted(named - said.topics)
     known = frozenset[str]().union(

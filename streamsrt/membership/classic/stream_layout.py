@@ -59,17 +59,19 @@ STREAM_PROTOCOL: Final = "stream"
 """The name under which Java's Kafka Streams offers its layout."""
 
 _OURS: Final = b"SRT1"
+_UNKNOWN: Final = FutureSubscription(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class JavaSubscription:
-    """What a member of Java's said."""
+    """What a member of Java's said. ``unreadable``: why nothing is known of it but what every consumer says."""
 
     info: SubscriptionInfo | FutureSubscription
     topics: frozenset[str] = frozenset()
     owned_partitions: frozenset[TopicPartition] = frozenset()
     generation_id: int = NO_GENERATION
     rack_id: str | None = None
+    unreadable: str = ""
 
     @property
     def running(self) -> frozenset[Task]:
@@ -153,19 +155,26 @@ def encode_stream_subscription(said: ClassicSubscription, version: int, topology
 def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSubscription | Unreadable:
     try:
         outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
+    except DecodeError as error:
+        return Unreadable(f"the subscription can't be read: {error}")
+    info: SubscriptionInfo | FutureSubscription = _UNKNOWN
+    unreadable = ""
+    try:
         info = decode_subscription_info(outer.user_data or b"")
         own = _own(info.rest) if isinstance(info, SubscriptionInfo) else None
         if own is not None:
             return subscription_of(outer, own)
-        return JavaSubscription(
-            info,
-            frozenset(outer.topics),
-            partitions_of(outer.owned_partitions),
-            outer.generation_id,
-            outer.rack_id,
-        )
     except DecodeError as error:
-        return Unreadable(f"the subscription can't be read: {error}")
+        # What it owns counts all the same: others must not get it.
+        info, unreadable = _UNKNOWN, f"its user data can't be read: {error}"
+    return JavaSubscription(
+        info,
+        frozenset(outer.topics),
+        partitions_of(outer.owned_partitions),
+        outer.generation_id,
+        outer.rack_id,
+        unreadable,
+    )
 
 
 def versions_of(subscriptions: Iterable[bytes]) -> Versions:

@@ -19,7 +19,8 @@ It is made of what the members say when they join, so that any member can lead a
 7. Texts of topologies are this member's own, those that it has seen before, and those that members attach.
 8. Where Java's members are in the group their words are read as ours (:mod:`~streamsrt.membership.classic.java_members`). A
    leader that does not run what the group runs can't do that, nor one whose topology is not Java's: it has to leave
-   (``unfit``). If it runs what the group runs, a member of Java's with another topology that has no tasks is refused.
+   (``unfit``). If it runs what the group runs, a member of Java's with another topology that has no tasks is refused. So is
+   one that can't be understood; what it owns is nobody else's until it is gone.
 """
 
 from __future__ import annotations
@@ -194,6 +195,8 @@ def _why_unfit(read: Read, strangers: Mapping[str, str], mine: ClassicSubscripti
     """Who was there first is right about the topology."""
     is_new = mine.echo is None and not mine.held
     for name, text in strangers.items():
+        if read.javas[name].unreadable:
+            continue
         if is_new or read.javas[name].owned_partitions:
             return f"Member {name} is one of Java's Kafka Streams and runs another topology: {text}."
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.java_members import misplaced, tasks_of_partitions, unlike
+from streamsrt.membership.classic.layout import with_consumer_fields
+from streamsrt.membership.classic.requests import join_request
 from streamsrt.membership.classic.state import GroupState, RebalanceAnswered
 from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     Hosts,
     JavaSubscription,
     Versions,
+    decode_stream_assignment,
     decode_stream_subscription,
     encode_stream_assignment,
 )
@@ -24,6 +28,7 @@ from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscr
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.errors import StreamsInvalidTopologyError
 from streamsrt.membership.values import (
+    NOTHING,
     AssignmentChanged,
     Endpoint,
     EndpointsChanged,
@@ -34,9 +39,10 @@ from streamsrt.membership.values import (
 )
 from streamsrt.wire import types
 from streamsrt.wire.streams_user_data import ASSIGNMENT_ERROR, INCOMPLETE_SOURCE_TOPIC_METADATA, SHUTDOWN_REQUESTED
-from tests.streamsrt.membership.classic.group_model import VERSIONS, wire_topology
+from tests.streamsrt.membership.classic.group_model import VERSIONS, Player, wire_topology
 from tests.streamsrt.membership.classic.mixed_model import JavaPlayer, MixedModel
 from tests.streamsrt.membership.classic.scenario import Scenario
+from tests.streamsrt.membership.classic.test_layout import SUBSCRIPTION
 
 TOPOLOGY = wire_topology(3, "0: source=t changelog=c", "1: source=u pattern=x.*")
 ACTIVE = Tasks(frozenset({("0", 1)}), standby=frozenset({("0", 2)}))
@@ -237,3 +243,39 @@ def test_who_is_to_lead_what_java_runs_with_another_topology_leaves() -> None:
     assert step.outcome is not None
     assert "Member m2 is one of Java's Kafka Streams and runs another topology" in step.outcome.unfit
     assert step.outcome.assignments == {}
+
+
+def test_what_a_member_owns_that_can_not_be_understood_is_given_to_nobody() -> None:
+    random, model = Random(0), MixedModel(VERSIONS[2][0])
+    ours = model.start(VERSIONS[2][0], "01")
+    model.settle(random)
+    odd = replace(
+        SUBSCRIPTION, topics=frozenset({"t", "u", "v", "r"}), owned_partitions=frozenset({("u", 0), ("u", 1)})
+    )
+    ours.session = replace(ours.session, owned=NOTHING, offered=NOTHING)
+    request = [
+        Joined("m1", None, said_in_stream(ours)),
+        Joined("m2", None, with_consumer_fields(odd, b"\0\0\0\x06")),
+    ]
+    step = leading.begin(
+        9,
+        request,
+        memory=ours.memory,
+        settings=model.settings,
+        leader_id="m1",
+        now_ms=0,
+        protocol_name=STREAM_PROTOCOL,
+    )
+    while step.outcome is None:
+        assert step.effect is not None
+        step = leading.step(step.leading, model.cluster.answer(step.effect), 0)
+    assert step.outcome.told["m1"].tasks.active == set(model.all_tasks()) - {("0", 0), ("0", 1)}
+    assert any("its user data can't be read" in warning for warning in step.outcome.warnings)
+    told = decode_stream_assignment(step.outcome.assignments["m2"])
+    assert isinstance(told, tuple)
+    assert (told[1].info.error, told[1].tasks) == (ASSIGNMENT_ERROR, NOTHING)
+
+
+def said_in_stream(player: Player) -> bytes:
+    _, request = join_request(player.session, "")
+    return next(bytes(each.metadata) for each in request.protocols if each.name == STREAM_PROTOCOL)

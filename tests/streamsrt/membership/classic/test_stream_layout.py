@@ -118,19 +118,29 @@ def test_the_version_is_the_lowest_that_is_used_and_the_common_one_the_lowest_of
     assert decode_stream_subscription(future) == JavaSubscription(FutureSubscription(12, 12), SAID.topics)
 
 
-@pytest.mark.parametrize("metadata", [b"", b"\x00\x03what", with_consumer_fields(SAID, b"\0\0\0\x06\0\0\0\x06")])
-def test_what_is_not_javas_layout_is_unreadable(metadata: bytes) -> None:
+@pytest.mark.parametrize("metadata", [b"", b"\x00\x03what"])
+def test_what_no_consumer_says_is_unreadable(metadata: bytes) -> None:
     assert isinstance(decode_stream_subscription(metadata), Unreadable)
     assert isinstance(decode_stream_assignment(metadata), Unreadable)
 
 
-def test_our_words_that_are_cut_off_are_unreadable() -> None:
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\x06\0\0\0\x06", b"cut"])
+def test_what_a_member_owns_counts_though_it_says_nothing_that_can_be_understood(data: bytes) -> None:
+    said = decode_stream_subscription(with_consumer_fields(replace(SAID, owned_partitions=frozenset({("t", 1)})), data))
+    assert isinstance(said, JavaSubscription)
+    assert said.owned_partitions == {("t", 1)}
+    assert "can't be read" in said.unreadable
+    assert said.running == frozenset()
+
+
+def test_our_words_that_are_cut_off_are_not_understood() -> None:
     metadata = encode_stream_subscription(SAID, 11, TOPOLOGY)
     outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
     assert outer.user_data is not None
     for cut in (1, 20):
         said = decode_stream_subscription(with_consumer_fields(SAID, bytes(outer.user_data[:-cut])))
-        assert isinstance(said, Unreadable), cut
+        assert isinstance(said, JavaSubscription), cut
+        assert said.unreadable
 
 
 def test_an_assignment_with_a_task_too_many_is_unreadable() -> None:
