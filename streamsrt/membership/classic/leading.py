@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.refused_update import Refusal, could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
@@ -40,8 +41,10 @@ from streamsrt.membership.classic.placing import (
     changelogs_to_ask,
     claims_of,
     given,
+    gone_partitions,
     older_versions,
     targets_of,
+    waiting_of,
     without,
 )
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, Versions, versions_of
@@ -55,6 +58,11 @@ from streamsrt.wire.error_codes import ErrorCode
 
 FIRST_BACKOFF_MS = 1_000
 MAX_BACKOFF_MS = 30_000
+NO_OFFSETS: Mapping[TopicPartition, int] = {}
+DRAINING_MS = 1_000
+"""When the leader looks again while old members read the rest of repartition topics that are gone."""
+IN_FLIGHT_MS = 15_000
+"""When it looks again while something still writes those."""
 DOUBT_MS = 1_000
 """When the leader looks again after a generation in which a member was in doubt."""
 
@@ -114,7 +122,8 @@ Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsList
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
     """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
-    become the group's, and others after it. ``awaits``: the effect whose answer is due."""
+    become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
+    asked for, while those are that the group has committed of topics that are gone."""
 
     view: View
     verdicts: Verdicts
@@ -131,6 +140,7 @@ class Leading:
     awaits: Effect | None = None
     created: Mapping[str, int] | None = None
     creation_detail: str = ""
+    ends: Mapping[TopicPartition, int] | None = None
 
     @property
     def version(self) -> Version | None:
@@ -211,7 +221,7 @@ def step(leading: Leading, event: Event, now_ms: int) -> Step:
         case TopicsCreated(errors), CreateTopics(specs):
             return _created(replace(leading, awaits=None), specs, errors, now_ms)
         case EndOffsetsListed(offsets), EndOffsets():
-            return _assign(replace(leading, awaits=None), offsets, now_ms)
+            return _offsets_listed(replace(leading, awaits=None), offsets, now_ms)
         case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
             return _too_late(leading, awaited, now_ms)
     return Step(leading, wake_at_ms=leading.deadline_ms)
@@ -232,7 +242,7 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
             errors = {spec.name: (int(ErrorCode.REQUEST_TIMED_OUT), "no answer in time") for spec in specs}
             return _created(leading, specs, errors, now_ms)
         case EndOffsets():
-            return _assign(leading, {}, now_ms)
+            return _offsets_listed(leading, {}, now_ms)
 
 
 # ------------------------------------------------------------------------------------------------- which version runs
@@ -317,11 +327,41 @@ def _configure(leading: Leading, now_ms: int) -> Step:
     if configuration.is_ready:
         ask = changelogs_to_ask(leading.view, lead, configuration.task_counts)
         logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
-        if logs:
-            ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
+        gone = _gone(leading)
+        if logs or gone:
+            ends = gone.union((name, partition) for name, partition, is_source in logs if not is_source)
             committed = frozenset((name, partition) for name, partition, is_source in logs if is_source)
             return _await(leading, EndOffsets(ends, committed))
     return _assign(leading, {}, now_ms)
+
+
+def _gone(leading: Leading) -> frozenset[TopicPartition]:
+    """Partitions of repartition topics that only older versions read."""
+    assert leading.lead is not None
+    assert leading.version is not None
+    return gone_partitions(leading.view, leading.lead, _refused(leading, leading.version), leading.image)
+
+
+def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
+    """Of topics that are gone both are asked for, one after the other: the ends first, so that no record is overlooked."""
+    gone = _gone(leading)
+    if not gone:
+        return _assign(leading, offsets, now_ms)
+    if leading.ends is None and gone <= offsets.keys():
+        return _await(replace(leading, ends=offsets), EndOffsets(frozenset(), gone))
+    if leading.ends is not None and (offsets or not any(leading.ends[place] for place in gone)):
+        return _assign(leading, leading.ends, now_ms, offsets)
+    why = (
+        "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
+    )
+    return _keep(leading, why, now_ms, rejoin_after_ms=DRAINING_MS)
+
+
+def _unread(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
+    """What the group has not read of topics that are gone."""
+    ends = leading.ends or {}
+    left = {place: ends.get(place, 0) - committed.get(place, 0) for place in _gone(leading)}
+    return {place: count for place, count in left.items() if count > 0}
 
 
 def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
@@ -428,7 +468,12 @@ def _keep(
     return _done(leading, plan)
 
 
-def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
+def _assign(
+    leading: Leading,
+    offsets: Mapping[TopicPartition, int],
+    now_ms: int,
+    committed: Mapping[TopicPartition, int] = NO_OFFSETS,
+) -> Step:
     view, version, lead, settings = leading.view, leading.version, leading.lead, leading.settings
     assert version is not None
     assert lead is not None
@@ -437,6 +482,7 @@ def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int
     waiting = {m.member_id for m in view.members if m.version.epoch > version.epoch}
     claims = claims_of(view, leading.image)
     ends = _task_ends(view, lead, configuration, offsets)
+    unread = _unread(leading, committed)
     try:
         made = targets_of(
             view,
@@ -446,6 +492,7 @@ def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int
             settings.assignor,
             without={*refused, *waiting},
             ends=ends,
+            unread=unread,
         )
     except AssignedTwiceError as error:
         return _keep(leading, f"The assignor made a mistake: {error}.", now_ms)
@@ -461,7 +508,7 @@ def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int
         postponed=leading.postponed,
         conflicts=claims.twice,
         image=leading.image,
-        rejoin_after_ms=_rejoin_after(leading, configuration, targets, now_ms),
+        rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
     )
     return _done(leading, plan)
 
@@ -473,10 +520,14 @@ def _refused(leading: Leading, version: Version) -> dict[str, Refusal]:
 
 
 def _rejoin_after(
-    leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], now_ms: int
+    leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], unread: Unread, now_ms: int
 ) -> int | None:
     """When the leader joins again though nobody else does."""
     due = []
+    if unread and leading.lead is not None and leading.version is not None:
+        waits = waiting_of(leading.view, leading.lead, _refused(leading, leading.version), unread)
+        drains = any(partitions is not None for _, parts in waits.draining for _, partitions in parts)
+        due.append(DRAINING_MS if drains else IN_FLIGHT_MS)
     problem = configuration.problem
     if leading.postponed or (problem is not None and problem.status_code == StatusCode.MISSING_INTERNAL_TOPICS):
         due.append(max(leading.memory.create_at_ms - now_ms, FIRST_BACKOFF_MS))

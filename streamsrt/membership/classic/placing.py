@@ -20,6 +20,7 @@ from typing import TypeVar
 from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.handover import handed_over
+from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, Waiting, gone_topics, waiting
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
@@ -71,10 +72,12 @@ def targets_of(
     *,
     without: Iterable[str],
     ends: Mapping[TaskId, int],
+    unread: Unread = NOTHING_UNREAD,
 ) -> Mapping[str, Tasks]:
     """The target of every member but those that get nothing, in tasks of its own version.
 
-    ``ends``: ends of changelogs of the group's version that the leader asked for.
+    ``ends``: ends of changelogs of the group's version that the leader asked for. ``unread``: what the group has not read of
+    repartition topics that this version does not have.
     """
     excluded = set(without)
     older = older_versions(view, group, excluded)
@@ -87,7 +90,27 @@ def targets_of(
         {member.member_id: member.version.epoch for member in there},
         [configuration, *(configure(view.texts[version.digest], image) for version in older)],
         settings,
+        unread,
     )
+
+
+def gone_partitions(
+    view: View, group: Version, without: Container[str], image: TopicsImage
+) -> frozenset[TopicPartition]:
+    """Repartition topics that only older versions have which members run."""
+    older = [view.texts[version.digest] for version in older_versions(view, group, without)]
+    names = gone_topics(view.texts[group.digest], older)
+    return frozenset((name, p) for name in names if name in image for p in range(image[name].partitions))
+
+
+def waiting_of(view: View, group: Version, without: Container[str], unread: Unread) -> Waiting:
+    """What hands over in steps because of such topics."""
+    older = older_versions(view, group, without)
+    writing: dict[int, set[str]] = {version.epoch: set() for version in (group, *older)}
+    for member in view.members:
+        if member.version in older:
+            writing[member.version.epoch].update(task.subtopology_id for task in member.held.active)
+    return waiting([view.texts[version.digest] for version in (group, *older)], unread, writing)
 
 
 def older_versions(view: View, group: Version, without: Container[str]) -> list[Version]:

@@ -128,9 +128,11 @@ SOURCES = {"t": 3, "u": 3, "v": 3, "w": 2, "x1": 2}
 
 
 class Cluster:
-    """The topics that there are."""
+    """The topics that there are. ``ends`` and ``committed``: offsets that are others than ``END``."""
 
     def __init__(self) -> None:
+        self.ends: dict[tuple[str, int], int] = {}
+        self.committed: dict[tuple[str, int], int] = {}
         self.topics = dict(SOURCES)
         self.refuses: set[str] = set()
         self.is_down = False
@@ -155,8 +157,9 @@ class Cluster:
                     else:
                         self.topics.setdefault(spec.name, spec.partitions)
                 return leading.TopicsCreated(errors)
-            case leading.EndOffsets(partitions):
-                return leading.EndOffsetsListed(dict.fromkeys(partitions, END))
+            case leading.EndOffsets(partitions, committed):
+                found = {place: self.committed.get(place, END) for place in committed}
+                return leading.EndOffsetsListed(found | {place: self.ends.get(place, END) for place in partitions})
 
 
 @dataclass

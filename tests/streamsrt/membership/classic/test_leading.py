@@ -592,3 +592,50 @@ def test_reasons_are_left_out_of_a_record_that_is_nearly_too_large_and_more_is_w
     outcome = small.lead()
     assert read(outcome)["m1"].why == ""
     assert "Raise message.max.bytes" in outcome.warnings[0]
+
+
+# ------------------------------------------------------------------------------------------------- records in flight
+
+BY_R = Version.of(1, "w: source=t sink=r", "s: repartition=r changelog=c")
+BY_X = Version.of(2, "w: source=t sink=x", "s: repartition=x changelog=c")
+
+
+def draining() -> Group:
+    """An old and a new member, and three records of r-1 that nobody has read."""
+    group = settled(Member("m1", BY_R))
+    group.cluster.ends = {("r", 1): 8}
+    group.cluster.committed = {("r", 1): 5}
+    group.members["m2"] = Member("m2", BY_X, extra={"topology": BY_X.wire})
+    return group
+
+
+def rounds(group: Group, count: int, **arguments: Any) -> dict[str, ClassicAssignment]:
+    """Generations in each of which the new member says that it has all state."""
+    told: dict[str, ClassicAssignment] = {}
+    for _ in range(count):
+        group.members["m2"].extra |= {"offsets": {("s", n): END for n in range(3)}}
+        told = group.round(**arguments)
+    return told
+
+
+def test_old_members_read_a_repartition_topic_that_goes_to_its_end() -> None:
+    group = draining()
+    told = rounds(group, 6)
+    assert told["m1"].tasks.active == tasks("s1").active
+    assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s2").active
+    assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
+    group.cluster.committed = {("r", 1): 8}
+    told = rounds(group, 3)
+    assert not told["m1"].tasks.active
+    assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
+    assert told["m1"].rejoin_after_ms is None
+
+
+def test_while_nobody_can_say_what_is_unread_everybody_keeps_its_tasks() -> None:
+    group = draining()
+    before = rounds(group, 6)
+    told = rounds(group, 2, answers={leading.EndOffsets: leading.EndOffsetsListed({})})
+    assert {name: each.tasks.active for name, each in told.items()} == {
+        name: each.tasks.active for name, each in before.items()
+    }
+    assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
