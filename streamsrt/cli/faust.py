@@ -82,11 +82,11 @@ def run(
 
 def _create_topics(application: App, address: str) -> None:
     """Creates the topics of the application that are missing, as faust does at its start."""
-    from streamsrt.faust.reading import topics_of
+    from streamsrt.faust.program import declared_topics
 
     if not application.conf.topic_allow_declare:
         return
-    wanted = {topic.name: topic for topic in topics_of(application)}
+    wanted = {topic.name: topic for topic in declared_topics(application)}
     with cluster(address) as network:
         present = network.admin.topics(wanted)
         missing = [

@@ -5,6 +5,9 @@ module          what it has
 ==============  =============================================================================================
 ``program``     from an application to a topology
 ``reading``     what an application declares, and what of it is not supported
+``places``      where its parts stand in the program
+``timers``      ``@app.timer`` and ``@app.crontab``
+``stages``      which streams an agent derives from its own
 ``settings``    from its settings to those of Kafka Streams
 ``host``        the event loop of the agents, which turns on the processing thread only
 ``running``     what all agents of one task share, and the application while its tasks run

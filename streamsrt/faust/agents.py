@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING
@@ -26,9 +26,9 @@ from faust.streams import _current_event
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
-from streamsrt.faust.reading import line_of
+from streamsrt.faust.places import line_of
 from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
-from streamsrt.faust.streams import AgentStream
+from streamsrt.faust.streams import Chain
 from streamsrt.operators.engine.environment import Environment, why_skipped
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.kinds.user_processors import Context
@@ -53,31 +53,51 @@ class Worker:
     def __init__(self, node: AgentNode, index: int) -> None:
         self.node = node
         self.app = node.app
-        self.channel = node.agent.channel
+        self.channel = node.channel
         self.index = index
         self.queue: deque[Row] = deque()
         self.row: Row | None = None
+        self.held: list[Row] = []
+        self.wants = 0
         self.decode = node.decoder.decode
-        self._more: asyncio.Future[None] | None = None
+        self._more: asyncio.Future[bool] | None = None
 
     @property
     def unfinished(self) -> int:
         """How many records it has that are not acknowledged."""
-        return len(self.queue) + (self.row is not None)
+        return len(self.queue) + len(self.held) + (self.row is not None)
 
-    def wake(self) -> None:
-        """Tells it that there are records."""
+    @property
+    def is_hurried(self) -> bool:
+        """Whether a commit waits for what it has."""
+        return self.node.is_finishing
+
+    def wake(self, has_more: bool = True) -> None:
+        """Tells it that there are records, or that none will come in time."""
         if self._more is not None and not self._more.done():
-            self._more.set_result(None)
+            self._more.set_result(has_more)
 
-    async def more(self) -> None:
-        """Waits for records."""
-        self._more = asyncio.get_running_loop().create_future()
-        await self._more
+    async def more(self, within_s: float | None = None) -> bool:
+        """Waits for records, for so long at most. Returns whether there are any."""
+        loop = asyncio.get_running_loop()
+        self._more = loop.create_future()
+        timer = None if within_s is None else loop.call_later(max(0.0, within_s), self.wake, False)
+        try:
+            return await self._more
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def acknowledge(self) -> None:
-        """The record that it works on is done."""
+        """The record that it works on is done, and those that it holds are."""
         self.row = None
+        if self.held:
+            self.node.acknowledged += len(self.held)
+            self.held.clear()
+        self.passed()
+
+    def passed(self) -> None:
+        """One record is done."""
         self.node.acknowledged += 1
         if self.node.is_waiting:
             self.node.wake()
@@ -85,7 +105,8 @@ class Worker:
     def is_undecodable(self, row: Row, error: Exception) -> None:
         """Passes over the record, or fails."""
         self.node.undecodable(row, error)
-        self.acknowledge()
+        self.row = None
+        self.passed()
 
     async def run(self) -> None:
         """Calls the agent's function again and again, until it fails for good."""
@@ -93,10 +114,10 @@ class Worker:
         CURRENT.set(node.task)
         _current_agent.set(agent)
         while True:
-            stream = AgentStream(self)
-            _current_event.set(stream.event_now)
+            chain = Chain(agent.name, self, node.stage)
+            _current_event.set(_event_of(chain, node.stage))
             try:
-                await self._iterate(stream)
+                await (self._iterate(chain) if node.is_last else self._relay(chain))
             except StreamsError as failure:
                 node.fail(failure)
                 return
@@ -117,15 +138,31 @@ class Worker:
             if not await self._goes_on(failed):
                 return
 
-    async def _iterate(self, stream: AgentStream) -> None:
+    async def _relay(self, chain: Chain) -> None:
+        """Lets the agent derive its streams, and then feeds the one that is this node's."""
+        starting = asyncio.ensure_future(self._iterate(chain))
+        asked = asyncio.ensure_future(chain.asked.wait())
+        try:
+            await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+                return
+            async for _ in chain.streams[self.node.stage]:
+                pass
+        finally:
+            starting.cancel()
+            asked.cancel()
+
+    async def _iterate(self, chain: Chain) -> None:
         agent = self.node.agent
-        result = agent.fun(stream)
+        result = agent.fun(chain.streams[0])
         if not isinstance(result, AsyncIterable):
             await result
             return
-        stream.unwrap = True
+        for stream in chain.streams:
+            stream.unwrap = True
         async for value in result:
-            event = stream.current_event
+            event = chain.streams[-1].current_event
             if event is not None:
                 await self._reply(event, value)
             await agent._delegate_to_sinks(value)
@@ -140,6 +177,8 @@ class Worker:
 
     async def _goes_on(self, error: Exception) -> bool:
         node, row = self.node, self.row
+        if row is None and self.held:
+            row = self.held.pop()
         if row is None:
             node.fail(
                 ProcessingError(
@@ -151,7 +190,8 @@ class Worker:
         try:
             if node.agent._on_error is not None and not node.has_default_on_error:
                 await node.agent._on_error(node.agent, error)
-            node.failed(row, error)
+            for each in (*self.held, row):
+                node.failed(each, error)
         except StreamsError as failure:
             node.fail(failure)
             return False
@@ -159,12 +199,34 @@ class Worker:
         return True
 
 
-class AgentNode:
-    """The processor of one agent in one task. It takes records as the source has them, as bytes."""
+def _event_of(chain: Chain, stage: int) -> Callable[[], faust.EventT | None]:
+    def event() -> faust.EventT | None:
+        return chain.streams[stage].current_event if stage < len(chain.streams) else None
 
-    def __init__(self, running: RunningApplication, agent: faust.Agent) -> None:
+    return event
+
+
+class AgentNode:
+    """The processor of one stream of an agent, in one task. It takes records as the source has them, as bytes.
+
+    ``stage``: the number of the stream; the agent itself works on the last one, and the others relay.
+    """
+
+    def __init__(
+        self,
+        running: RunningApplication,
+        agent: faust.Agent,
+        channel: faust.ChannelT,
+        stage: int = 0,
+        *,
+        is_last: bool = True,
+    ) -> None:
         self.app = running.app
         self.agent = agent
+        self.channel = channel
+        self.stage = stage
+        self.is_last = is_last
+        self._is_first = stage == 0 and next(iter(running.app.agents.values())) is agent
         self.acknowledged = 0
         self.is_waiting = False
         """Whether an acknowledgement ends a wait."""
@@ -181,10 +243,10 @@ class AgentNode:
         """The task begins."""
         given: object = context
         assert isinstance(given, Context)
-        self.task: RunningTask = self._running.enter(given)
+        self.task: RunningTask = self._running.enter(given, is_first=self._is_first)
         self._env: Environment = given.environment
         self._name = given.node_name
-        self.decoder = Decoder(self.app, self.agent.channel)
+        self.decoder = Decoder(self.app, self.channel)
         self._workers = [Worker(self, index) for index in range(self.agent.concurrency)]
         self._calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
         self._env.windows.append(self)
@@ -238,6 +300,7 @@ class AgentNode:
         if failure is not None:
             for worker in self._workers:
                 worker.queue.clear()
+                worker.held.clear()
                 worker.row = None
             self.task.outbox.clear()
             failure.is_in_order = False
@@ -258,7 +321,12 @@ class AgentNode:
     @property
     def is_calling(self) -> bool:
         """Whether there are any."""
-        return any(worker.row is not None or worker.queue for worker in self._workers)
+        return any(worker.row is not None or worker.queue or worker.held for worker in self._workers)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether a commit waits for it."""
+        return self._env.is_finishing
 
     @property
     def room(self) -> int:
@@ -267,7 +335,8 @@ class AgentNode:
             return max(0, _FIRST_RECORDS - self.unfinished)
         if not self._awaits:
             return HELD_MAX - self.unfinished
-        return max(0, 2 * len(self._workers) - self.unfinished)
+        wanted = sum(worker.wants for worker in self._workers)
+        return max(0, 2 * len(self._workers) + wanted - self.unfinished)
 
     @property
     def under_way(self) -> str:
@@ -284,6 +353,10 @@ class AgentNode:
         if not self.is_calling and self._failure is None:
             return False
         before = self.acknowledged
+        if self.is_finishing:
+            for worker in self._workers:
+                if worker.held and not worker.queue:
+                    worker.wake(False)
         self._running.host.turn()
         if wait_s != 0.0 and self.acknowledged == before and self._failure is None:
             self.is_waiting = True

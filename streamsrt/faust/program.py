@@ -1,6 +1,6 @@
 """From an application to a topology.
 
-1. Every agent is one processor behind one source of its topic.
+1. Every agent is one processor behind one source of its topic, and one more for each stream that it derives.
 2. Agents of an application with tables share one subtopology: any of them may use any table, for the partition that it
    reads. Without tables each agent has its own.
 3. Records are read as bytes; the agent decodes them.
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streamsrt.faust.agents import AgentNode
-from streamsrt.faust.reading import declared
+from streamsrt.faust.reading import DeclaredTopic, declared, topics_of
 from streamsrt.faust.running import RunningApplication
+from streamsrt.faust.stages import channels_of
 from streamsrt.faust.tables import store_of
 from topology.dsl.builder import StreamsBuilder
 from topology.graph.topology import Topology
@@ -32,20 +33,31 @@ def topology(app: faust.App) -> Topology:
     Run it with :func:`streamsrt.faust.config` as its configuration. Raises UserError for what is not supported.
     """
     found = declared(app)
-    running = RunningApplication(app, found.tables)
+    running = RunningApplication(app, found.tables, found.timers)
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))
     stores = [table.name for table in found.tables]
     for agent in found.agents:
-        topic = agent.channel
-        stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
-        stream.process(_supplier(running, agent), stores=stores, name=_ILLEGAL.sub("-", agent.name))
+        channels = channels_of(agent)
+        for stage, topic in enumerate(channels):
+            is_last = stage == len(channels) - 1
+            name = agent.name if is_last else f"{agent.name}-{topic}"
+            stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
+            supplier = _supplier(running, agent, topic, stage, is_last=is_last)
+            stream.process(supplier, stores=stores, name=_ILLEGAL.sub("-", name))
     return builder.build()
 
 
-def _supplier(running: RunningApplication, agent: faust.Agent) -> Callable[[], AgentNode]:
+def declared_topics(app: faust.App) -> list[DeclaredTopic]:
+    """The topics that faust would create at the start."""
+    return topics_of(app, (channel for agent in app.agents.values() for channel in channels_of(agent)[1:]))
+
+
+def _supplier(
+    running: RunningApplication, agent: faust.Agent, channel: faust.TopicT, stage: int, *, is_last: bool
+) -> Callable[[], AgentNode]:
     def supply() -> AgentNode:
-        return AgentNode(running, agent)
+        return AgentNode(running, agent, channel, stage, is_last=is_last)
 
     return supply

@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import dis
 import inspect
-import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
+from streamsrt.faust.places import declared_at, line_of
+from streamsrt.faust.timers import Timer, timers_of
 
 if TYPE_CHECKING:
     import faust
 
 _STREAM_METHODS = frozenset(
     (
-        "group_by",
         "noack",
         "noack_take",
-        "take",
-        "take_events",
         "take_with_timestamp",
-        "through",
     )
 )
 _SIGNALS = (
@@ -41,10 +37,12 @@ _SIGNALS = (
 
 
 class Declared(NamedTuple):
-    """What runs: agents and tables, in the order in which they were declared."""
+    """What there is, in the order in which it was declared."""
 
     agents: tuple[faust.Agent, ...]
     tables: tuple[faust.Table, ...]
+    timers: list[Timer]
+    tasks: list[Callable[..., object]]
 
 
 def declared(app: faust.App) -> Declared:
@@ -54,7 +52,7 @@ def declared(app: faust.App) -> Declared:
     if not isinstance(app, package.App):
         raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
     app.finalize()
-    found = Declared(tuple(app.agents.values()), tuple(app.tables.values()))
+    found = Declared(tuple(app.agents.values()), tuple(app.tables.values()), *timers_of(app))
     unsupported = next(_unsupported(app, found), None)
     if unsupported is not None:
         raise UserError(f"{unsupported} is not supported by streamsrt.faust. See docs/faust.md for what is")
@@ -72,12 +70,12 @@ class DeclaredTopic(NamedTuple):
     configs: dict[str, str]
 
 
-def topics_of(app: faust.App) -> list[DeclaredTopic]:
-    """The topics that agents read, send their results to, or have among the names of their modules."""
+def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[DeclaredTopic]:
+    """The topics that agents read, send their results to, or have among the names of their modules, and the ``derived``."""
     from faust.types import TopicT
 
     agents = list(app.agents.values())
-    found = [agent.channel for agent in agents]
+    found = [*derived, *(agent.channel for agent in agents)]
     for agent in agents:
         found += agent._sinks
         found += inspect.unwrap(agent.fun).__globals__.values()
@@ -102,15 +100,9 @@ def _configs(topic: faust.TopicT) -> dict[str, str]:
     return {**configs, **{key: str(value) for key, value in (topic.config or {}).items()}}
 
 
-def line_of(function: Callable[..., object]) -> str:
-    """Where a function of the program stands: ``file:line``."""
-    code = inspect.unwrap(function).__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
-
-
 def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
-    for task in app._app_tasks:
-        yield f"@app.task, @app.timer or @app.crontab at {line_of(task)}"
+    for task in found.tasks:
+        yield f"@app.task at {line_of(task)}"
     for service in app._extra_services:
         yield f"@app.service of {service!r}"
     if app.__dict__.get("web") is not None:
@@ -122,7 +114,7 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
             yield f"@app.{name}.connect at {line_of(receiver)}"
     for table in found.tables:
         for reason in _of_table(table):
-            yield f"{reason} of table {table.name}{_declared_at(table)}"
+            yield f"{reason} of table {table.name}{declared_at(table)}"
     for agent in found.agents:
         yield from _of_agent(agent)
 
@@ -158,33 +150,15 @@ def _of_agent(agent: faust.Agent) -> Iterator[str]:
     place = f"agent {agent.name} ({line_of(agent.fun)})"
     if not isinstance(agent.channel, TopicT):
         yield f"{place} over a channel, and not a topic,"
-    for name, line in _called(agent.fun):
+    for name, line in called(agent.fun):
         if name in _STREAM_METHODS:
             yield f"stream.{name} in {place.removesuffix(')')}, line {line})"
 
 
-def _called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:
+def called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:
     """The methods that a function calls, each with its line."""
     line = 0
     for instruction in dis.get_instructions(inspect.unwrap(function)):
         line = instruction.starts_line or line
         if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") and isinstance(instruction.argval, str):
             yield instruction.argval, line
-
-
-def _declared_at(wanted: object) -> str:
-    """Where a program assigns an object, as far as that can be found."""
-    for module in list(sys.modules.values()):
-        for name, value in list(getattr(module, "__dict__", {}).items()):
-            if value is wanted and (line := _assignment(module, name)):
-                return f" ({module.__file__}:{line})"
-    return ""
-
-
-def _assignment(module: object, name: str) -> int:
-    try:
-        text = inspect.getsource(module)  # type: ignore[arg-type]  # whatever stands among the modules
-    except (OSError, TypeError):
-        return 0
-    found = re.search(rf"^{re.escape(name)}\s*[:=]", text, re.MULTILINE)
-    return 0 if found is None else text.count("\n", 0, found.start()) + 1

@@ -6,14 +6,15 @@ the application are the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamsrt.errors import UserError
 from streamsrt.faust.host import Host
 from streamsrt.faust.sends import Attachments, Outbox, Producer
 from streamsrt.faust.tables import BoundTable, Rows, expire, watch_expiry
+from streamsrt.faust.timers import ReadOnlyRows, Timer, TimerJobs
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.kinds.user_processors import Context
 from topology.spec.processor import PunctuationType
@@ -33,12 +34,23 @@ class RunningTask:
         self.stores = stores
         self.outbox = Outbox(env)
         self.agents = 0
+        self.leads = False
+        """Whether it has partition 0 of the first agent: timers of the leader run there."""
+        self.jobs: TimerJobs | None = None
 
 
-CURRENT: ContextVar[RunningTask] = ContextVar("CURRENT")
+class WholeProcess(NamedTuple):
+    """What a timer has in the place of a task: all rows of the process, and the sends of one of its tasks."""
+
+    stores: dict[str, Rows]
+    outbox: Outbox
+    partition: int
 
 
-def current_task() -> RunningTask:
+CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
+
+
+def current_task() -> RunningTask | WholeProcess:
     """The task whose agent runs. Raises UserError outside of one."""
     task = CURRENT.get(None)
     if task is None:
@@ -49,16 +61,20 @@ def current_task() -> RunningTask:
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
-    def __init__(self, app: faust.App, tables: tuple[faust.Table, ...]) -> None:
+    def __init__(self, app: faust.App, tables: tuple[faust.Table, ...], timers: Sequence[Timer] = ()) -> None:
         self.app = app
+        self._timers = timers
         self.host = Host()
         self._tables = tables
         self._bound: list[BoundTable] = []
         self._tasks: dict[int, RunningTask] = {}
         self._before: tuple[object, ...] = ()
 
-    def enter(self, context: Context) -> RunningTask:
-        """An agent begins: with it the application, where it is the first one, and its task."""
+    def enter(self, context: Context, *, is_first: bool = False) -> RunningTask:
+        """An agent begins: with it the application, where it is the first one, and its task.
+
+        ``is_first``: it is the first agent of the application.
+        """
         self.host.enter()
         if not self._tasks:
             self._bind()
@@ -67,6 +83,7 @@ class RunningApplication:
         if task is None:
             task = self._tasks[id(env)] = self._begin(context)
         task.agents += 1
+        task.leads = task.leads or (is_first and task.partition == 0)
         return task
 
     def _begin(self, context: Context) -> RunningTask:
@@ -83,13 +100,47 @@ class RunningApplication:
         if expiring:
             interval_ms = max(1, round(self.app.conf.table_cleanup_interval * 1000))
             context.schedule(interval_ms, PunctuationType.WALL_CLOCK_TIME, clean)
+        if self._timers:
+            self._schedule(context, task)
         return task
+
+    def _schedule(self, context: Context, task: RunningTask) -> None:
+        """Every task looks after the timers, and the first one of the process runs them."""
+
+        def settle() -> None:
+            task.outbox.flush(context.node_name)
+
+        jobs = task.jobs = TimerJobs(task.env, self.host, settle)
+        now_ms = context.current_system_time_ms()
+        due = {number: timer.next_ms(now_ms) for number, timer in enumerate(self._timers)}
+
+        def look(now_ms: int) -> None:
+            for number, timer in enumerate(self._timers):
+                if due[number] > now_ms:
+                    continue
+                due[number] = timer.next_ms(now_ms)
+                if task.leads if timer.on_leader else next(iter(self._tasks.values())) is task:
+                    token = CURRENT.set(WholeProcess(self._all_rows(), task.outbox, task.partition))
+                    try:
+                        jobs.begin(timer)
+                    finally:
+                        CURRENT.reset(token)
+
+        shortest_ms = min((round(each.interval_s * 1000) or 1000) for each in self._timers)
+        context.schedule(max(1, min(shortest_ms, 1000)), PunctuationType.WALL_CLOCK_TIME, look)
+
+    def _all_rows(self) -> dict[str, Rows]:
+        def stores(name: str) -> Callable[[], Iterator[Rows]]:
+            return lambda: (task.stores[name] for task in list(self._tasks.values()))
+
+        return {table.name: ReadOnlyRows(stores(table.name)) for table in self._tables}
 
     def leave(self, task: RunningTask, workers: list[asyncio.Task[None]]) -> None:
         """An agent of that task ends."""
         task.agents -= 1
         if not task.agents:
             del self._tasks[id(task.env)]
+            workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
         if self.host.leave(workers):
             self._unbind()
 

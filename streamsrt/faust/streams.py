@@ -3,17 +3,25 @@
 1. Asking for the next value acknowledges the one before.
 2. Events are made when somebody asks for them: by ``events()``, ``current_event``, ``faust.current_event()``.
 3. Values go through the processors (``filter``, ``echo``, ``add_processor``) in the order in which they were added.
+4. ``group_by`` and ``through`` derive a stream: what the one before sends to a topic is read from there. Each has a node of
+   its own, which calls the agent's function anew and feeds the stream that is its own; the others are silent.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from faust.agents.models import ReqRepRequest
 from faust.exceptions import Skip
+from faust.types.models import FieldDescriptorT
+from faust.types.topics import TopicT
 from mode.utils.futures import maybe_async
+from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Row
@@ -30,24 +38,89 @@ class Feed(Protocol):
     queue: deque[Row]
     row: Row | None
     """The record that is not acknowledged yet."""
+    held: list[Row]
+    """Those before it that are not, either: ``take``."""
+    wants: int
+    """How many records an agent takes at once."""
 
+    @property
+    def is_hurried(self) -> bool: ...
     def decode(self, row: Row) -> tuple[object, object]: ...
     def acknowledge(self) -> None: ...
+    def passed(self) -> None: ...
     def is_undecodable(self, row: Row, error: Exception) -> None: ...
-    def more(self) -> Awaitable[None]: ...
+    def more(self, within_s: float | None = None) -> Awaitable[bool]: ...
 
+
+logger = logging.getLogger(__name__)
 
 _SKIPPED = object()
+
+
+class Silent:
+    """A feed of a stream that is another node's."""
+
+    def __init__(self, app: faust.App, channel: faust.ChannelT, asked: asyncio.Event) -> None:
+        self.app = app
+        self.channel = channel
+        self.queue: deque[Row] = deque()
+        self.row: Row | None = None
+        self.held: list[Row] = []
+        self.wants = 0
+        self.is_hurried = False
+        self._asked = asked
+
+    def decode(self, row: Row) -> tuple[object, object]:
+        raise AssertionError("it has no records")
+
+    def acknowledge(self) -> None:
+        """There is nothing."""
+
+    def passed(self) -> None:
+        """There is nothing."""
+
+    def is_undecodable(self, row: Row, error: Exception) -> None:
+        """There is nothing."""
+
+    async def more(self, within_s: float | None = None) -> bool:
+        """For ever."""
+        self._asked.set()
+        await asyncio.get_running_loop().create_future()
+        return False
+
+
+class Chain:
+    """The streams of one call of an agent's function: the first one, and those that are derived from it.
+
+    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``name``: the agent's.
+    """
+
+    def __init__(self, name: str, feed: Feed, own: int | None) -> None:
+        self.name = name
+        self.asked = asyncio.Event()
+        """Set when the agent iterates over a stream that is not its own."""
+        self.streams: list[AgentStream] = []
+        self._feed = feed
+        self._own = own
+        self.add(feed.channel)
+
+    def add(self, channel: faust.ChannelT) -> AgentStream:
+        """One stream more."""
+        is_own = self._own == len(self.streams)
+        feed = self._feed if is_own else Silent(self._feed.app, channel, self.asked)
+        self.streams.append(AgentStream(feed, self, channel))
+        return self.streams[-1]
 
 
 class AgentStream:
     """What an agent is called with. ``unwrap``: values that came by ``ask`` are taken out of their requests."""
 
-    def __init__(self, feed: Feed, *, unwrap: bool = False) -> None:
+    def __init__(self, feed: Feed, chain: Chain, channel: faust.ChannelT) -> None:
         self.app = feed.app
-        self.channel = feed.channel
-        self.unwrap = unwrap
+        self.channel = channel
+        self.unwrap = False
         self._feed = feed
+        self._chain = chain
         self._processors: list[Callable[[object], object]] = []
         self._key: object = None
         self._value: object = None
@@ -72,6 +145,70 @@ class AgentStream:
         async for value in self._values(None):
             yield number, value
             number += 1
+
+    def take(self, max_: int, within: float | timedelta) -> AsyncIterator[list[object]]:
+        """Iterates over lists of up to ``max_`` values, each of which waits ``within`` so many seconds for the last of them.
+
+        A commit does not wait for more: the list has what there is.
+        """
+        return self._taken(max_, want_seconds(within), AgentStream._its_value)
+
+    def take_events(self, max_: int, within: float | timedelta) -> AsyncIterator[list[object]]:
+        """The same with events."""
+        return self._taken(max_, want_seconds(within), AgentStream._its_event)
+
+    async def _taken(
+        self, count: int, within_s: float, shape: Callable[[AgentStream, object], object]
+    ) -> AsyncIterator[list[object]]:
+        feed, loop = self._feed, asyncio.get_running_loop()
+        feed.wants = max(feed.wants, count)
+        if feed.row is not None:
+            feed.acknowledge()
+        while True:
+            values: list[object] = []
+            end_s = 0.0
+            while len(values) < count:
+                if not feed.queue:
+                    is_over = values and feed.is_hurried
+                    if is_over or not await feed.more(end_s - loop.time() if values else None):
+                        break
+                    continue
+                value = await self._opened(feed.queue.popleft())
+                if value is _SKIPPED:
+                    continue
+                end_s = end_s if values else loop.time() + within_s
+                values.append(shape(self, value))
+                if len(values) < count:
+                    assert feed.row is not None
+                    feed.held.append(feed.row)
+                    feed.row = None
+            if values:
+                if feed.row is None:
+                    feed.row = feed.held.pop()
+                yield values
+                feed.acknowledge()
+
+    async def _opened(self, row: Row) -> object:
+        """The value of a record, which is the current one then; what is passed over is acknowledged."""
+        feed = self._feed
+        feed.row = row
+        try:
+            self._key, value = feed.decode(row)
+        except Exception as error:  # noqa: BLE001  # a user's codec may raise anything
+            feed.is_undecodable(row, error)
+            return _SKIPPED
+        self._value, self._event = value, None
+        if self.unwrap and isinstance(value, ReqRepRequest):
+            value = value.value
+        if self._processors:
+            value = await self._processed(value)
+        if value is _SKIPPED:
+            feed.row = None
+            feed.passed()
+        return value
+
+    def _its_value(self, value: object) -> object:
+        return value
 
     def _its_event(self, value: object) -> object:
         return self.current_event
@@ -156,15 +293,74 @@ class AgentStream:
         self.add_processor(send)
         return self
 
+    # ---------------------------------------------------------------------------------------------- derived streams
+
+    def group_by(
+        self,
+        key: object,
+        *,
+        name: str | None = None,
+        topic: faust.TopicT | None = None,
+        partitions: int | None = None,
+    ) -> AgentStream:
+        """The same values with other keys, by a topic of the agent's own.
+
+        ``key``: a field of the model, or a function, asynchronous or not, of a value; it needs a ``name``.
+        """
+        if name is None:
+            if not isinstance(key, FieldDescriptorT):
+                raise UserError(
+                    f"group_by of agent {self._chain.name} with a function needs name=, which ends its topic"
+                )
+            name = key.ident
+        if topic is None:
+            prefix = "" if self.channel.has_prefix else f"{self._chain.name}-"
+            count = partitions or self.app.conf.topic_partitions
+            topic = self.channel.derive(prefix=prefix, suffix=f"-{name}-repartition", partitions=count, internal=True)
+        channel = topic
+
+        async def send(value: object) -> object:
+            try:
+                new = key.getattr(value) if isinstance(key, FieldDescriptorT) else await maybe_async(_call(key, value))
+            except Exception:
+                logger.exception("the key of a value can't be had for %s, which passes over it", channel)
+                raise Skip from None
+            event = self.current_event
+            assert event is not None
+            await event.forward(channel, key=new)
+            return value
+
+        return self._derived(channel, send)
+
+    def through(self, channel: str | faust.TopicT) -> AgentStream:
+        """The same records by another topic."""
+        topic = channel if isinstance(channel, TopicT) else self.channel.derive_topic(topics=[channel])
+
+        async def send(value: object) -> object:
+            event = self.current_event
+            assert event is not None
+            await event.forward(topic)
+            return value
+
+        return self._derived(topic, send)
+
+    def _derived(self, channel: faust.TopicT, send: Callable[[object], object]) -> AgentStream:
+        if self._chain.streams[-1] is not self:
+            raise UserError(f"agent {self._chain.name} derives two streams from one by group_by or through: derive one")
+        derived = self._chain.add(channel)
+        # As with faust, what was added before goes with the new stream.
+        derived._processors, self._processors = self._processors, [send]
+        return derived
+
     # --------------------------------------------------------------------------------------------------- the rest
 
     def get_active_stream(self) -> AgentStream:
-        """This stream: nothing is derived from it."""
-        return self
+        """The stream that was derived last."""
+        return self._chain.streams[-1]
 
     def get_root_stream(self) -> AgentStream:
-        """This stream."""
-        return self
+        """The stream that the agent was called with."""
+        return self._chain.streams[0]
 
     async def ack(self, event: faust.EventT) -> bool:
         """Acknowledges an event. What the agent works on is acknowledged when it asks for the next one."""
@@ -180,3 +376,8 @@ class AgentStream:
 
 def _acknowledged() -> bool:
     return True
+
+
+def _call(function: object, value: object) -> object:
+    assert callable(function)
+    return function(value)

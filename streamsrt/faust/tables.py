@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from heapq import heappop
 from typing import TYPE_CHECKING, Protocol
 
+from faust.exceptions import KeyDecodeError
+
 from streamsrt.faust.decoding import Decode, plain_key, plain_value
 from topology.spec.codecs import CallableSerde
 from topology.spec.stores import Store
@@ -54,10 +56,12 @@ def _reader(decode: Decode) -> Callable[[bytes], object]:
 
 def _key_writer(table: faust.Table) -> Callable[[object], bytes]:
     prepare, serializer = table.changelog_topic.prepare_key, table.key_serializer
-    memo: dict[str, bytes] = {}
+    is_windowed = table.window is not None
+    memo: dict[object, bytes] = {}
 
     def write(key: object) -> bytes:
-        if type(key) is not str:
+        # Keys of other types may be equal and have different bytes.
+        if type(key) is not str and not (is_windowed and type(key) is tuple and type(key[0]) is str):
             raw: bytes = prepare(key, serializer)[0]
             return raw
         known = memo.get(key)
@@ -74,7 +78,11 @@ def _key_reader(table: faust.Table) -> Callable[[bytes], object]:
     decode, to_key = plain_key(table.app, table.changelog_topic.schema), table._to_key
 
     def read(raw: bytes) -> object:
-        key: object = to_key(decode(raw))
+        try:
+            key: object = to_key(decode(raw))
+        except KeyDecodeError:
+            # Keys that are bytes are written as they are, whatever the serializer.
+            return raw
         return key
 
     return read

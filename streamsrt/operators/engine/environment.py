@@ -150,6 +150,8 @@ class Environment:
         """Where asynchronous calls may be under way."""
         self.while_calling: Callable[[], None] = lambda: None
         """Called now and then while :meth:`finish_calls` waits."""
+        self.is_finishing = False
+        """Whether it does: what waits for more records gets none."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
@@ -318,9 +320,13 @@ class Environment:
 
     def finish_calls(self) -> None:
         """Waits until no call is under way, and works off what comes of them."""
-        while self.is_calling:
-            self.await_calls(_LOOK_S)
-            self.while_calling()
+        self.is_finishing = True
+        try:
+            while self.is_calling:
+                self.await_calls(_LOOK_S)
+                self.while_calling()
+        finally:
+            self.is_finishing = False
 
     def calls_under_way(self) -> list[str]:
         """What is waited for, by operator."""

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from streamsrt.errors import ProcessingError, UserError
+from streamsrt.wire.records import RecordColumns
 from tests.streams_server import next_turn
 from tests.streamsrt.faust.needed import require_faust
 
@@ -236,8 +237,6 @@ def test_a_batch_is_worked_on_by_all_workers_at_once() -> None:
 
     with TestApp(app) as test:
         task = test.driver._tasks[0]
-        from streamsrt.wire.records import RecordColumns
-
         keys: list[bytes | None] = [b"key-%d" % number for number in range(30)]
         values: list[bytes | None] = [b"1"] * 30
         task.add_batch("jobs", 0, RecordColumns(keys, values, [0] * 30, 0, 30))
@@ -304,3 +303,64 @@ def test_agents_are_tested_by_themselves_as_before() -> None:
     """In a process of its own: what faust opens for it stays open."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[:2] == ["[2]", "42"], done.stderr
+
+
+def give(test: TestApp, values: list[bytes]) -> None:
+    """Several records of the topic ``numbers`` at once."""
+    (task,) = test.driver._tasks
+    keys: list[bytes | None] = [None] * len(values)
+    task.add_batch("numbers", 0, RecordColumns(keys, [*values], [0] * len(values), 0, len(values)))
+    task.process(100, 0, finishes=False)
+
+
+def test_values_are_taken_many_at_a_time() -> None:
+    app = an_app()
+    seen: list[list[int]] = []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> None:
+        async for numbers in stream.filter(lambda number: number != 3).take(4, within=3600):
+            assert stream.current_event.value == numbers[-1]
+            seen.append(numbers)
+
+    with TestApp(app) as test:
+        (task,) = test.driver._tasks
+        give(test, [b"%d" % number for number in range(5)] + [b"{"] + [b"%d" % number for number in range(5, 11)])
+        assert seen == [[0, 1, 2, 4], [5, 6, 7, 8]]
+        assert task.is_calling, "two wait for two more"
+        assert task.prepare_commit().offsets["numbers", 0][0] == 12
+        assert seen[2:] == [[9, 10]], "a commit does not wait for them"
+        assert not task.is_calling
+
+
+def test_values_are_not_waited_for_longer_than_wanted() -> None:
+    app = an_app()
+    seen: list[list[int]] = []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> None:
+        async for events in stream.take_events(100, within=0.05):
+            seen.append([event.value for event in events])
+
+    with TestApp(app) as test:
+        (task,) = test.driver._tasks
+        give(test, [b"1", b"2"])
+        while task.is_calling:
+            task.await_calls(5.0)
+    assert seen == [[1, 2]]
+
+
+def test_what_was_taken_fails_together() -> None:
+    app = an_app()
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def take(stream: Any) -> None:
+        async for numbers in stream.take(3, within=3600):
+            if 1 in numbers:
+                raise ValueError("one")
+
+    with TestApp(app, {"errors.dead.letter.queue.topic.name": "letters"}) as test:
+        give(test, [b"%d" % number for number in range(6)])
+        (task,) = test.driver._tasks
+        assert not task.is_calling
+        assert [each.value for each in test.driver.producer_history] == [b"0", b"1", b"2"]

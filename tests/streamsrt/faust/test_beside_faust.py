@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ app = faust.App(
 class Order(faust.Record):
     item: str
     amount: int
+    label: str
 
 
 class Total(faust.Record):
@@ -48,6 +50,7 @@ orders = app.topic("orders", key_type=str, value_type=Order)
 totals_topic = app.topic("totals", key_type=str, value_type=Total)
 large = app.topic("large", key_type=str, value_type=int)
 totals = app.Table("totals", default=int)
+by_label = app.Table("by_label", default=int)
 windows = app.Table("windows", default=int).tumbling(10.0, expires=1e9)
 
 
@@ -68,12 +71,19 @@ async def relay(stream):
         await app.send("fives", key=key, value=order, headers={"seen": b"yes"})
 
 
+@app.agent(orders, name="shop.regroup")
+async def regroup(stream):
+    async for key, order in stream.group_by(Order.label).items():
+        by_label[key.decode() if isinstance(key, bytes) else key] += 1
+
+
 if __name__ == "__main__":
     app.main()
 """
 PATIENCE_S = 90
 INPUT, RESULTS = "orders", ("totals", "large", "fives")
-TABLES = ("shop-totals-changelog", "shop-windows-changelog")
+REPARTITIONED = "shop.regroup-orders-Order.label-repartition"
+TABLES = ("shop-totals-changelog", "shop-windows-changelog", "shop-by_label-changelog")
 Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
 
 
@@ -101,7 +111,7 @@ class Cluster:
         """Orders, each with a time of its own, in both partitions."""
         producer = Producer(self._servers)
         for number in range(first, first + count):
-            order = json.dumps({"item": f"item-{number % 7}", "amount": number % 10})
+            order = json.dumps({"item": f"item-{number % 7}", "amount": number % 10, "label": f"label-{number % 3}"})
             place = {"partition": number % 7 % 2, "timestamp": 1_700_000_000_000 + number * 500}
             producer.produce(INPUT, order, f"item-{number % 7}", **place)
         assert producer.flush(PATIENCE_S) == 0
@@ -145,10 +155,30 @@ class Cluster:
         code = self._run(*command).wait(PATIENCE_S)
         assert code == 0, (self.folder / "run.log").read_text()[-3000:]
 
+    def run_ours_and_kill_it(self, results: int, *settings: str) -> None:
+        """Until so many results are written, committed or not."""
+        command = ("-m", "streamsrt", "faust", "run", "shop:app", "-c", "state.dir=state", *settings)
+        process = self._run(*command)
+        consumer = Consumer({**self._servers, "group.id": "looker", "isolation.level": "read_uncommitted"})
+        try:
+            for _ in range(PATIENCE_S * 20):
+                ends = [consumer.get_watermark_offsets(TopicPartition("totals", number))[1] for number in range(2)]
+                if sum(ends) >= results:
+                    break
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(0.05)
+                    pytest.fail(f"it ended with {code}: {(self.folder / 'run.log').read_text()[-2000:]}")
+        finally:
+            process.kill()
+            process.wait()
+            consumer.close()
+
     def _lag(self) -> int:
         consumer = Consumer({**self._servers, "group.id": "shop"})
         try:
-            partitions = [TopicPartition(INPUT, number) for number in range(2)]
+            there = consumer.list_topics(timeout=PATIENCE_S).topics
+            read = [topic for topic in (INPUT, REPARTITIONED) if topic in there]
+            partitions = [TopicPartition(topic, number) for topic in read for number in range(2)]
             ends = [consumer.get_watermark_offsets(each)[1] for each in partitions]
             return sum(ends) - sum(max(0, each.offset) for each in consumer.committed(partitions))
         finally:
@@ -198,6 +228,9 @@ def assert_same(ours: Cluster, theirs: Cluster) -> None:
     assert Counter(row for rows in ours.rows("large") for row in rows) == Counter(
         row for rows in theirs.rows("large") for row in rows
     )
+    # Two partitions are read at once, so records of one key come in any order.
+    for mine, other in zip(ours.by_key(REPARTITIONED), theirs.by_key(REPARTITIONED), strict=True):
+        assert {key: Counter(rows) for key, rows in mine.items()} == {key: Counter(rows) for key, rows in other.items()}
     for topic in TABLES:
         assert ours.table(topic) == theirs.table(topic), topic
 
@@ -207,6 +240,16 @@ def test_the_same_records_come_out(tmp_path: Path, faust_alone: Cluster) -> None
         ours.produce(0, 300)
         ours.run_ours()
         assert_same(ours, faust_alone)
+
+
+def test_killed_again_and_again_it_counts_exactly_once(tmp_path: Path, faust_alone: Cluster) -> None:
+    exact = ("-c", "processing.guarantee=exactly_once_v2", "-c", "commit.interval.ms=50")
+    with Cluster(tmp_path / "killed") as killed:
+        for first in range(0, 300, 60):
+            killed.produce(first, 60)
+            killed.run_ours_and_kill_it(first + 30, *exact)
+        killed.run_ours(*exact)
+        assert_same(killed, faust_alone)
 
 
 def test_an_application_of_faust_goes_on_here(tmp_path: Path, faust_alone: Cluster) -> None:

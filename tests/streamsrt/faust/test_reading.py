@@ -79,11 +79,6 @@ def test_credentials_are_for_the_runtime_to_have() -> None:
         streamsrt.faust.config(app)
 
 
-def _timer(app: faust.App) -> None:
-    @app.timer(1.0)
-    async def every_second() -> None: ...
-
-
 def _task(app: faust.App) -> None:
     @app.task
     async def at_the_start() -> None: ...
@@ -101,10 +96,10 @@ def _signal(app: faust.App) -> None:
     app.on_partitions_assigned.connect(assigned)
 
 
-def _group_by(app: faust.App) -> None:
+def _noack(app: faust.App) -> None:
     @app.agent(app.topic("orders"))
-    async def regroup(stream: Any) -> None:
-        async for _ in stream.group_by(len, name="length"):
+    async def by_hand(stream: Any) -> None:
+        async for _ in stream.noack():
             pass
 
 
@@ -118,11 +113,10 @@ HERE = r"\S*test_reading\.py:\d+"
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (_timer, rf"@app\.timer .* at {HERE}"),
         (_task, rf"@app\.task.* at {HERE}"),
         (_page, r"@app\.page"),
         (_signal, rf"@app\.on_partitions_assigned\.connect at {HERE}"),
-        (_group_by, rf"stream\.group_by in agent .*regroup \({HERE}, line \d+\)"),
+        (_noack, rf"stream\.noack in agent .*by_hand \({HERE}, line \d+\)"),
         (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
         (lambda app: app.GlobalTable("all", default=int), "GlobalTable of table all"),
         (lambda app: app.SetTable("sets"), "SetTable of table sets"),

@@ -1,0 +1,72 @@
+"""Which streams an agent derives from its own, learned before it runs.
+
+``group_by`` and ``through`` stand in the agent's function, and the topics that they read must be in the topology. An agent
+whose function names one of them is called once at the start, without any record, until it asks for the first one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.faust.places import line_of
+from streamsrt.faust.reading import called
+from streamsrt.faust.streams import Chain, Silent
+
+if TYPE_CHECKING:
+    import faust
+
+_DERIVING = frozenset(("group_by", "through"))
+_PATIENCE_S = 10.0
+
+
+def channels_of(agent: faust.Agent) -> list[faust.TopicT]:
+    """What the agent reads: its topic, and those of the streams that it derives. Raises UserError."""
+    if not any(name in _DERIVING for name, _ in called(agent.fun)):
+        return [agent.channel]
+    place = f"agent {agent.name} ({line_of(agent.fun)})"
+    if agent.concurrency > 1:
+        raise UserError(f"{place} has concurrency={agent.concurrency}, and can't use group_by or through then")
+    loop = asyncio.new_event_loop()
+    try:
+        chain = loop.run_until_complete(_tried(agent, place))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+    return [stream.channel for stream in chain.streams]
+
+
+async def _tried(agent: faust.Agent, place: str) -> Chain:
+    asked = asyncio.Event()
+    chain = Chain(agent.name, Silent(agent.app, agent.channel, asked), None)
+    beginning = asyncio.ensure_future(_begin(agent.fun, chain))
+    waiting = asyncio.ensure_future(chain.asked.wait())
+    try:
+        await asyncio.wait((beginning, waiting), timeout=_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if beginning.done():
+            await beginning
+        if not chain.asked.is_set():
+            raise UserError(
+                f"{place} did not ask for a record within {_PATIENCE_S:g} s. It was called without any, to learn what its "
+                "group_by or through derives: do less before the loop over the stream"
+            )
+    except StreamsError:
+        raise
+    except Exception as error:
+        raise UserError(f"{place} raised {type(error).__name__}: {error} before it asked for a record") from error
+    finally:
+        for each in (beginning, waiting):
+            each.cancel()
+        await asyncio.gather(beginning, waiting, return_exceptions=True)
+    return chain
+
+
+async def _begin(function: Callable[..., Awaitable[None] | AsyncIterable[object]], chain: Chain) -> None:
+    result = function(chain.streams[0])
+    if isinstance(result, AsyncIterable):
+        async for _ in result:
+            pass
+    else:
+        await result

@@ -1,0 +1,179 @@
+"""``@app.timer`` and ``@app.crontab``: functions that run now and then, on the clock of the tasks.
+
+1. A timer runs once in a process, whichever tasks it has; with ``on_leader`` in the process that has partition 0 of the
+   first agent's topic. A process without tasks runs none.
+2. It sees the rows of all partitions that the process has, and changes none. What it sends goes out with the next commit,
+   which waits for it.
+3. An exception is logged, and the timer goes on, as with faust.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import copy_context
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from croniter import croniter
+
+from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
+from streamsrt.faust.host import Host
+from streamsrt.faust.places import line_of
+from streamsrt.operators.engine.environment import Environment
+
+if TYPE_CHECKING:
+    import faust
+
+logger = logging.getLogger(__name__)
+
+
+class Timer(NamedTuple):
+    """A function that the application runs now and then: every so many seconds, or when a crontab says so."""
+
+    function: Callable[[], Awaitable[None]]
+    interval_s: float
+    on_leader: bool
+    crontab: str = ""
+    zone: tzinfo | None = None
+
+    def next_ms(self, now_ms: int) -> int:
+        """When it runs next."""
+        if not self.crontab:
+            return now_ms + max(1, round(self.interval_s * 1000))
+        now = datetime.fromtimestamp(now_ms / 1000, tz=self.zone or UTC)
+        following: datetime = croniter(self.crontab, now).get_next(datetime)
+        return round(following.timestamp() * 1000)
+
+
+def timers_of(app: faust.App) -> tuple[list[Timer], list[Callable[..., object]]]:
+    """The timers of an application, and those of its tasks that are none."""
+    found: list[Timer] = []
+    others: list[Callable[..., object]] = []
+    for task in app._app_tasks:
+        around = task.__wrapped__
+        known = inspect.getclosurevars(around).nonlocals if hasattr(around, "__wrapped__") else {}
+        if "interval_s" in known:
+            found.append(Timer(_call(app, known["fun"]), known["interval_s"], bool(known["on_leader"])))
+        elif "cron_format" in known:
+            zone = known["timezone"] or app.conf.timezone
+            found.append(Timer(_call(app, known["fun"]), 0.0, bool(known["on_leader"]), known["cron_format"], zone))
+        else:
+            others.append(task)
+    return found, others
+
+
+def _call(app: faust.App, function: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """What faust does: the function may take the application."""
+    if not inspect.signature(function).parameters:
+        return function
+
+    def call() -> Awaitable[None]:
+        return function(app)
+
+    call.__wrapped__ = function  # type: ignore[attr-defined]  # where it stands
+    return call
+
+
+class Readable(Protocol):
+    """What is read of a store."""
+
+    def get(self, key: object, /) -> object: ...
+    def all(self) -> Iterator[tuple[object, object]]: ...
+    def approximate_num_entries(self) -> int: ...
+
+
+class ReadOnlyRows:
+    """The rows of one table in all tasks of the process."""
+
+    def __init__(self, stores: Callable[[], Iterator[Readable]]) -> None:
+        self._stores = stores
+
+    def get(self, key: object, /) -> object:
+        """The row of that key, whichever partition has it."""
+        return next((row for store in self._stores() if (row := store.get(key)) is not None), None)
+
+    def put(self, key: object, value: object, /) -> None:
+        """Tables are changed by agents."""
+        raise UserError("a timer can't change a table, with faust neither: send a record to an agent that does")
+
+    def all(self) -> Iterator[tuple[object, object]]:
+        """The rows of all partitions."""
+        for store in self._stores():
+            yield from store.all()
+
+    def approximate_num_entries(self) -> int:
+        """How many there are."""
+        return sum(store.approximate_num_entries() for store in self._stores())
+
+
+class TimerJobs:
+    """The runs of timers in one task that are not over yet: a window of its environment."""
+
+    def __init__(self, env: Environment, host: Host, settle: Callable[[], None]) -> None:
+        self._host = host
+        self._settle = settle
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._failure: StreamsError | None = None
+        env.windows.append(self)
+
+    room = 1 << 20
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether there are any."""
+        return bool(self.tasks)
+
+    @property
+    def under_way(self) -> str:
+        """What a commit waits for, in words."""
+        return f"{len(self.tasks)} timers, for as long as they take" if self.tasks else ""
+
+    def begin(self, timer: Timer) -> None:
+        """Runs it, until it waits for something."""
+        task = self._host.start(self._run(timer), copy_context())
+        self.tasks.add(task)
+        task.add_done_callback(self._over)
+        self._host.turn()
+        self._end()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+
+    async def _run(self, timer: Timer) -> None:
+        try:
+            await timer.function()
+        except StreamsError as failure:
+            self._failure = failure
+        except Exception:
+            logger.exception("the timer at %s raised", line_of(timer.function))
+
+    def advance(self, wait_s: float | None = 0.0) -> bool:
+        """Lets them go on."""
+        before = len(self.tasks)
+        self._host.turn()
+        if before and wait_s != 0.0 and len(self.tasks) == before:
+            for task in self.tasks:
+                task.add_done_callback(self._wake)
+            self._host.wait(wait_s)
+            for task in self.tasks:
+                task.remove_done_callback(self._wake)
+        self._end()
+        return len(self.tasks) != before
+
+    def _wake(self, task: asyncio.Task[None]) -> None:
+        self._host.wake()
+
+    def _end(self) -> None:
+        failure, self._failure = self._failure, None
+        if isinstance(failure, RecordError):
+            raise failure
+        if failure is not None:
+            # A punctuation passes over whatever else its function raises, where the handler says so.
+            raise ProcessingError(str(failure)) from failure
+        self._settle()
+
+    def cancel(self) -> None:
+        """Nothing comes of them any more: they end with the loop."""

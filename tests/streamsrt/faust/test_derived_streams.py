@@ -1,0 +1,153 @@
+"""``group_by`` and ``through``: streams by another topic."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import UserError
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+import streamsrt.faust  # noqa: E402
+from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.program import declared_topics  # noqa: E402
+
+
+class Order(faust.Record):
+    """What is ordered."""
+
+    item: str
+    account: str
+    amount: int
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+ORDERS = [Order(f"item-{number % 2}", f"account-{number % 3}", number) for number in range(6)]
+
+
+def test_records_are_grouped_by_a_field() -> None:
+    app = an_app(topic_partitions=4)
+    totals = app.Table("totals", key_type=str, default=int)
+    calls: list[str] = []
+
+    @app.agent(app.topic("orders", value_type=Order), name="shop.regroup")
+    async def regroup(stream: Any) -> None:
+        calls.append("began")
+        async for event in stream.group_by(Order.account).events():
+            assert faust.current_event() is event
+            totals[event.key.decode()] += event.value.amount
+
+    topic = "shop.regroup-orders-Order.account-repartition"
+    assert {each.name: each.partitions for each in declared_topics(app)} == {"orders": 4, topic: 4}
+    calls.clear()
+    with TestApp(app) as test:
+        assert calls == ["began"], "once without records, to see what it derives"
+        for order in ORDERS:
+            test.send("orders", key="k", value=order)
+        assert test.table("totals") == {"account-0": 3, "account-1": 5, "account-2": 7}
+        assert [row.key for row in test.driver.output_queue(topic)] == [b"account-%d" % (n % 3) for n in range(6)]
+        test.driver.restart()
+        test.send("orders", value=Order("item", "account-0", 1))
+        assert test.table("totals")["account-0"] == 4
+
+
+def test_by_a_function_after_another_topic() -> None:
+    app = an_app()
+    chosen = app.topic("chosen", value_type=Order)
+
+    async def item(order: Order) -> str:
+        if order.amount == 3:
+            raise ValueError("no item")
+        return order.item
+
+    @app.agent(app.topic("orders", value_type=Order), name="shop.items", sink=[chosen])
+    async def items(stream: Any) -> AsyncIterator[Order]:
+        async for order in stream.filter(lambda order: order.amount > 1).through("copies").group_by(item, name="item"):
+            yield order
+
+    with TestApp(app) as test:
+        for order in ORDERS:
+            test.send("orders", value=order)
+        assert len(test.driver.output_queue("copies")) == 6, "what was added before goes with the derived stream"
+        assert [row.key for row in test.driver.output_queue("shop.items-copies-item-repartition")] == [
+            b"item-0",
+            b"item-1",
+            b"item-0",
+            b"item-0",
+            b"item-1",
+        ]
+        assert test.received("chosen") == [(None, order) for order in ORDERS if order.amount > 1 and order.amount != 3]
+
+
+def test_an_agent_that_raises_is_called_again_on_both_sides() -> None:
+    app = an_app()
+    seen: list[int] = []
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def fragile(stream: Any) -> None:
+        async for order in stream.group_by(Order.item):
+            if order.amount == 2:
+                raise ValueError("two")
+            seen.append(order.amount)
+
+    with TestApp(app) as test:
+        test.driver.pipe_raw("orders", None, b"{", 0)
+        for order in ORDERS:
+            test.send("orders", value=order)
+        counters = test.driver.counters()
+    assert seen == [0, 1, 3, 4, 5]
+    assert (counters["failed_processing"], counters["failed_deserialization"]) == (1, 1)
+
+
+def _two(app: faust.App) -> None:
+    @app.agent(app.topic("orders", value_type=Order))
+    async def two(stream: Any) -> None:
+        stream.group_by(Order.item)
+        async for _ in stream.group_by(Order.account):
+            pass
+
+
+def _unnamed(app: faust.App) -> None:
+    @app.agent(app.topic("orders", value_type=Order))
+    async def unnamed(stream: Any) -> None:
+        async for _ in stream.group_by(len):
+            pass
+
+
+def _at_once(app: faust.App) -> None:
+    @app.agent(app.topic("orders", value_type=Order), concurrency=2)
+    async def at_once(stream: Any) -> None:
+        async for _ in stream.group_by(Order.item):
+            pass
+
+
+def _broken(app: faust.App) -> None:
+    @app.agent(app.topic("orders", value_type=Order))
+    async def broken(stream: Any) -> None:
+        grouped = stream.group_by(Order.item)
+        raise ValueError(f"no connection to {type(grouped).__name__}")
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (_two, "derives two streams from one"),
+        (_unnamed, "needs name="),
+        (_at_once, r"at_once .*test_derived_streams\.py:\d+\) has concurrency=2"),
+        (_broken, r"broken .*test_derived_streams\.py:\d+\) raised ValueError: no connection to AgentStream before"),
+    ],
+)
+def test_mistakes_are_told_at_the_start(declare: Any, message: str) -> None:
+    app = an_app()
+    declare(app)
+    with pytest.raises(UserError, match=message):
+        streamsrt.faust.topology(app)
