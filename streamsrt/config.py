@@ -132,8 +132,11 @@ class StreamsConfig(BaseModel):
 
     # Who and where
     application_id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
+    """Name of the application: of its group, and the first part of its internal topics and of its transactional ids."""
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    """``host:port`` of one or several brokers, with commas between. The others are found through them."""
     client_id: str = ""
+    """What brokers call this instance in logs and quotas. Empty: ``streamsrt-`` and the application's id."""
     metrics_recording_level: RecordingLevel = "INFO"
     """``DEBUG``: nodes, stores and RocksDB are measured one by one too, which costs time; ``TRACE``: latencies at stores."""
     application_server: str = ""
@@ -143,6 +146,8 @@ class StreamsConfig(BaseModel):
     http_max_rows: int = Field(default=10_000, ge=1)
     """The most rows that an answer over HTTP has; it says whether there are more."""
     group_instance_id: str | None = None
+    """Makes the instance a static member: after a restart under the same id it gets its tasks back. One id per
+    instance."""
     group_protocol: Literal["streams", "classic", "auto"] = "streams"
     """``classic``: a group that needs no broker newer than Kafka 2.8; its members assign the tasks themselves. ``auto``: the
     protocol of the group that there is; of a new one the one with which this broker does more."""
@@ -150,17 +155,24 @@ class StreamsConfig(BaseModel):
     """When the group takes a member for dead that says nothing. In a classic group, as the next five; in a streams
     group they are the group's."""
     heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
+    """How often this member reports to the group; at most a third of ``session.timeout.ms``."""
     acceptable_recovery_lag: int = Field(default=10_000, ge=0)
+    """With how many records still to restore an instance counts as caught up, so that a task may move there."""
     max_warmup_replicas: int = Field(default=2, ge=1)
+    """How many tasks are restored ahead at a time, beyond the standby tasks, before they move."""
     probing_rebalance_interval_ms: Milliseconds = Field(default=600_000, ge=60_000)
+    """How often the group looks whether tasks that are restored ahead can move."""
     rack_aware_assignment_tags: str = ""
     """Names of client tags, with commas between, over whose values standby tasks are spread."""
     state_dir: Path = Path(".streamsrt/state")
+    """Directory of the state stores. Each instance needs one of its own."""
 
     # How the topology runs
     num_stream_threads: int = Field(default=1, ge=1)
     """So many processes share the tasks of this instance and its state directory."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
+    """``exactly_once_v2``: input, state and output are committed in one transaction. ``at_least_once``: after a failure
+    records since the last commit are processed again."""
     commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
     """100 by default where processing is exactly once: others see results when they are committed."""
     transaction_timeout_ms: Milliseconds = Field(default=10_000, ge=1)
@@ -173,7 +185,10 @@ class StreamsConfig(BaseModel):
     default_key_serde: Any = None
     """A serde, or the name of one of :mod:`topology.spec.serdes`."""
     default_value_serde: Any = None
+    """The same for values."""
     default_timestamp_extractor: Any = None
+    """The time of a record where its source says nothing: a name of :mod:`topology.spec.timestamps`, or a function
+    ``(record, partition_time_ms)``. None: the timestamp that the record has."""
     topology_epoch: int | None = Field(default=None, ge=0)
     """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
     topology_lock: Path | None = None
@@ -188,22 +203,33 @@ class StreamsConfig(BaseModel):
     upgrade_from: str | None = None
     """The oldest Kafka Streams version in the group, e.g. ``3.4``, while members move here from there."""
     subtopology_id: Literal["hash", "number"] = "hash"
+    """How subtopologies are told apart. ``hash``: by what they read, so that a task keeps its state when others are
+    added.     ``number``: by their order, as in Kafka Streams."""
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
     max_task_idle_ms: Milliseconds = 0
+    """How long a task waits for records of an input that has none, to process all inputs in the order of time. -1:
+    never;     0: as long as the broker has records that are not fetched yet; else that much longer."""
     emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
     """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
     windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
+    """How long one turn may take before the instance counts as stuck. The log then names the record and the
+    function."""
     rocksdb_config_setter: Any = None
     """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that it
     adds is beyond the budget of ``cache.max.bytes``."""
     poll_ms: Milliseconds = Field(default=100, ge=0)
+    """How long the processing thread waits at most for input."""
     deserialization_exception_handler: Any = "fail"
+    """What happens to a record that a serde can't read: ``fail``, ``continue``, or a callable ``(context, error)`` that
+    answers with one of them."""
     processing_exception_handler: Any = "fail"
+    """The same for a record on which a function of the program raised."""
     processing_exception_handler_global_enabled: bool = False
     """Whether it is asked for processors of global stores too (KIP-1270); else the first one that fails ends the thread."""
     production_exception_handler: Any = "fail"
+    """The same for a result that a serde can't write or the cluster refuses; the callable may answer ``retry`` too."""
     errors_dead_letter_queue_topic_name: str | None = None
     """Where records that fail go, with headers that say why; the handlers ``fail`` and ``continue`` send them there."""
     task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
@@ -213,48 +239,83 @@ class StreamsConfig(BaseModel):
     state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
     """State that nothing was written to for that long is deleted when the application starts (KIP-1259); -1: none is."""
     dsl_store_format: Literal["default", "headers"] = "default"
+    """``headers``: rows of the DSL's stores are laid out with room for headers, which its operators leave empty."""
     dsl_store_suppliers_class: Any = "rocks_db"
     """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk. Or a callable ``(name) -> store`` that
     makes a ``streamsrt.state.store.BytesStore`` of the program's own."""
     windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)
+    """For how much longer than the store the changelog of a window store keeps its windows."""
     repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
+    """How often records of repartition topics that are processed are deleted."""
 
     # How it talks to the cluster
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    """Where an input without committed offset is read from."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    """``read_committed``: records of aborted transactions are left out. With ``exactly_once_v2`` that is the
+    default."""
     fetch_min_bytes: int = Field(default=1, ge=0)
+    """A fetch is answered when there is so much, or ``fetch.max.wait.ms`` is over."""
     fetch_max_wait_ms: Milliseconds = Field(default=500, ge=0)
+    """How long a broker holds a fetch that has too little."""
     fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
+    """The most bytes in the answer to one fetch."""
     max_partition_fetch_bytes: int = Field(default=1 << 20, ge=1024)
+    """The most of them from one partition."""
     fetch_buffer_bytes: int = Field(default=64 << 20, ge=1024)
+    """How much may be fetched ahead of processing, for all partitions together."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """How record batches are compressed that this instance writes."""
     linger_ms: Milliseconds = Field(default=100, ge=0)
+    """How long results wait for others before they are sent together."""
     max_request_size: int = Field(default=1 << 20, ge=1024)
+    """The most bytes in one Produce request, and so in one record."""
     buffer_memory: int = Field(default=32 << 20, ge=1 << 20)
+    """How many bytes may wait to be written. Beyond that, processing waits."""
     delivery_timeout_ms: Milliseconds = Field(default=120_000, ge=1)
+    """How long a record is tried to be written before that is an error."""
     max_block_ms: Milliseconds = Field(default=60_000, ge=0)
+    """How long processing waits at most for room in ``buffer.memory``, or for a transaction to begin or end."""
     request_timeout_ms: Milliseconds = Field(default=30_000, ge=1)
+    """How long a request waits for its answer before the connection is given up."""
     default_api_timeout_ms: Milliseconds = Field(default=30_000, ge=0)
     """How long the start waits for a broker that answers."""
     retry_backoff_ms: Milliseconds = Field(default=100, ge=0)
+    """How long the first repetition of a request waits; each further one waits twice as long."""
     retry_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
+    """The most that a repetition waits."""
     reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)
+    """How long the first attempt to connect again waits; each further one waits twice as long."""
     reconnect_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
+    """The most that an attempt to connect again waits."""
     metadata_max_age_ms: Milliseconds = Field(default=300_000, ge=0)
+    """When leaders and partition counts are asked for anew, even if nothing failed."""
 
     # Security, by the names of Kafka's and librdkafka's clients
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """Whether connections are encrypted (``SSL``) and begin with a login (``SASL``)."""
     sasl_mechanism: str = "PLAIN"
+    """``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``OAUTHBEARER`` or ``GSSAPI``."""
     sasl_username: str | None = None
+    """User of PLAIN and SCRAM."""
     sasl_password: str | None = Field(default=None, repr=False)
+    """Password of PLAIN and SCRAM. It is never printed."""
     sasl_oauth_token_provider: Any = None
+    """Object with the tokens of OAUTHBEARER (``aiokafka.abc.AbstractTokenProvider``)."""
     sasl_kerberos_service_name: str = "kafka"
+    """Name of the brokers' service, for GSSAPI."""
     sasl_kerberos_domain_name: str | None = None
+    """Domain of the brokers, for GSSAPI, where it is not their host's name."""
     ssl_ca_location: str | None = None
+    """PEM file of those whose certificates are trusted. None: those that the machine trusts."""
     ssl_certificate_location: str | None = None
+    """PEM file of this client's certificate, where brokers ask for one."""
     ssl_key_location: str | None = None
+    """PEM file of its private key."""
     ssl_key_password: str | None = Field(default=None, repr=False)
+    """Password of that file. It is never printed."""
     ssl_check_hostname: bool = True
+    """Whether a broker's certificate must name the host that was connected to."""
 
     otel_spans: bool = False
     """OpenTelemetry spans of turns and commits."""

@@ -48,15 +48,18 @@ class UserError(StreamsError):
 
 
 class ConfigError(UserError):
-    """A setting is unknown, malformed or out of bounds."""
+    """A setting is unknown, malformed or out of bounds. Correct it: the message names it, and the nearest known
+    one."""
 
 
 class MissingTopicError(UserError):
-    """A topic that the topology reads does not exist."""
+    """A topic that the topology reads does not exist. Create it, e.g. with ``streamsrt topics create``, or correct
+    its name."""
 
 
 class TopologyMismatchError(UserError):
-    """The group already runs another topology at this epoch."""
+    """The group already runs another topology at this epoch. Raise the epoch: ``streamsrt topology diff`` says to
+    which, and what happens to the state."""
 
 
 class BrokerError(StreamsError):
@@ -66,19 +69,22 @@ class BrokerError(StreamsError):
 
 
 class BrokerUnreachableError(BrokerError):
-    """No bootstrap server answers."""
+    """No bootstrap server answers. Start the broker, or correct ``bootstrap.servers``."""
 
 
 class NotABrokerError(BrokerError):
-    """The server at the bootstrap address does not speak Kafka's protocol."""
+    """The server at the bootstrap address does not speak Kafka's protocol. Correct host and port in
+    ``bootstrap.servers``, or ``security.protocol`` where one side uses TLS and the other does not."""
 
 
 class UnsupportedBrokerError(BrokerError):
-    """The broker lacks an API, or a version of one, that is needed."""
+    """The broker lacks an API, or a version of one, that is needed. Upgrade it, or use what the message names
+    instead, e.g. ``group.protocol=classic``."""
 
 
 class RequestFailedError(BrokerError):
-    """The broker answered with an error code (:class:`streamsrt.wire.error_codes.ErrorCode`)."""
+    """The broker answered with an error code, ``error_code``. The message names it; a missing right comes with the
+    command that grants it."""
 
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)
@@ -107,11 +113,12 @@ class StateError(StreamsError):
 
 
 class StateDirectoryLockedError(StateError):
-    """Another process holds the state directory."""
+    """Another process holds the state directory. Stop it, or give each instance a ``state.dir`` of its own."""
 
 
 class StoreCorruptedError(StateError):
-    """A local store is unreadable or contradicts its changelog: it is wiped and restored. ``path``: its directory."""
+    """A local store is unreadable or contradicts its changelog. Nothing is to be done: it is wiped and restored.
+    ``path``: its directory."""
 
     path = ""
 
@@ -129,15 +136,18 @@ class RecordError(StreamsError):
 
 
 class DeserializationError(RecordError):
-    """The bytes of a key or value are not what the serde expects."""
+    """The bytes of a key or value are not what the serde expects. Correct the serde, or let such records go with
+    ``deserialization.exception.handler=continue``."""
 
 
 class ProcessingError(RecordError):
-    """A user's function raised; the cause is attached."""
+    """A user's function raised; the cause is attached. Correct the function at the line that the message names, or
+    let such records go with ``processing.exception.handler=continue``."""
 
 
 class ProductionError(RecordError):
-    """A result could not be serialized, or the broker refused it for good.
+    """A result could not be serialized, or the broker refused it for good. Correct the serde or the topic's settings, or
+    let such results go with ``production.exception.handler=continue``.
 
     ``is_retriable``: it may succeed if retried later.
     """
@@ -146,12 +156,14 @@ class ProductionError(RecordError):
 
 
 class MembershipError(StreamsError):
-    """This member was fenced, or its group is gone."""
+    """This member was fenced, or its group is gone. Start it again; where another instance has the same
+    ``group.instance.id``, give each its own."""
 
     exit_code = 6
 
 
 class ApplicationShutdownError(StreamsError):
-    """An instance of the application failed and asked all of them to stop (KIP-1071, ``SHUTDOWN_APPLICATION``)."""
+    """An instance of the application failed and asked all of them to stop (KIP-1071, ``SHUTDOWN_APPLICATION``). Its
+    log says why: remove the cause there, then start all of them."""
 
     exit_code = 7

@@ -22,18 +22,24 @@ import typer
 
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.entry import COMMANDS, command_line
+from streamsrt.config import known_keys
 from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.queries.values import Position, PositionBound, RangeQuery
 from tests.tools.import_graph import drawn
+from tests.tools.reference import FOLDER, pages
+from tests.tools.reference.commands import commands
+from tests.tools.reference.errors import FAMILIES, errors, family
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
+REFERENCE = sorted(FOLDER.glob("*.md"))
 PAGES = (
     README,
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *DOCS,
+    *REFERENCE,
     ROOT / "examples" / "metrics.md",
     *sorted((ROOT / "examples" / "operators").glob("*.md")),
 )
@@ -255,7 +261,8 @@ def test_the_list_of_commands_is_the_command_line() -> None:
 
 def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == {page.name for page in DOCS} - {"README.md"}
+    listed = {page.relative_to(ROOT / "docs").as_posix() for page in (*DOCS, *REFERENCE)}
+    assert set(re.findall(r"\]\(((?:reference/)?[\w-]+\.md)\)", index)) == listed - {"README.md"}
 
 
 def test_every_page_is_linked_from_the_readme_or_the_index() -> None:
@@ -268,10 +275,39 @@ def test_the_graph_of_imports_is_that_of_the_code() -> None:
     assert drawn() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", [*pages(), *(page.name for page in REFERENCE if page.name not in pages())])
+def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
+    """``python -m tests.tools.reference --write`` writes it anew."""
+    assert (FOLDER / name).read_text(encoding="utf-8") == pages().get(name)
+
+
+def test_the_reference_has_every_command_setting_and_error() -> None:
+    typed = {
+        " ".join([name, *below]) for name in COMMANDS for below in ([[each] for each in subcommands(name)] or [[]])
+    }
+    assert {each.name for each in commands()} == typed
+    settings = (FOLDER / "settings.md").read_text(encoding="utf-8")
+    assert [key for key in known_keys() if f"| `{key}` |" not in settings] == []
+    told = (FOLDER / "errors.md").read_text(encoding="utf-8")
+    assert [name for name in errors() if f"`{name}`" not in told and f"## {name}" not in told] == []
+
+
+def test_every_setting_has_a_meaning() -> None:
+    text = (FOLDER / "settings.md").read_text(encoding="utf-8")
+    rows = [re.split(r"(?<!\\) \| ", line.removesuffix(" |")) for line in text.splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows if not row[-1].strip()] == []
+
+
+def test_every_error_says_what_happened_and_what_to_do() -> None:
+    said = {name: error.docstring.split("\n\n")[0] for name, error in errors().items() if family(error) is not None}
+    roots = {name for name in said if name in FAMILIES or name == "StreamsError"}
+    assert {name for name, text in said.items() if not re.search(r"[.:;]\s+\S", text)} - roots == set()
+
+
 IN_THE_REPOSITORY = re.compile(r"\btests[/.]|`make |\bbench_[a-z]+`|CONTRIBUTING|CHANGELOG")
 
 
-@pytest.mark.parametrize("page", [README, *DOCS], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *DOCS, *REFERENCE], ids=lambda page: page.name)
 def test_what_a_wheel_does_not_have_is_said_to_be_in_the_repository(page: Path) -> None:
     if page.name == "architecture.md":
         return

@@ -34,27 +34,80 @@ from streamsrt.assignment.assignor import TASK_ASSIGNORS
 __all__ = ["BROKER_SETTINGS", "GroupConfig", "InvalidConfigError"]
 
 _OWN_SETTINGS: dict[str, Setting] = {
-    "group.coordinator.rebalance.protocols": Setting("rebalance_protocols", "classic,consumer,streams"),
-    "group.streams.session.timeout.ms": Setting("session_timeout_ms", 45_000, 1),
-    "group.streams.min.session.timeout.ms": Setting("min_session_timeout_ms", 45_000, 1),
-    "group.streams.max.session.timeout.ms": Setting("max_session_timeout_ms", 60_000, 1),
-    "group.streams.heartbeat.interval.ms": Setting("heartbeat_interval_ms", 5_000, 1),
-    "group.streams.min.heartbeat.interval.ms": Setting("min_heartbeat_interval_ms", 5_000, 1),
-    "group.streams.max.heartbeat.interval.ms": Setting("max_heartbeat_interval_ms", 15_000, 1),
-    "group.streams.max.size": Setting("max_size", INT32_MAX, 1),
-    "group.streams.num.standby.replicas": Setting("num_standby_replicas", 0),
-    "group.streams.max.standby.replicas": Setting("max_standby_replicas", 2),
-    "group.streams.num.warmup.replicas": Setting("num_warmup_replicas", 2),
-    "group.streams.max.warmup.replicas": Setting("max_warmup_replicas", 20),
-    "group.streams.acceptable.recovery.lag": Setting("acceptable_recovery_lag", 10_000, 0, 2**63 - 1),
-    "group.streams.task.offset.interval.ms": Setting("task_offset_interval_ms", 60_000, 1),
-    "group.streams.min.task.offset.interval.ms": Setting("min_task_offset_interval_ms", 15_000, 1),
-    "group.streams.initial.rebalance.delay.ms": Setting("initial_rebalance_delay_ms", 3_000),
-    "group.streams.assignment.interval.ms": Setting("assignment_interval_ms", 1_000),
-    "group.streams.min.assignment.interval.ms": Setting("min_assignment_interval_ms", 0),
-    "group.streams.max.assignment.interval.ms": Setting("max_assignment_interval_ms", 15_000),
-    "group.streams.assignor.name": Setting("assignor_name", None),
-    "offset.metadata.max.bytes": Setting("offset_metadata_max_bytes", 4096),
+    "group.coordinator.rebalance.protocols": Setting(
+        "rebalance_protocols", "classic,consumer,streams", documentation="Which protocols groups may use."
+    ),
+    "group.streams.session.timeout.ms": Setting(
+        "session_timeout_ms", 45_000, 1, documentation="After what silence a member of a streams group counts as dead."
+    ),
+    "group.streams.min.session.timeout.ms": Setting(
+        "min_session_timeout_ms", 45_000, 1, documentation="The least that a group may set."
+    ),
+    "group.streams.max.session.timeout.ms": Setting(
+        "max_session_timeout_ms", 60_000, 1, documentation="The most that a group may set."
+    ),
+    "group.streams.heartbeat.interval.ms": Setting(
+        "heartbeat_interval_ms", 5_000, 1, documentation="How often members report."
+    ),
+    "group.streams.min.heartbeat.interval.ms": Setting(
+        "min_heartbeat_interval_ms", 5_000, 1, documentation="The least that a group may set."
+    ),
+    "group.streams.max.heartbeat.interval.ms": Setting(
+        "max_heartbeat_interval_ms", 15_000, 1, documentation="The most that a group may set."
+    ),
+    "group.streams.max.size": Setting("max_size", INT32_MAX, 1, documentation="The most members of a group."),
+    "group.streams.num.standby.replicas": Setting(
+        "num_standby_replicas", 0, documentation="Standby tasks of each stateful task."
+    ),
+    "group.streams.max.standby.replicas": Setting(
+        "max_standby_replicas", 2, documentation="The most that a group may set."
+    ),
+    "group.streams.num.warmup.replicas": Setting(
+        "num_warmup_replicas", 2, documentation="How many tasks are restored ahead at a time before they move."
+    ),
+    "group.streams.max.warmup.replicas": Setting(
+        "max_warmup_replicas", 20, documentation="The most that a group may set."
+    ),
+    "group.streams.acceptable.recovery.lag": Setting(
+        "acceptable_recovery_lag",
+        10_000,
+        0,
+        2**63 - 1,
+        documentation="With how many records still to restore an instance counts as caught up.",
+    ),
+    "group.streams.task.offset.interval.ms": Setting(
+        "task_offset_interval_ms",
+        60_000,
+        1,
+        documentation="How often members report how far the state of their tasks is.",
+    ),
+    "group.streams.min.task.offset.interval.ms": Setting(
+        "min_task_offset_interval_ms", 15_000, 1, documentation="The least that a group may set."
+    ),
+    "group.streams.initial.rebalance.delay.ms": Setting(
+        "initial_rebalance_delay_ms",
+        3_000,
+        documentation="How long the first assignment of a new group waits for more members.",
+    ),
+    "group.streams.assignment.interval.ms": Setting(
+        "assignment_interval_ms",
+        1_000,
+        documentation="How long the coordinator waits at least between two assignments.",
+    ),
+    "group.streams.min.assignment.interval.ms": Setting(
+        "min_assignment_interval_ms", 0, documentation="The least that a group may set."
+    ),
+    "group.streams.max.assignment.interval.ms": Setting(
+        "max_assignment_interval_ms", 15_000, documentation="The most that a group may set."
+    ),
+    "group.streams.assignor.name": Setting(
+        "assignor_name", None, documentation="Which assignor places the tasks; empty: the default one."
+    ),
+    "offset.metadata.max.bytes": Setting(
+        "offset_metadata_max_bytes",
+        4096,
+        documentation="The most text that a client may keep beside a committed offset.",
+    ),
 }
 BROKER_SETTINGS: dict[str, Setting] = {**_OWN_SETTINGS, **CLASSIC_SETTINGS, **CONSUMER_SETTINGS}
 

@@ -20,6 +20,7 @@ class Setting(NamedTuple):
     default: int | str | None
     low: int = 0
     high: int = INT32_MAX
+    documentation: str = ""
 
 
 Settings = Mapping[str, Setting]

@@ -29,7 +29,8 @@ from streamsrt.client.values import EARLIEST, TopicPartition
 
 
 class VerificationError(BackfillError):
-    """Something is not what it should be."""
+    """A result is not what its manifest says, or not what was computed again. The message says of which task; do
+    not hand the results over."""
 
 
 def verify_results(directory: Path, plan: Plan) -> list[TaskManifest]:

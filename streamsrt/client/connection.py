@@ -66,7 +66,8 @@ VERSIONS_WITH_INSTANCE_ID = {
 
 
 class DisconnectedError(BrokerUnreachableError):
-    """The connection was lost; whether a request in flight was carried out is unknown."""
+    """The connection was lost; whether a request in flight was carried out is unknown. The client connects again by
+    itself."""
 
 
 class _Frames(asyncio.BufferedProtocol):

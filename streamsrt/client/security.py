@@ -37,7 +37,7 @@ class Authenticator(Protocol):
 
 
 class AuthenticationError(BrokerError):
-    """The broker refused the credentials, or the TLS handshake failed."""
+    """The broker refused the credentials, or the TLS handshake failed. Correct ``sasl.*`` or ``ssl.*``."""
 
 
 def check_security(config: SecurityConfig) -> None:

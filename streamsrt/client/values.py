@@ -125,7 +125,8 @@ class Fetched:
 
 
 class FetchError(RequestFailedError):
-    """A partition can't be fetched any further. ``error_code`` is the broker's."""
+    """A partition can't be fetched any further. ``error_code`` is the broker's, and the message says what is
+    missing."""
 
 
 class OffsetOutOfRangeError(FetchError):
@@ -143,7 +144,8 @@ class DeliveryTimeoutError(ProductionError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record. ``error_code`` is the broker's; the record was not written."""
+    """The broker does not take a record. ``error_code`` is the broker's; the record was not written. Often it is
+    too large: raise the topic's ``max.message.bytes``."""
 
     def __init__(
         self, message: str, topic: str, partition: int, *, error_code: int = -1, is_retriable: bool = False
@@ -185,7 +187,9 @@ class TransactionLostError(RequestFailedError):
 
 
 class ProducerFencedError(TransactionLostError):
-    """A newer producer has the transactional id, or the transaction took too long and was aborted."""
+    """A newer producer has the transactional id, or the transaction took too long and was aborted. The runtime
+    gives up the tasks and joins again; if it happens again, raise ``transaction.timeout.ms`` or lower
+    ``commit.interval.ms``."""
 
 
 # -------------------------------------------------------------------------------------------------------------- admin
@@ -254,7 +258,8 @@ class GroupListing:
 
 
 class CommitError(RequestFailedError):
-    """Offsets could not be committed. ``partitions`` says which, with the broker's error codes."""
+    """Offsets could not be committed. ``partitions`` says which, with the broker's error codes. After a restart,
+    records since the last commit are processed again."""
 
     def __init__(self, message: str, error_code: int, partitions: Mapping[TopicPartition, int]) -> None:
         super().__init__(message, error_code)
@@ -271,11 +276,13 @@ class UnknownMemberError(CommitError):
 
 
 class GivenUpError(StreamsError):
-    """Who asked does not wait for the answer any longer."""
+    """Who asked does not wait for the answer any longer. It ends a thread that waited for the network; nothing is
+    to be done."""
 
 
 class RequestTimedOutError(BrokerError):
-    """No answer in time."""
+    """No answer in time. Look whether the broker is overloaded; ``request.timeout.ms`` is how long a request
+    waits."""
 
 
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]

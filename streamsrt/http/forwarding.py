@@ -17,7 +17,8 @@ FORWARDED = "x-streamsrt-forwarded"
 
 
 class InstanceUnreachableError(StreamsError):
-    """Another instance does not answer: it may just have ended."""
+    """Another instance does not answer: it may just have ended. Ask again; if it runs, other instances must be able
+    to reach its ``application.server``."""
 
     exit_code = 3
 

@@ -20,19 +20,22 @@ from streamsrt.wire.error_codes import ErrorCode, error_name
 
 
 class StreamsInvalidTopologyError(UserError):
-    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071, or could not run in the group's place."""
+    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071, or could not run in the group's
+    place. What the coordinator says is in the message: change the topology, or grant the right that it names."""
 
 
 class StreamsInvalidTopologyEpochError(TopologyMismatchError):
-    """The topology epoch does not fit the group's, e.g. the topology changed and the epoch was not raised by one."""
+    """The topology epoch does not fit the group's, e.g. the topology changed and the epoch was not raised by one.
+    Set ``topology.epoch`` to the group's plus one."""
 
 
 class StreamsTopologyFencedError(TopologyMismatchError):
-    """The group has moved on to a newer topology epoch."""
+    """The group has moved on to a newer topology epoch. Start the newer version of the application."""
 
 
 class MembershipRefusedError(MembershipError):
-    """The coordinator refuses this member. ``error_code`` is the protocol's."""
+    """The coordinator refuses this member. ``error_code`` is the protocol's; the message says what to change, e.g.
+    a missing ACL or a group that is full."""
 
     def __init__(self, message: str, error_code: int) -> None:
         super().__init__(message)

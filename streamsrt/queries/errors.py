@@ -24,13 +24,15 @@ class InvalidStateStoreError(StreamsError):
 
 
 class UnknownStateStoreError(InvalidStateStoreError):
-    """The topology has no store of that name, or it is of another kind."""
+    """The topology has no store of that name, or it is of another kind. Correct the name or the query; ``streamsrt
+    topology describe`` lists the stores."""
 
     exit_code = 2
 
 
 class InvalidStateStorePartitionError(InvalidStateStoreError):
-    """Another instance has the partition. ``host``: its endpoint as ``host:port``; empty where it is not known."""
+    """Another instance has the partition: ask that one. ``host``: its endpoint as ``host:port``; empty where it is
+    not known."""
 
     def __init__(self, message: str, partition: int = -1, host: str = "") -> None:
         super().__init__(message)
@@ -39,26 +41,26 @@ class InvalidStateStorePartitionError(InvalidStateStoreError):
 
 
 class StreamsNotStartedError(InvalidStateStoreError):
-    """The application was not started yet."""
+    """The application was not started yet. Call ``start()`` or ``run()`` first."""
 
 
 class StreamsStoppedError(InvalidStateStoreError):
-    """The application has ended."""
+    """The application has ended. Another instance has its state now, or nobody has it."""
 
 
 class StreamsRebalancingError(InvalidStateStoreError):
-    """Tasks are being opened or restored."""
+    """Tasks are being opened or restored. Ask again a little later."""
 
     is_retriable = True
 
 
 class StateStoreMigratedError(InvalidStateStoreError):
-    """The store was closed while it was read: its task went elsewhere or started over."""
+    """The store was closed while it was read: its task went elsewhere or started over. Ask again."""
 
     is_retriable = True
 
 
 class QueryTimedOutError(InvalidStateStoreError):
-    """The processing thread did not come to it in time."""
+    """The processing thread did not come to it in time. Ask again, or with a longer timeout."""
 
     is_retriable = True

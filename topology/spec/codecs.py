@@ -205,15 +205,25 @@ class SessionWindowedSerde(CallableSerde[Windowed[K]]):
 
 
 string: CallableSerde[str] = CallableSerde("string", str.encode, bytes.decode)
+"""Text as UTF-8."""
 bytes_: CallableSerde[bytes] = CallableSerde("bytes", _to_bytes, _same)
+"""Bytes as they are."""
 short: CallableSerde[int] = _number("short", ">h")
+"""An integer in 2 bytes, big-endian, as Java's ``Short``."""
 integer: CallableSerde[int] = _number("integer", ">i")
+"""An integer in 4 bytes, big-endian, as Java's ``Integer``."""
 long: CallableSerde[int] = _number("long", ">q")
+"""An integer in 8 bytes, big-endian, as Java's ``Long``."""
 float_: CallableSerde[float] = _number("float", ">f")
+"""A number in 4 bytes, big-endian (IEEE 754), as Java's ``Float``."""
 double: CallableSerde[float] = _number("double", ">d")
+"""A number in 8 bytes, big-endian (IEEE 754), as Java's ``Double``."""
 boolean: CallableSerde[bool] = CallableSerde("boolean", _from_boolean, _to_boolean)
+"""One byte, 1 or 0."""
 uuid: CallableSerde[UUID] = CallableSerde("uuid", _from_uuid, _to_uuid)
+"""A UUID as its text."""
 void: CallableSerde[None] = CallableSerde("void", _no_value, _no_value)
+"""None only: any other value is refused."""
 json = JsonSerde()
 
 _BY_NAME: dict[str, ProgramSerde] = {

@@ -54,36 +54,41 @@ class TopologyError(Exception):
 
 
 class NameInUseError(TopologyError):
-    """A name is given twice."""
+    """A name of a step, store or branch is given twice. Rename one of the two."""
 
 
 class IllegalNameError(TopologyError):
-    """A name of a step, store or topic is empty, too long or has characters that Kafka does not allow."""
+    """A name of a step, store or topic is empty, too long or has characters that Kafka does not allow. Use letters,
+    digits, ``.``, ``_`` and ``-``."""
 
 
 class UnknownStoreError(TopologyError):
-    """A processor is connected to a store that was never added."""
+    """A processor is connected to a store that was never added. Add it with ``add_state_store``, or correct the
+    name."""
 
 
 class TopicInUseError(TopologyError):
-    """A topic is subscribed by two sources."""
+    """A topic is read by two sources that can't be merged. Read it once, and use the stream twice."""
 
 
 class CopartitionError(TopologyError):
-    """Topics that are joined need equal partition counts and were told different ones."""
+    """Topics that are joined need equal partition counts and were told different ones. Tell both the same one, or
+    repartition one side with ``repartition()``."""
 
 
 class CycleError(TopologyError):
-    """Every record that is read would be written to the topic that it was read from."""
+    """Every record that is read would be written to the topic that it was read from, without end. Write to another
+    topic."""
 
 
 class MissingSerdeError(TopologyError):
-    """A key or value has to become bytes and no serde is known for it."""
+    """A key or value has to become bytes and no serde is known for it. Give one where the message says, or set
+    ``default.key.serde`` and ``default.value.serde``."""
 
 
 class WindowError(TopologyError):
-    """A window's size, advance, grace or retention is out of bounds."""
+    """A window's size, advance, grace or retention is out of bounds. The message says which bound."""
 
 
 class UnsupportedError(TopologyError):
-    """Kafka Streams has it; this version has not."""
+    """Kafka Streams has it; this version has not. The message says what to do instead."""

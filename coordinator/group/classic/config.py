@@ -8,10 +8,24 @@ from dataclasses import dataclass
 from coordinator.group.settings import INT32_MAX, InvalidConfigError, Setting, numbers_of
 
 CLASSIC_SETTINGS: dict[str, Setting] = {
-    "group.min.session.timeout.ms": Setting("min_session_timeout_ms", 6_000, 1),
-    "group.max.session.timeout.ms": Setting("max_session_timeout_ms", 1_800_000, 1),
-    "group.initial.rebalance.delay.ms": Setting("initial_rebalance_delay_ms", 3_000),
-    "group.max.size": Setting("max_size", INT32_MAX, 1),
+    "group.min.session.timeout.ms": Setting(
+        "min_session_timeout_ms",
+        6_000,
+        1,
+        documentation="The shortest session timeout that a member of a classic group may ask for.",
+    ),
+    "group.max.session.timeout.ms": Setting(
+        "max_session_timeout_ms",
+        1_800_000,
+        1,
+        documentation="The longest session timeout that a member of a classic group may ask for.",
+    ),
+    "group.initial.rebalance.delay.ms": Setting(
+        "initial_rebalance_delay_ms",
+        3_000,
+        documentation="How long the first rebalance of an empty classic group waits for more members.",
+    ),
+    "group.max.size": Setting("max_size", INT32_MAX, 1, documentation="The most members of a classic group."),
 }
 
 

@@ -41,7 +41,8 @@ _RUNNING, _DONE = "running", "done"
 
 
 class BackfillRunningError(UserError):
-    """The application's state is being written by a backfill."""
+    """The application's state is being written by a backfill. Let it finish (``streamsrt backfill status``), or
+    abort it with ``streamsrt backfill abort``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ class SimulationResult:
 
 
 class SimulationFailure(StreamsError):
-    """A seed for which something is wrong. ``trace``: the last events; ``call``: what repeats it."""
+    """A seed for which something is wrong. ``trace``: the last events; ``call``: what repeats it, with the same
+    events."""
 
     def __init__(self, seed: int, what: str, call: str, trace: Sequence[str]) -> None:
         self.seed, self.what, self.call, self.trace = seed, what, call, tuple(trace)
