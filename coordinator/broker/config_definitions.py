@@ -515,7 +515,15 @@ _OWN = (
 BROKER_CONFIGS = _definitions(
     *_OWN,
     *(
-        Definition(row.broker_key, row.type, row.default, row.minimum, row.maximum, row.allowed)
+        Definition(
+            row.broker_key,
+            row.type,
+            row.default,
+            row.minimum,
+            row.maximum,
+            row.allowed,
+            documentation=row.documentation,
+        )
         for row in TOPIC_CONFIGS.values()
         if row.broker_key is not None
     ),
