@@ -185,7 +185,9 @@ def test_where_another_protocol_comes_first_it_is_decided_once_more(
     caplog.set_level(logging.INFO)
     if version not in WITH_STREAMS_GROUPS:
         pytest.skip("this broker has classic groups only")
-    mine, other = ("streams", "classic") if version == "bundled" else ("classic", "streams")
+    if version == "bundled":
+        pytest.skip("this broker lets the members of a classic group and of a streams group be one group")
+    mine, other = "classic", "streams"
     handler = _WhenSaid(f"joins by {mine}: ", lambda: start(other))
     log = logging.getLogger("streamsrt.runtime.group_protocol")
     log.addHandler(handler)
@@ -195,6 +197,23 @@ def test_where_another_protocol_comes_first_it_is_decided_once_more(
         log.removeHandler(handler)
     assert kind_of(any_admin, name) == KINDS[other]
     assert chosen(caplog) == [mine, other]
+
+
+def test_on_the_bundled_broker_both_protocols_are_one_group(
+    start: Start, any_admin: BlockingAdmin, version: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    if version != "bundled":
+        pytest.skip("only the bundled broker makes a streams group of a classic one that has members")
+    handler = _WhenSaid("joins by streams: ", lambda: start("classic"))
+    log = logging.getLogger("streamsrt.runtime.group_protocol")
+    log.addHandler(handler)
+    try:
+        start("auto")
+    finally:
+        log.removeHandler(handler)
+    assert kind_of(any_admin, name) == KINDS["streams"]
+    assert chosen(caplog) == ["streams"]
 
 
 @pytest.mark.parametrize(
