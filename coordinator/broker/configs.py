@@ -63,9 +63,11 @@ def _broker_origins(broker: Broker, key: str) -> list[_Synonym]:
 def handle_describe_configs(broker: Broker, request: Request) -> DescribeConfigsResponse:
     message: DescribeConfigsRequest = request.message
     synonyms = message.include_synonyms
-    return DescribeConfigsResponse(
-        results=[_describe(broker, resource, synonyms=synonyms) for resource in message.resources]
-    )
+    results = [_describe(broker, resource, synonyms=synonyms) for resource in message.resources]
+    if not message.include_documentation:
+        for row in (row for result in results for row in result.configs):
+            row.documentation = None
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from streamsrt.wire import types
 from tests.coordinator.broker.in_process import InProcessBroker
 
@@ -225,6 +226,17 @@ class TestTopics:
         assert [each.error_code for each in answer.responses] == [42, 42]
         code, message = alter(broker, TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", SET, "6"))
         assert (code, message) == (42, "Error due to duplicate config keys")
+
+    def test_what_a_setting_means_is_said_to_those_who_ask(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        for kind, name, key in ((TOPIC, "t", "retention.ms"), (BROKER, "1", "log.retention.ms")):
+            told = []
+            for asked in (True, False):
+                resource = Description(resource_type=kind, resource_name=name, configuration_keys=[key])
+                request = types.DescribeConfigsRequest(resources=[resource], include_documentation=asked)
+                (row,) = broker.ask(request).results[0].configs
+                told.append(row.documentation)
+            assert told == [TOPIC_CONFIGS["retention.ms"].documentation, None]
 
     def test_unknown_topics(self, broker: InProcessBroker) -> None:
         assert alter(broker, TOPIC, "t", ("retention.ms", SET, "5")) == (3, "Topic 't' does not exist.")
