@@ -58,6 +58,17 @@ def current_task() -> RunningTask | WholeProcess:
     return task
 
 
+class NoReplies:
+    """Stands for what would wait for the answer of an agent."""
+
+    async def add(self, correlation_id: str, promise: object) -> None:
+        """Raises UserError."""
+        raise UserError(
+            "an agent was asked by ask, map or join, and nothing here waits for answers: send with agent.cast() or "
+            "agent.send(reply_to=topic), and let an agent read that topic"
+        )
+
+
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
@@ -156,6 +167,7 @@ class RunningApplication:
             return producer
 
         app.maybe_start_producer = its_producer
+        app._reply_consumer = NoReplies()
         self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
 
     def _unbind(self) -> None:
@@ -165,6 +177,7 @@ class RunningApplication:
         app = self.app
         app._attachments, app._producer, app._consumer = self._before
         del app.maybe_start_producer
+        del app._reply_consumer
 
 
 def _outbox() -> Outbox:

@@ -364,3 +364,29 @@ def test_what_was_taken_fails_together() -> None:
         (task,) = test.driver._tasks
         assert not task.is_calling
         assert [each.value for each in test.driver.producer_history] == [b"0", b"1", b"2"]
+
+
+def test_agents_send_to_each_other_and_can_not_wait_for_answers() -> None:
+    app = an_app()
+    seen: list[int] = []
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def first(stream: Any) -> None:
+        async for number in stream:
+            if number == 3:
+                await second.ask(number)
+            await second.cast(number)
+            await second.send(value=number, reply_to="answers")
+
+    @app.agent(app.topic("more", value_type=int))
+    async def second(stream: Any) -> AsyncIterator[int]:
+        async for number in stream:
+            seen.append(number)
+            yield number
+
+    with TestApp(app) as test:
+        test.send("numbers", value=1)
+        assert seen == [1, 1]
+        assert len(test.driver.output_queue("answers")) == 1
+        with pytest.raises(UserError, match="nothing here waits for answers"):
+            test.send("numbers", value=3)
