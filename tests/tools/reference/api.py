@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import streamsrt
 import topology
-from streamsrt import backfill
+from streamsrt import backfill, faust
 from streamsrt.testing import simulator
 from tests.tools.reference.source import (
     GENERATED,
@@ -169,6 +169,7 @@ SECTIONS = (
     ),
     Section("Schema registry", "streamsrt.schema_registry", ("SchemaRegistry",)),
     Section("Backfill", "streamsrt.backfill", ("Backfill", "Archive", "KafkaLog", "Lake")),
+    Section("Applications of faust-streaming", "streamsrt.faust", ("topology", "config", "TestApp")),
     Section("Test driver", "streamsrt", ("TopologyTestDriver",)),
     Section(
         "Test driver: topics and records",
@@ -207,6 +208,7 @@ def public() -> set[tuple[str, str]]:
     names = {("topology", name) for name in topology.__all__ if name != "serdes"}
     names |= {("streamsrt", name) for name in streamsrt.__all__ if name != "StreamsConfig"}
     names |= {("streamsrt.backfill", name) for name in backfill.__all__}
+    names |= {("streamsrt.faust", name) for name in faust.__all__}
     names |= {("streamsrt.testing.simulator", name) for name in simulator.__all__}
     for module in ("streamsrt.queries.values", "streamsrt.schema_registry", *_test_modules()):
         names |= {(module, name) for name in _classes_and_functions(module)}
