@@ -50,7 +50,12 @@ def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
 
 def detail_of(group: StreamsGroup, member: Member, unread: Unread, waits: Waiting) -> str:
     """What a member of the newest version is told; empty: nothing."""
-    if not waits or group.is_stale(member) or group.topology is None:
+    return "" if group.is_stale(member) else waiting_detail(group, unread, waits)
+
+
+def waiting_detail(group: StreamsGroup, unread: Unread, waits: Waiting) -> str:
+    """What is not handed to the newest version yet, and why; empty: nothing waits."""
+    if not waits or group.topology is None:
         return ""
     epochs = [each.topology_epoch for each in group.members.values()]
     found = backlogs(group.topology, group.older, unread, epochs)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.group.streams.departure import REBALANCE, SESSION
+from coordinator.group.streams.in_flight import waiting_detail
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import Event, GroupRequest
 from coordinator.machine.values import TimerExpired
@@ -96,13 +97,17 @@ def _topology(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
 
 
 def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
+    """While something waits, every assignment says so: it would be another one otherwise."""
     old, new = before.soft, after.soft
-    if new.setbacks is not None and new.setbacks.pause_ms and new.setbacks != old.setbacks:
+    if new.setbacks is not None and new.setbacks.pause_ms and (new.is_paused or new.setbacks != old.setbacks):
         yield str(new.setbacks).rstrip(".")
     elif old.is_paused and not new.is_paused and new.setbacks is not None:
         yield f"the pause after the setbacks of topology epoch {new.setbacks.epoch} is over"
-    if old.waiting and new.waiting != old.waiting:
-        yield "old members have read on what is in flight in repartition topics that are gone"
+    waits = waiting_detail(after, new.unread, new.waiting)
+    if waits:
+        yield waits.rstrip(".")
+    elif old.waiting and not new.waiting:
+        yield "what was in flight in repartition topics that are gone has been read, or may be lost"
 
 
 def _settings(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:

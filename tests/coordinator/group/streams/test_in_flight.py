@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from coordinator.group.values import RequestContext
+from coordinator.group.streams.reasons import reasons_between
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.status_code import StatusCode
@@ -103,6 +104,22 @@ def test_what_the_last_old_member_did_not_read_holds_its_readers_back() -> None:
     assert 2 in group.runs("back")["1"]
 
 
+def test_a_version_that_is_gone_back_to_lets_the_later_one_read_to_the_end_first() -> None:
+    group = Backlogged("old", waits={})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.waits = {("x", 0): 5, ("x", 2): 1}
+    assert group.join("back", OLD, 2)[0].error_code == 0
+    group.turn("back", "new", "old")
+    assert group.runs("new")["1"] == ALL, "one of three instances is not half of them"
+    group.ask("old", member_epoch=-1)
+    group.turn("back", "new")
+    assert (group.runs("new"), group.runs("back")) == ({"1": {0, 2}}, {"0": ALL, "1": {1}})
+    group.waits = {}
+    group.turn("back", "new")
+    assert (group.runs("new"), group.runs("back")) == ({}, {"0": ALL, "1": ALL})
+
+
 def test_what_may_be_lost_holds_nothing_back() -> None:
     group = Backlogged("old", waits={("r", 2): 7})
     group.join("new", RENAMED, 1, client_tags=LOSE)
@@ -123,3 +140,25 @@ def test_an_upgrade_waits_for_the_one_before_it() -> None:
     assert "members with topology epoch 0 still read r: 7 records" in response.error_message
     group.waits = {}
     assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == 0
+
+
+def test_why_the_group_has_a_new_assignment_names_what_is_read_to_the_end() -> None:
+    group = Backlogged("old", waits={("r", 0): 5})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+
+    before = group.state
+    group.join("another", RENAMED, 1)
+    beat = GroupRequest(CONTEXT, Heartbeat(group_id="app", member_id="new", member_epoch=2))
+    drains = (
+        "Repartition topics that the new version does not have are read to the end by old members first: "
+        "r (topology epoch 0)"
+    )
+    assert drains in reasons_between(before, group.state, beat)
+    group.turn("another", "new", "old")
+    group.waits = {}
+    before = group.state
+    group.turn("another", "new", "old")
+    assert "what was in flight in repartition topics that are gone has been read, or may be lost" in reasons_between(
+        before, group.state, beat
+    )

@@ -73,6 +73,11 @@ def test_why_the_group_has_a_new_assignment_says_so() -> None:
     assert any("epoch 1 have gone 2 times, one after the other" in reason for reason in reasons)
     group.turn("old")
     before = group.state
+    group.join("n3", CHANGED, 1)
+    joined = [reason for reason in reasons_between(before, group.state, went) if "have gone" in reason]
+    assert len(joined) == 1, "an assignment within the pause says why it hands nothing over"
+    group.turn("n3", "old")
+    before = group.state
     group.now_ms += 15_000
     group.beat("old")
     reasons = reasons_between(before, group.state, went)
