@@ -16,6 +16,7 @@ module                  commands
 ``upgrade_start``       ``upgrade start``
 ``upgrade_status``      ``upgrade status``
 ``upgrade_abort``       ``upgrade abort``
+``upgrade_in_flight``   what ``upgrade abort`` would leave unread
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``record_formats``      what keys and values are, as text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -15,6 +15,7 @@ from streamsrt.cli.group_members import Member, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
+from streamsrt.cli.upgrade_in_flight import InFlight, counted, in_flight_lines, refusal, topics_left
 from streamsrt.cli.upgrade_plan import Settings
 from streamsrt.cli.upgrade_preflight import of_broker
 from streamsrt.cli.upgrade_status import Group
@@ -25,9 +26,49 @@ from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look, look_wh
 from streamsrt.runtime.sent_back import has_epoch_of, raise_epoch, runs, sent_back_members
 from streamsrt.runtime.upgrade_status import member_name
 from streamsrt.wire.error_codes import ErrorCode
+from topology.graph.diff import Verdict
 from topology.graph.topology import Topology
 
 _PAUSE_S = 0.2
+
+LoseInFlight = Annotated[
+    bool, typer.Option("--lose-in-flight", help="leave records unread that only the later version could read")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """What is to be done. ``refused``: why not; empty where it may be. ``loses``: records in flight are left unread."""
+
+    old: str
+    group: str
+    epoch: int
+    leaving: Sequence[MemberFacts]
+    staying: Sequence[MemberFacts]
+    in_flight: InFlight
+    refused: str
+    executed: bool
+
+    @property
+    def loses(self) -> bool:
+        return bool(self.in_flight) and not self.refused
+
+    @property
+    def command(self) -> str:
+        """What starts an instance of the former version."""
+        more = " --lose-in-flight" if self.loses else ""
+        return f"streamsrt run {self.old} -a {self.group} --config topology.epoch={self.epoch}{more}"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "group": self.group,
+            "topology_epoch": self.epoch,
+            "executed": self.executed,
+            "removed": [member_name(each) for each in self.leaving],
+            "staying": [member_name(each) for each in self.staying],
+            "in_flight": dict(self.in_flight),
+            "refused": self.refused,
+        }
 
 
 def abort(
@@ -35,6 +76,7 @@ def abort(
     group: Group,
     bootstrap_servers: BootstrapServers = None,
     config: Settings = None,
+    lose_in_flight: LoseInFlight = False,
     execute: Execute = False,
     timeout_s: Annotated[float, typer.Option("--timeout", help="seconds for each step", min=1.0)] = 60.0,
     as_json: AsJson = False,
@@ -43,6 +85,8 @@ def abort(
 
     They need not live. Those that do are refused when they join again, and end with exit code 2. Instances of OLD take
     their tasks again, with the state that they have. Where none runs, nobody is removed: start one first.
+
+    Exit codes: 12 refused, because records are in flight that only the later version reads.
     """
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
@@ -57,23 +101,21 @@ def abort(
         staying = [each for each in facts.members if runs(each, former)]
         if leaving and not staying:
             raise ConfigError(_nobody_stays(old, group, epoch))
-        if execute:
+        topics = topics_left(network, facts, former, leaving, is_raised=is_raised)
+        unread = counted(network, group, topics)
+        why_not = refusal(old, facts, epoch, leaving) if unread and not lose_in_flight else ""
+        made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
+        if made.executed:
             values = {**settings, "application.id": group, "group.protocol": facts.kind}
+            if lose_in_flight:
+                values["upgrade.lose.in.flight"] = "true"
             if not is_raised:
                 raise_epoch(network, StreamsConfig.of(values), replace(former, epoch=epoch), timeout_s)
             _remove(network, group, leaving, timeout_s)
-    if as_json:
-        print_json(
-            {
-                "group": group,
-                "topology_epoch": epoch,
-                "executed": execute,
-                "removed": [member_name(each) for each in leaving],
-                "staying": [member_name(each) for each in staying],
-            }
-        )
-    else:
-        _show(old, group, epoch, leaving, staying, execute=execute)
+            made = replace(made, in_flight=counted(network, group, topics))
+    print_json(made.to_json()) if as_json else _show(made)
+    if made.refused:
+        raise typer.Exit(int(Verdict.INCOMPATIBLE))
 
 
 def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
@@ -106,28 +148,28 @@ def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], 
         time.sleep(_PAUSE_S)
 
 
-def _show(
-    old: str,
-    group: str,
-    epoch: int,
-    leaving: Sequence[MemberFacts],
-    staying: Sequence[MemberFacts],
-    *,
-    execute: bool,
-) -> None:
-    did, does = ("is now", "removed") if execute else ("would be", "to be removed")
+def _show(made: _Return) -> None:
+    did, does = ("is now", "removed") if made.executed else ("would be", "to be removed")
     say = sys.stdout.write
-    say(f"the topology of group {group} {did} that of {old}, with topology epoch {epoch}\n")
-    for each in leaving:
+    say(f"the topology of group {made.group} {did} that of {made.old}, with topology epoch {made.epoch}\n")
+    for each in made.leaving:
         say(f"{member_name(each)} ({each.client_id} on {each.host}), topology epoch {each.epoch}: {does}\n")
-    say(f"instances that go on: {', '.join(map(member_name, staying)) or 'none'}\n")
-    if leaving:
+    say(f"instances that go on: {', '.join(map(member_name, made.staying)) or 'none'}\n")
+    for line in in_flight_lines(made.old, made.in_flight):
+        say(f"{line}\n")
+    if made.refused:
+        say(f"refused: {made.refused}\n")
+        note("nothing is changed")
+        return
+    if made.loses:
+        say("these records stay unread; instances that are started need --lose-in-flight, or wait for them\n")
+    if made.leaving:
         say("a removed instance that still lives ends by itself with exit code 2, also when it is started again\n")
     say(
         "start each instance that you want back, and each that is started anew, with the former version and the new epoch:\n"
     )
-    say(f"  streamsrt run {old} -a {group} --config topology.epoch={epoch}\n")
+    say(f"  {made.command}\n")
     say("with a lock file, in the former release:\n")
-    say(f"  streamsrt topology lock {old} --config topology.epoch={epoch}\n")
-    if not execute:
+    say(f"  streamsrt topology lock {made.old} --config topology.epoch={made.epoch}\n")
+    if not made.executed:
         note("nothing is changed: use --execute to do it")

@@ -42,7 +42,8 @@ class MemberFacts:
     """One member. ``epoch``: of its topology; ``digest``: the start of that topology's digest, where it tells it.
 
     ``tasks``: what it has been given. ``offsets`` and ``ends``: its state and the changelogs by task, as it reported them.
-    ``is_away``: a static member that is stopped; None where its protocol does not tell.
+    ``is_away``: a static member that is stopped; None where its protocol does not tell. ``reads``: the topics that a
+    member of a classic group subscribes to.
     """
 
     member_id: str
@@ -57,6 +58,7 @@ class MemberFacts:
     offsets: Mapping[Task, int] = field(default_factory=dict)
     ends: Mapping[Task, int] = field(default_factory=dict)
     is_away: bool | None = None
+    reads: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ class GroupFacts:
     """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol.
 
     ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
-    topology reads and writes for itself, by subtopology. ``why``: of the newest assignment, in the words of who made it;
-    empty where nobody tells.
+    topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
+    newest assignment, in the words of who made it; empty where nobody tells.
     """
 
     name: str
@@ -75,6 +77,7 @@ class GroupFacts:
     members: tuple[MemberFacts, ...]
     digest: bytes | None = None
     topics: frozenset[tuple[str, frozenset[str]]] | None = None
+    repartition_topics: frozenset[str] = frozenset()
     why: str = ""
 
     @property
@@ -125,6 +128,7 @@ _Member: TypeAlias = StreamsGroupDescribeResponse.Member
 
 def _of_streams_group(described: _Described) -> GroupFacts:
     _checked(described.group_id, described.error_code, described.error_message)
+    parts = [] if described.topology is None else list(described.topology.subtopologies or ())
     return GroupFacts(
         name=described.group_id,
         kind="streams",
@@ -132,9 +136,8 @@ def _of_streams_group(described: _Described) -> GroupFacts:
         epoch=None if described.topology is None else described.topology.epoch,
         members=tuple(_streams_member(each) for each in described.members),
         why=_why(described),
-        topics=None
-        if described.topology is None
-        else frozenset(map(part_topics, described.topology.subtopologies or ())),
+        topics=None if described.topology is None else frozenset(map(part_topics, parts)),
+        repartition_topics=frozenset(topic.name for part in parts for topic in part.repartition_source_topics),
     )
 
 
@@ -219,4 +222,5 @@ def _classic_member(
         tasks=_NO_TASKS if told is None else {role: getattr(told.tasks, role) for role in ROLES},
         offsets={} if said is None else said.offsets,
         ends={} if said is None else said.end_offsets,
+        reads=frozenset() if said is None else said.topics,
     )

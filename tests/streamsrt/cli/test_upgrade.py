@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ from tests.streamsrt.cli.conftest import Command, Done
 from tests.system.processes import wait_until
 
 PROGRAM = """
+import threading
+
 from topology import StreamsBuilder, serdes
 
 TEXT = dict(key=serdes.string, value=serdes.string)
@@ -37,6 +40,22 @@ def version(*, more=False, added=False, missing=False):
 
 first, second = version(), version(more=True)
 third, missing = version(more=True, added=True), version(missing=True)
+
+gate = threading.Event()
+gate.set()
+
+def one_more(key, value, count):
+    gate.wait()
+    return count + 1
+
+def grouped(name):
+    builder = StreamsBuilder()
+    words = builder.stream("{t}-words", **TEXT).group_by(lambda key, value: key, name=name, **TEXT)
+    counts = words.aggregate(lambda: 0, one_more, store="counts", key=serdes.string, value=serdes.long)
+    counts.to_stream().to("{t}-out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+by_word, by_term = grouped("by-word"), grouped("by-term")
 """
 
 
@@ -148,9 +167,14 @@ def follow_an_upgrade(scene: Scene) -> None:
     assert row["versions"][0]["tasks"] == {"active": 2, "standby": 0, "warmup": 0}
     scene.start("b", "second", 4)
     wait_until(lambda: versions(scene) == [(4, 1), (3, 1)], "both are there")
-    both = scene.upgrade("status", "--once")
-    assert both.code == 10
-    assert "1 of 2 instances run topology epoch 4: stop one of the others" in " ".join(both.out.split())
+    advice = "1 of 2 instances run topology epoch 4: stop one of the others"
+
+    def is_advised() -> bool:
+        both = scene.upgrade("status", "--once")
+        return both.code == 10 and advice in " ".join(both.out.split())
+
+    # A classic group that rebalances does not tell the versions.
+    wait_until(is_advised, "it says what is next")
     old.close()
     followed = scene.upgrade("status", "--json", "--interval", "0.1")
     assert followed.code == 0
@@ -322,6 +346,112 @@ def test_nobody_is_removed_where_nobody_would_take_the_tasks(streams_group: Scen
         "who is behind goes on: it is an upgrade like any other"
     )
     assert versions(scene) == [(5, 1), (4, 1)]
+
+
+def write_in_flight(scene: Scene) -> str:
+    """Into the topic that only the later version has; its name."""
+    topic = f"{scene.app}-by-term-repartition"
+    scene("produce", topic, "--key-separator", ":", stdin="".join(f"k{number}:v\n" for number in range(20)))
+    return topic
+
+
+def assert_all_counted(scene: Scene, in_flight: int) -> None:
+    expected = {f"k{number}": scene.written // 50 + (number < in_flight) for number in range(50)}
+    wait_until(lambda: scene.counts() == expected, "all are counted")
+
+
+def later_version_is_slow(scene: Scene) -> tuple[KafkaStreams, KafkaStreams, threading.Event]:
+    """Both versions run; what the later one is to read waits for the event."""
+    old = scene.start("a", "by_word", 3)
+    scene.wait_done()
+    new = scene.start("b", "by_term", 4)
+    wait_until(lambda: active(new) == 4, "the new version has all tasks")
+    gate: threading.Event = sys.modules[scene.module].gate
+    return old, new, gate
+
+
+def keep_what_is_in_flight(scene: Scene) -> None:
+    old, new, gate = later_version_is_slow(scene)
+    gate.clear()
+    try:
+        topic = write_in_flight(scene)
+        told = scene.upgrade("abort", scene.version("by_word"), "--json")
+        assert (told.code, told.rows[0]["in_flight"], told.rows[0]["executed"]) == (12, {topic: 20}, False)
+        done = scene.upgrade("abort", scene.version("by_word"), "--execute")
+        assert done.code == 12
+        assert (
+            f"repartition topic {topic}, which {scene.version('by_word')} does not have, holds 20 records" in done.out
+        )
+        assert "refused: only the later version reads these records" in done.out
+        command = f"streamsrt run {scene.version('by_word')} -a {scene.app} --config topology.epoch=5"
+        assert f"start them with the next epoch ({command})" in done.out
+        wait_until(lambda: versions(scene) == [(4, 1), (3, 1)], "nobody was removed")
+        # As it says. One of three is not half of them.
+        back = scene.start("c", "by_word", 5)
+        late = scene.upgrade("abort", scene.version("by_word"), "--execute", "--json")
+        assert (late.code, late.rows[0]["in_flight"], late.rows[0]["topology_epoch"]) == (12, {topic: 20}, 5)
+        old.close()
+    finally:
+        gate.set()
+    wait_until(lambda: active(back) == 4 and active(new) == 0, "the former version has all tasks")
+    assert_all_counted(scene, 20)
+    again = scene.upgrade("abort", scene.version("by_word"), "--json")
+    assert (again.code, again.rows[0]["in_flight"]) == (0, {})
+    new.close()
+    scene.write()
+    assert_all_counted(scene, 20)
+
+
+def test_an_upgrade_of_a_streams_group_is_not_sent_back_over_records_in_flight(streams_group: Scene) -> None:
+    keep_what_is_in_flight(streams_group)
+
+
+def test_an_upgrade_of_a_classic_group_is_not_sent_back_over_records_in_flight(classic_group: Scene) -> None:
+    keep_what_is_in_flight(classic_group)
+
+
+def test_what_the_user_says_may_be_lost_does_not_keep_an_upgrade_from_being_sent_back(streams_group: Scene) -> None:
+    scene = streams_group
+    old, new, gate = later_version_is_slow(scene)
+    gate.clear()
+    try:
+        topic = write_in_flight(scene)
+        options = (scene.version("by_word"), "--lose-in-flight")
+        told = scene.upgrade("abort", *options)
+        assert told.code == 0
+        assert f"{topic}, which {scene.version('by_word')} does not have, holds 20 records" in told.out
+        done = scene.upgrade("abort", *options, "--execute", "--json")
+        assert (done.code, done.rows[0]["in_flight"], done.rows[0]["executed"]) == (0, {topic: 20}, True)
+    finally:
+        gate.set()
+    wait_until(lambda: new.state is State.ERROR, "the new instance is refused and ends")
+    with pytest.raises(StreamsTopologyFencedError):
+        new.close()
+    wait_until(lambda: active(old) == 4, "the old instance has all tasks")
+    old.close()
+    held = scene.start("a", "by_word", 5)
+    wait_until(lambda: active(held) == 2, "tasks wait that share state with the readers")
+    why = scene.upgrade("status", "--once", "--json").rows[0]["last_assignment"]
+    assert f"Records are in flight that no member can read: {topic}: 20 records of topology epoch 4" in why
+    held.close()
+    scene.settings["upgrade.lose.in.flight"] = True
+    back = scene.start("a", "by_word", 5)
+    wait_until(lambda: active(back) == 4, "nothing waits for what may be lost")
+
+
+def test_an_upgrade_whose_instances_are_gone_leaves_nothing_unread_unasked(streams_group: Scene) -> None:
+    scene = streams_group
+    old, new, _ = later_version_is_slow(scene)
+    new.close()
+    wait_until(lambda: active(old) == 4, "the old instance has all tasks")
+    topic = write_in_flight(scene)
+    done = scene.upgrade("abort", scene.version("by_word"), "--execute")
+    assert done.code == 12
+    assert "start the later version again, with topology epoch 4" in done.out
+    (told,) = scene.upgrade("status", "--once", "--json").rows
+    assert told["topology_epoch"] == 4
+    lost = scene.upgrade("abort", scene.version("by_word"), "--execute", "--lose-in-flight", "--json")
+    assert (lost.code, lost.rows[0]["in_flight"], lost.rows[0]["topology_epoch"]) == (0, {topic: 20}, 5)
 
 
 def test_a_lock_file_takes_the_epoch_of_a_version_that_was_gone_back_to(streams_group: Scene) -> None:

@@ -1,0 +1,90 @@
+"""What an upgrade that is sent back would leave unread: records in repartition topics that only the later version has.
+
+1. Of a streams group these are the topics of its newest topology, of a classic group those that members with the later
+   version read. Where a streams group has taken the former topology already, nobody tells them: they are found by name.
+2. The counts are those of one moment.
+3. Nobody is removed while there are such records, unless the user has said that they may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import EARLIEST, LATEST
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
+from topology.graph.topology import Topology
+
+InFlight = Mapping[str, int]
+"""Records that are not read yet, by topic."""
+
+_ENDINGS = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
+
+
+def topics_left(
+    network: NetworkThread, facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts], *, is_raised: bool
+) -> frozenset[str]:
+    """What nobody reads once the members that are leaving are gone and the group runs ``former``."""
+    if facts.kind == "classic":
+        known = frozenset().union(*(each.reads for each in leaving))
+    elif is_raised:
+        known = frozenset(_named(network, facts.name)) if leaving else frozenset()
+    else:
+        known = facts.repartition_topics
+    own = {f"{facts.name}-{topic.name}" for part in former.subtopologies for topic in part.repartition_source_topics}
+    return frozenset(topic for topic in known - own if topic.startswith(f"{facts.name}-") and topic.endswith(_ENDINGS))
+
+
+def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
+    """How many records of these topics a group has not read, of those where there are any."""
+    if not topics:
+        return {}
+    admin = network.admin
+    counts = admin.partitions_for(sorted(topics))
+    places = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+    first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(places, LATEST))
+    read = admin.committed(group)
+    found: dict[str, int] = {}
+    for place in (each for each in places if each in first and each in last):
+        at = max(first[place].offset, read[place].offset if place in read else 0)
+        if last[place].offset > at:
+            found[place[0]] = found.get(place[0], 0) + last[place].offset - at
+    return found
+
+
+def _named(network: NetworkThread, group: str) -> Iterable[str]:
+    """Topics that are called as repartition topics of this group, and not of another one whose name begins the same."""
+    others = {each.group_id for each in network.admin.list_groups() if each.group_id.startswith(f"{group}-")}
+    return (
+        topic
+        for topic in network.admin.topics()
+        if topic.startswith(f"{group}-") and not any(topic.startswith(f"{other}-") for other in others)
+    )
+
+
+def in_flight_lines(old: str, in_flight: InFlight) -> list[str]:
+    """A line for each topic."""
+    return [
+        f"repartition topic {topic}, which {old} does not have, holds {records} records that are not read yet"
+        for topic, records in in_flight.items()
+    ]
+
+
+def refusal(old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFacts]) -> str:
+    """Why nobody is removed, and what to do."""
+    readers = [each for each in leaving if not each.is_away]
+    later = max((each.epoch for each in readers if each.epoch is not None), default=facts.epoch)
+    begin = (
+        "let the instances of the later version run"
+        if readers
+        else f"start the later version again, with topology epoch {later}"
+    )
+    return (
+        "only the later version reads these records. Without it they stay unread, and tasks that share state with their "
+        f"readers wait. To have them read: {begin}; stop the instances of {old} one by one and start them with the next "
+        f"epoch (streamsrt run {old} -a {facts.name} --config topology.epoch={epoch}), until these are at least half of all "
+        "instances, and start more of them beside if they are fewer. They take over what writes the topics, and the later "
+        f"version reads them to the end. Stop its instances when they have no active task left (streamsrt upgrade status "
+        f"--group {facts.name}). To leave the records unread: --lose-in-flight"
+    )
