@@ -40,6 +40,7 @@ from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, Topi
 from streamsrt.membership.classic.placing import (
     changelogs_to_ask,
     claims_of,
+    draining_text,
     given,
     gone_partitions,
     older_versions,
@@ -508,6 +509,7 @@ def _assign(
         postponed=leading.postponed,
         conflicts=claims.twice,
         image=leading.image,
+        draining=draining_text(view, lead, refused, unread) if unread else "",
         rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
     )
     return _done(leading, plan)

@@ -20,7 +20,15 @@ from typing import TypeVar
 from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.handover import handed_over
-from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, Waiting, gone_topics, waiting
+from streamsrt.assignment.in_flight import (
+    NOTHING_UNREAD,
+    Unread,
+    Waiting,
+    backlogs,
+    draining_detail,
+    gone_topics,
+    waiting,
+)
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
@@ -111,6 +119,14 @@ def waiting_of(view: View, group: Version, without: Container[str], unread: Unre
         if member.version in older:
             writing[member.version.epoch].update(task.subtopology_id for task in member.held.active)
     return waiting([view.texts[version.digest] for version in (group, *older)], unread, writing)
+
+
+def draining_text(view: View, group: Version, without: Container[str], unread: Unread) -> str:
+    """Which such topics are read to the end first; empty: none."""
+    older = [view.texts[version.digest] for version in older_versions(view, group, without)]
+    epochs = [member.version.epoch for member in view.members]
+    found = backlogs(view.texts[group.digest], older, unread, epochs)
+    return draining_detail(found) if found else ""
 
 
 def older_versions(view: View, group: Version, without: Container[str]) -> list[Version]:

@@ -64,7 +64,8 @@ class LeaderSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
-    ``postponed``: why the next version is not taken yet; ``asked``: members that are to send their topology."""
+    ``postponed``: why the next version is not taken yet; ``draining``: what is read to the end before it is handed over;
+    ``asked``: members that are to send their topology."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -73,6 +74,7 @@ class Plan:
     asked: frozenset[str] = frozenset()
     waiting: str = ""
     postponed: str = ""
+    draining: str = ""
     configuration: Configuration | None = None
     creation_detail: str = ""
     conflicts: tuple[str, ...] = ()
@@ -304,14 +306,15 @@ def _why(view: View, plan: Plan, memory: Memory) -> str:
     """Why there is a new generation, as far as its leader led the one before."""
     if plan.waiting:
         return plan.waiting
+    drains = [plan.draining.rstrip(".")] if plan.draining else []
     if memory.generation != view.generation - 1:
-        return ""
+        return "; ".join(drains)
     now = {m.member_id: _name(m) for m in view.members}
     reasons = [f"member {name} is gone" for key, name in memory.members.items() if key not in now]
     reasons += [f"member {name} joined" for key, name in now.items() if key not in memory.members]
     if plan.group is not None and memory.version is not None and plan.group.epoch > memory.version.epoch:
         reasons.append(f"the topology was updated to epoch {plan.group.epoch}")
-    return "; ".join(reasons)
+    return "; ".join([*reasons, *drains])
 
 
 def _size(encoded: Mapping[str, bytes], subscriptions_bytes: int) -> int:

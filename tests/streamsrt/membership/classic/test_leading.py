@@ -624,11 +624,13 @@ def test_old_members_read_a_repartition_topic_that_goes_to_its_end() -> None:
     assert told["m1"].tasks.active == tasks("s1").active
     assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s2").active
     assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
+    assert "are read to the end by old members first: r (topology epoch 1)" in told["m1"].why
     group.cluster.committed = {("r", 1): 8}
     told = rounds(group, 3)
     assert not told["m1"].tasks.active
     assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
     assert told["m1"].rejoin_after_ms is None
+    assert told["m1"].why == ""
 
 
 def test_while_nobody_can_say_what_is_unread_everybody_keeps_its_tasks() -> None:
