@@ -20,7 +20,8 @@ from streamsrt.cli.application import load_application
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
-from streamsrt.dead_letters.decoding import Decode, as_text, decoders, other_readers, shown
+from streamsrt.client.values import ProducerFencedError, TransactionLostError
+from streamsrt.dead_letters.decoding import Decode, as_text, decoders, second_time, shown
 from streamsrt.dead_letters.letters import Letter, Outcome, Position, Wanted
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, Waiting, connected
 from streamsrt.errors import ConfigError
@@ -132,7 +133,7 @@ def list_letters(
 
 def _print_summary(found: Iterator[tuple[Letter, Outcome | None]], *, as_json: bool) -> None:
     numbers = Counter(
-        (letter.told.get("application.id", ""), letter.told.get("node", ""), letter.error, _state(outcome))
+        (letter.told.get("application.id", ""), letter.told.get("node", ""), letter.error, _state(letter, outcome))
         for letter, outcome in found
     )
     columns = ["letters", "application", "step", "error", "state"]
@@ -150,12 +151,14 @@ def _row(letter: Letter, outcome: Outcome | None) -> dict[str, object]:
         "origin": _origin(letter),
         "error": letter.error,
         "message": message if len(message) <= _MESSAGE_MAX else f"{message[: _MESSAGE_MAX - 1]}…",
-        "state": _state(outcome),
+        "state": _state(letter, outcome),
     }
 
 
-def _state(outcome: Outcome | None) -> str:
-    return "waiting" if outcome is None else outcome.value
+def _state(letter: Letter, outcome: Outcome | None) -> str:
+    if outcome is not None:
+        return outcome.value
+    return "stopped" if letter.told.get("response") == "fail" else "waiting"
 
 
 def _time(epoch_ms: int) -> str:
@@ -252,7 +255,13 @@ def replay(
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
-        done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
+        try:
+            done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
+        except ProducerFencedError as error:
+            raise TransactionLostError(
+                f"another replay of {topic} has begun, and this one ends: what it had committed stays, and the other "
+                "one goes on from there"
+            ) from error
     note(f"{done} records are replayed")
 
 
@@ -296,10 +305,16 @@ def _note_plan(plan: _Plan, topic: str, to: str | None, topology: Topology | Non
     if to is not None or topology is None:
         return
     for target, step in plan.steps:
-        if others := other_readers(topology, target, step):
+        again = second_time(topology, target, step)
+        if again.beside:
             note(
-                f"{', '.join(others)} gets the records of {target} as well, and gets these for the second time: with "
+                f"{', '.join(again.beside)} gets the records of {target} as well, and gets these for the second time: with "
                 "--to TOPIC they go to a topic of their own"
+            )
+        if again.before:
+            note(
+                f"{', '.join(again.before)} comes before {step}, or is it, and keeps state or gives several results: it "
+                "may have done its part for these records, and does it again"
             )
 
 

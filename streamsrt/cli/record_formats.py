@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -24,7 +25,7 @@ class Format(NamedTuple):
 
 def _text(value: object) -> bytes:
     """Text as it is; of JSON anything else is written as JSON."""
-    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
+    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _whole(value: object) -> int:
@@ -36,6 +37,8 @@ def _whole(value: object) -> int:
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"{value!r} is no number")
+    if not isinstance(value, str) and not math.isfinite(value):
+        raise ValueError(f'JSON has no such number: write "{value}", as text')
     return float(value)
 
 
@@ -47,7 +50,9 @@ def _hex(value: object) -> bytes:
 
 def _json(value: object) -> bytes:
     """Text must be JSON itself."""
-    return json.dumps(json.loads(value) if isinstance(value, str) else value, ensure_ascii=False).encode()
+    return json.dumps(
+        json.loads(value) if isinstance(value, str) else value, ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def _time_windowed_string(data: bytes) -> str:

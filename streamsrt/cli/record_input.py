@@ -14,6 +14,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO, NamedTuple, TypeVar, cast
@@ -45,6 +46,8 @@ class Reading:
     separator: str | None = None
     key_column: str | None = None
     timestamp_column: str | None = None
+    partitions: int | None = None
+    """How many the topic has."""
 
 
 T = TypeVar("T")
@@ -94,15 +97,17 @@ def read_json(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
             _optional(reading.key, row.get("key"), f"the key in line {number}"),
             _optional(reading.value, row["value"], f"the value in line {number}"),
             _timestamp(row.get("timestamp"), number),
-            _partition(row.get("partition"), number),
+            _partition(row.get("partition"), number, reading.partitions),
             _headers(row.get("headers"), number),
         )
 
 
 def read_csv(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
     """A record for each row."""
-    rows = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8", newline=""), strict=True)
+    rows = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=True)
     columns = [name for names in _lines(map(_names, [rows]), rows) for name in names]
+    if twice := sorted({column for column in columns if columns.count(column) > 1}):
+        raise ConfigError(f"line 1 of stdin has a column twice: {', '.join(twice)}")
     for option, column in (("--key-column", reading.key_column), ("--timestamp-column", reading.timestamp_column)):
         if column is not None and column not in columns:
             raise ConfigError(f"{option} {column}: there is no such column, but {', '.join(columns) or 'no line'}")
@@ -162,24 +167,42 @@ def _timestamp(value: object, number: int) -> int | None:
     )
 
 
-def _partition(value: object, number: int) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+def _partition(value: object, number: int, partitions: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < (partitions or value + 1):
         return value
-    raise ConfigError(f"the partition in line {number} of stdin is {value!r}: give a number from 0 on")
+    most = "" if partitions is None else f" to {partitions - 1}"
+    raise ConfigError(f"the partition in line {number} of stdin is {value!r}: give a number from 0{most or ' on'}")
 
 
 def _headers(value: object, number: int) -> Headers:
-    """``{"name": "text"}``, or a list of pairs where a name comes twice."""
+    """``{"name": "text"}``, or a list of pairs where a name comes twice; ``{"hex": "ff00"}`` is a value that is no text."""
     pairs: object = list(value.items()) if isinstance(value, dict) else value
     if pairs is None:
         return ()
     if isinstance(pairs, list) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
-        texts = cast("list[tuple[str, object]]", pairs)
-        if all(text is None or isinstance(text, str) for _, text in texts):
-            return tuple((name, text.encode() if isinstance(text, str) else None) for name, text in texts)
+        with suppress(ValueError):
+            return tuple((name, _header(found)) for name, found in cast("list[tuple[str, object]]", pairs))
     raise ConfigError(f"the headers in line {number} of stdin are {value!r}: give an object of texts")
+
+
+def _header(value: object) -> bytes | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    if isinstance(value, dict) and isinstance(found := value.get("hex"), str) and len(value) == 1:
+        return bytes.fromhex(found)
+    raise ValueError(value)
+
+
+def shown_header(value: bytes | None) -> object:
+    """A header's value as it is read again."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return {"hex": value.hex()} if value is not None else None
 
 
 def _shown(data: bytes) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,7 @@ import typer
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, decoder, encoder
-from streamsrt.cli.record_input import READERS, InputRecord, Reading
+from streamsrt.cli.record_input import READERS, InputRecord, Reading, shown_header
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
@@ -60,18 +62,20 @@ def produce(
         raise ConfigError("--key-column and --timestamp-column are for --format csv")
     if input_format != "lines" and key_separator is not None:
         raise ConfigError("--key-separator is for --format lines")
-    reading = Reading(
-        key=encoder(key_format),
-        value=encoder(value_format),
-        separator=key_separator,
-        key_column=key_column,
-        timestamp_column=timestamp_column,
-    )
+    key, value = encoder(key_format), encoder(value_format)
     common = tuple(_header(text) for text in headers or ())
     with cluster(bootstrap_servers) as network:
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
             raise MissingTopicError(f"no such topic: {topic} (streamsrt topics create {topic} --partitions N makes it)")
+        reading = Reading(
+            key=key,
+            value=value,
+            separator=key_separator,
+            key_column=key_column,
+            timestamp_column=timestamp_column,
+            partitions=partitions,
+        )
         collector = RecordCollector(network.producer.send, lambda _name: partitions)
         count = 0
         try:
@@ -166,15 +170,37 @@ def consume(
         chosen = _chosen(network, topic, partitions)
         ends = ends_of(network, chosen, read_committed=committed)
         starts = _starts(network, chosen, ends, from_offset, from_time)
-        shown = 0
-        for fetched in read_range(network, starts, ends, follow=follow):
-            for columns in columns_of(fetched):
-                for row in _rows(fetched, columns, decode_key, decode_value, with_headers=headers):
-                    _show(row, as_json=as_json)
-                    shown += 1
-                    if shown == limit:
-                        return
-            sys.stdout.flush()
+        try:
+            shown = _Shown(decode_key, decode_value, headers=headers, as_json=as_json, limit=limit)
+            for fetched in read_range(network, starts, ends, follow=follow):
+                if shown.show(fetched):
+                    return
+        except BrokenPipeError:
+            # Who reads has enough. What is still buffered goes nowhere.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+class _Shown:
+    """Prints records, up to a limit."""
+
+    def __init__(self, key: Decode, value: Decode, *, headers: bool, as_json: bool, limit: int | None) -> None:
+        self._key, self._value = key, value
+        self._headers, self._as_json = headers, as_json
+        self._left = limit
+
+    def show(self, fetched: Fetched) -> bool:
+        """Returns whether that was the last record."""
+        for columns in columns_of(fetched):
+            for row in _rows(fetched, columns, self._key, self._value, with_headers=self._headers):
+                _show(row, as_json=self._as_json)
+                if self._left is not None:
+                    self._left -= 1
+                    if not self._left:
+                        return True
+        sys.stdout.flush()
+        return False
 
 
 def _chosen(network: NetworkThread, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:
@@ -195,14 +221,34 @@ def _starts(
 ) -> dict[TopicPartition, int]:
     """Where to begin: what the log no longer holds begins at its start, what it does not hold yet at its end."""
     first = starts_of(network, partitions)
+    if from_offset is not None and from_offset < 0:
+        return {tp: _last(network, tp, first[tp], ends[tp], -from_offset) for tp in partitions}
     if from_time is not None:
         at_ms = parse_datetime(from_time, "--from")
         found = network.admin.list_offsets(dict.fromkeys(partitions, at_ms))
         return {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else ends[tp] for tp in partitions}
     if from_offset is None:
         return first
-    wanted = {tp: from_offset if from_offset >= 0 else ends[tp] + from_offset for tp in partitions}
-    return {tp: min(max(first[tp], offset), ends[tp]) for tp, offset in wanted.items()}
+    return {tp: min(max(first[tp], from_offset), ends[tp]) for tp in partitions}
+
+
+def _last(network: NetworkThread, tp: TopicPartition, first: int, end: int, count: int) -> int:
+    """Where the last so many records begin: offsets of transactions' ends, and of what compaction left out, are none."""
+    back = count
+    while True:
+        start = max(first, end - back)
+        offsets = [
+            offset
+            for fetched in read_range(network, {tp: start}, {tp: end})
+            for columns in columns_of(fetched)
+            for offset in map(columns.offset_at, range(len(columns)))
+            if offset < end
+        ]
+        if len(offsets) >= count:
+            return offsets[-count]
+        if start == first:
+            return first
+        back *= 4
 
 
 def _rows(
@@ -219,7 +265,7 @@ def _rows(
         }
         if with_headers:
             found = columns.headers[index] if columns.headers else ()
-            row["headers"] = [[name, None if text is None else text.decode(errors="replace")] for name, text in found]
+            row["headers"] = [[name, shown_header(value)] for name, value in found]
         yield row
 
 
@@ -239,10 +285,12 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
 
 
 def _show(row: dict[str, object], *, as_json: bool) -> None:
-    if as_json:
-        print_json(row)
-        return
     value = row["value"]
+    if as_json:
+        # JSON has no such numbers.
+        is_number = not isinstance(value, float) or math.isfinite(value)
+        print_json(row if is_number else {**row, "value": str(value)})
+        return
     text = value if isinstance(value, str) or value is None else json.dumps(value)
     headers = f"{json.dumps(row['headers'], ensure_ascii=False)}\t" if "headers" in row else ""
     sys.stdout.write(f"{headers}{row['key']}\t{text}\n")

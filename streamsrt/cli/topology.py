@@ -178,6 +178,12 @@ def lock(
     if check or is_refused:
         raise typer.Exit(int(found.verdict))
     # A higher one that is set is meant: the former version has another epoch after it was gone back to.
+    given = key_value_pairs(config or []).get("topology.epoch")
+    if given is not None and new.epoch < found.epoch_needed:
+        raise ConfigError(
+            f"{file} has topology epoch {agreed.epoch}, and this is another topology: it needs topology.epoch="
+            f"{found.epoch_needed} or higher, not {given}"
+        )
     made = replace(new, epoch=max(found.epoch_needed, new.epoch))
     # The same topology may have edited functions, which a later version is compared with.
     if made != agreed:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from streamsrt.config import named_serde
-from topology.graph.nodes import SinkNode, SourceNode
+from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations.traits import Code, Results, traits_of
 from topology.graph.topology import Topology
 from topology.spec.codecs import AnySerde
 
@@ -74,32 +75,47 @@ def shown(topic: str, data: bytes | None, decode: Decode) -> object:
         return f"{as_text(topic, data)} (not decoded: {type(error).__name__}: {error})"
 
 
-def other_readers(topology: Topology, topic: str, step: str) -> tuple[str, ...]:
-    """The nodes beside the step and what leads to it that get the records of a topic: a replay runs through them, too."""
+class SecondTime(NamedTuple):
+    """Nodes that see a replayed record for the second time. ``beside``: they get the records of its topic without leading
+    to the step that failed. ``before``: they lead to it, or are it, and have kept something of the record, or have given
+    several results for it, of which others may have got through."""
+
+    beside: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+
+def second_time(topology: Topology, topic: str, step: str) -> SecondTime:
+    """What a replay of a record of that topic does again, beside the step that failed."""
     source = source_of(topology, topic)
     if source is None:
-        return ()
-    children = {
-        node.name: () if isinstance(node, SinkNode) else node.children
-        for part in topology.subtopologies
-        for node in part.nodes
-    }
+        return SecondTime()
+    nodes = {node.name: node for part in topology.subtopologies for node in part.nodes}
     leads: dict[str, bool] = {}
 
     def leads_to_step(name: str) -> bool:
         if name not in leads:
-            leads[name] = name == step
-            leads[name] = leads[name] or any(leads_to_step(child) for child in children.get(name, ()))
+            leads[name] = name == step or any([leads_to_step(child) for child in _children(nodes[name])])
         return leads[name]
 
-    found: list[str] = []
-    name = source.name
-    while name != step:
-        following = children.get(name, ())
-        towards = [child for child in following if leads_to_step(child)]
-        found += [child for child in following if child not in towards]
-        if not towards:
-            break
-        found += towards[1:]
-        name = towards[0]
-    return tuple(dict.fromkeys(found))
+    if not leads_to_step(source.name):
+        return SecondTime()
+    beside: dict[str, None] = {}
+    before: dict[str, None] = {}
+    for name in reversed([name for name, leading in leads.items() if leading]):
+        node = nodes[name]
+        if name != step:
+            beside |= dict.fromkeys(child for child in _children(node) if not leads_to_step(child))
+        if isinstance(node, ProcessorNode) and _is_done_again(node, is_step=name == step):
+            before[name] = None
+    return SecondTime(tuple(beside), tuple(before))
+
+
+def _children(node: Node) -> tuple[str, ...]:
+    return () if isinstance(node, SinkNode) else node.children
+
+
+def _is_done_again(node: ProcessorNode, *, is_step: bool) -> bool:
+    if node.stores:
+        return True
+    traits = traits_of(node.operation)
+    return not is_step and (traits.results in (Results.ANY, Results.BY_WINDOW) or traits.code is Code.EFFECT)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import os.path
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+import streamsrt
+import topology
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX
 from streamsrt.wire.records import Headers, RecordColumns
 
@@ -26,7 +29,8 @@ MARK_HEADER = "__streamsrt.letters.mark"
 Position: TypeAlias = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_RUNTIME = re.compile(r"[/\\](streamsrt|topology)[/\\](\w+[/\\])*\w+\.py$|^<|[/\\]lib[/\\]python3|site-packages")
+_INSTALLED = re.compile(r"^<|[/\\]lib[/\\]python3|site-packages")
+_RUNTIME = tuple(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (streamsrt, topology))
 
 
 class Origin(NamedTuple):
@@ -81,12 +85,12 @@ class Letter:
 
     @property
     def line(self) -> str:
-        """The innermost line of the program itself that the stack trace names: ``FILE:LINE in FUNCTION``."""
+        """The innermost line of the program itself in the stack trace: ``FILE:LINE in FUNCTION``; empty if none is."""
         frames = list(_FRAME.finditer(self.told.get("stacktrace", "")))
-        own = [frame for frame in frames if not _RUNTIME.search(frame["file"])]
-        if not (own or frames):
+        own = [each for each in frames if not _INSTALLED.search(each["file"]) and not each["file"].startswith(_RUNTIME)]
+        if not own:
             return ""
-        frame = (own or frames)[-1]
+        frame = own[-1]
         return f"{frame['file']}:{frame['line']} in {frame['function']}"
 
     def why_not_replayed(self, *, stopped_too: bool = False) -> str | None:

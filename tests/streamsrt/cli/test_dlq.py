@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamsrt import KafkaStreams
+from streamsrt.client.values import ProducerFencedError
 from streamsrt.dead_letters.letters import Wanted
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from tests.streamsrt.cli.conftest import Command, Done
@@ -140,6 +141,21 @@ def test_what_was_not_committed_is_replayed_by_the_next_one(shop: Shop) -> None:
     assert shop.totals() == {f"k{number}": number for number in range(30)}
 
 
+def test_a_second_replay_ends_the_first_one(shop: Shop) -> None:
+    shop.produce(["a=1?"])
+    shop.run(broken=True)
+    with connected(shop.servers, shop.letters, writes=True) as network:
+        topic = DeadLetterTopic(network, shop.letters)
+        first = Replay(topic, [shop.orders])
+        assert shop("dlq", "replay", shop.letters, "--execute").code == 0
+        for each in topic.waiting(Wanted()):
+            first.add(each)
+        with pytest.raises(ProducerFencedError):
+            first.commit(1)
+    shop.run(broken=False)
+    assert shop.totals() == {"a": 1}
+
+
 def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
     shop.produce([f"a={number}?" for number in range(6)])
     shop.run(broken=True)
@@ -176,6 +192,7 @@ def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
         shop.run(broken=True, **{"processing.exception.handler": "fail", "processing.guarantee": "at_least_once"})
     done = shop("dlq", "replay", shop.letters, "--execute")
     assert "1 letters are left: the application stopped at it" in done.err
+    assert [row["state"] for row in shop.waiting()] == ["stopped"]
     shop.run(broken=False)
     assert shop.totals() == {"a": 1}
 

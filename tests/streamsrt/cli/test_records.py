@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from streamsrt.dead_letters.topic import connected
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
+from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli.conftest import Command
 
 
@@ -152,6 +158,14 @@ def test_rows_of_csv_are_objects(on_broker: Command, topic: str) -> None:
         (("--format", "json"), '{"value": 1, "timestamp": "soon"}', "the timestamp in line 2 of stdin is 'soon'"),
         (("--format", "json"), '{"value": 1, "timestamp": true}', "the timestamp in line 2"),
         (("--format", "json"), '{"value": 1, "partition": -1}', "the partition in line 2 of stdin is -1"),
+        (
+            ("--format", "json"),
+            '{"value": 1, "partition": 1}',
+            "the partition in line 2 of stdin is 1: give a number from 0 to 0",
+        ),
+        (("--format", "json"), '{"value": NaN}', "the value in line 2 of stdin is not in the format"),
+        (("--format", "json", "--value", "double"), '{"value": 1e400}', 'write "inf", as text'),
+        (("--format", "json"), '{"value": 1, "headers": {"h": {"hex": "f"}}}', "the headers in line 2 of stdin are"),
         (("--format", "json"), '{"value": 1, "headers": {"h": 1}}', "the headers in line 2 of stdin are"),
         (
             ("--format", "json", "--value", "long"),
@@ -191,6 +205,65 @@ def test_csv_that_is_none_is_refused(on_broker: Command, topic: str) -> None:
     assert on_broker("produce", topic, "--format", "xml").code == 2
     assert on_broker("produce", topic, "--value", "windowed").code == 2
     assert on_broker("produce", topic, "--header", "=x").code == 2
+
+
+def test_numbers_and_headers_that_json_does_not_have_are_copied_as_they_were(
+    on_broker: Command, bundled_broker: BundledBroker, topic: str
+) -> None:
+    copy = f"{topic}-copy"
+    on_broker("topics", "create", topic, copy)
+    rows = [
+        f'{{"value": "{text}", "headers": {{"h": {{"hex": "fffe00"}}}}}}' for text in ("NaN", "Infinity", "-inf", "1.5")
+    ]
+    assert on_broker("produce", topic, "--format", "json", "--value", "double", stdin="\n".join(rows)).code == 0
+    read = on_broker("consume", topic, "--value", "double", "--json", "--headers")
+    assert [row["value"] for row in read.rows] == ["nan", "inf", "-inf", 1.5]
+    assert read.rows[0]["headers"] == [["h", {"hex": "fffe00"}]]
+    assert on_broker("produce", copy, "--format", "json", "--value", "double", stdin=read.out).code == 0
+    assert on_broker("consume", copy, "--value", "double", "--json", "--headers").out == read.out
+    raw = [on_broker("consume", each, "--value", "bytes", "--json").rows for each in (topic, copy)]
+    assert [row["value"] for row in raw[0]] == [row["value"] for row in raw[1]]
+
+
+def test_the_last_records_are_records_and_not_the_ends_of_transactions(
+    on_broker: Command, bundled_broker: BundledBroker, topic: str
+) -> None:
+    on_broker("topics", "create", topic)
+    with connected(bundled_broker.bootstrap_servers, topic, writes=True) as network:
+        collector = RecordCollector(network.producer.send, lambda _name: 1, transactional=True)
+        for number in range(6):
+            collector.add(topic, [None], [str(number).encode()], [number])
+            collector.flush()
+            network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=30.0)
+    for count in (1, 2, 5, 6, 9):
+        read = on_broker("consume", topic, "--from-offset", -count, "--json")
+        assert [int(row["value"]) for row in read.rows] == list(range(max(0, 6 - count), 6))
+
+
+def test_a_file_of_a_spreadsheet_begins_with_a_mark(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic)
+    assert on_broker("produce", topic, "--format", "csv", "--key-column", "id", stdin="\ufeffid,v\n1,2\n").code == 0
+    assert on_broker("consume", topic, "--value", "json", "--json").rows[0]["value"] == {"id": "1", "v": "2"}
+    twice = on_broker("produce", topic, "--format", "csv", stdin="id,id\n1,2\n")
+    assert (twice.code, "line 1 of stdin has a column twice: id" in twice.err) == (2, True)
+
+
+def test_who_has_read_enough_may_close_the_pipe(bundled_broker: BundledBroker, on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic)
+    on_broker("produce", topic, stdin="".join(f"{number:0100}\n" for number in range(20_000)))
+    servers = bundled_broker.bootstrap_servers
+    reading = subprocess.Popen(
+        [sys.executable, "-m", "streamsrt", "consume", topic, "-b", servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert reading.stdout is not None
+    assert reading.stderr is not None
+    with reading.stdout, reading.stderr:
+        reading.stdout.readline()
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
+    assert reading.wait(60) == 0
 
 
 def test_reading_begins_where_it_is_told_to(on_broker: Command, topic: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.dead_letters.decoding import as_text, decoders, other_readers, shown
+from streamsrt.dead_letters.decoding import as_text, decoders, second_time, shown
 from streamsrt.errors import ConfigError
 from topology import StreamsBuilder, serdes
-from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
 
 
@@ -50,13 +49,23 @@ def test_default_serdes_are_those_of_the_settings() -> None:
         decoders(builder.build(), {"default.key.serde": "nothing"})
 
 
-def test_who_else_gets_the_records_of_a_topic() -> None:
+def test_who_sees_a_replayed_record_for_the_second_time() -> None:
     topology = program()
-    names = {type(node): node.name for part in topology.subtopologies for node in part.nodes}
-    assert SinkNode in names
-    beside = other_readers(topology, "orders", "positive")
+    beside, before = second_time(topology, "orders", "positive")
+    assert before == ()
     assert "amounts" not in beside
-    assert "positive" not in beside
-    assert beside, "the sink of the copies, and the grouping"
     assert any("by-kind" in name or "KEY-SELECT" in name for name in beside), beside
-    assert other_readers(topology, "unheard-of", "positive") == ()
+    assert any("SINK" in name for name in beside), "the sink of the copies"
+    assert second_time(topology, "unheard-of", "positive") == ((), ())
+    assert second_time(topology, "orders", "unheard-of") == ((), ())
+
+
+def test_what_comes_before_the_step_and_keeps_state_sees_it_again_too() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("lines", key=serdes.string, value=serdes.string).flat_map_values(str.split, name="split")
+    counted = words.group_by_key().count(store="counts").to_stream(name="streamed")
+    counted.map_values(lambda count: count, name="fails").to("out", value=serdes.long)
+    before = second_time(builder.build(), "lines", "fails").before
+    assert before[0] == "split"
+    assert len(before) == 2, "and the count, but not what only passes records on"
+    assert "AGGREGATE" in before[1]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamsrt.cli
 from streamsrt.dead_letters.letters import (
     REPLAYED_HEADER,
     Letter,
@@ -85,6 +86,26 @@ def test_a_letter_is_read_as_it_was_written() -> None:
     assert found.line.endswith("in error_of")
     assert found.why_not_replayed() is None
     assert found.replayed("dlq") == (("h", b"1"), (REPLAYED_HEADER, b"dlq-3@0"))
+
+
+def test_a_line_of_the_runtime_itself_is_no_line_of_the_program() -> None:
+    trace = "\n".join(
+        f'  File "{file}", line 7, in f'
+        for file in (
+            streamsrt.cli.__file__,
+            "<generated>",
+            "/x/lib/python3.11/json.py",
+            "/x/site-packages/streamsrt/app.py",
+        )
+    )
+    context = dead_letter(FAILED, error_of("x"), "dlq")
+    headers = tuple((name, trace.encode() if name.endswith("stacktrace") else value) for name, value in context.headers)
+    (found,) = read(context._replace(headers=headers))
+    assert found.line == ""
+    own = f'{trace}\n  File "/home/me/streamsrt/shop.py", line 8, in amount\n{trace}'
+    headers = tuple((name, own.encode() if name.endswith("stacktrace") else value) for name, value in headers)
+    (found,) = read(context._replace(headers=headers))
+    assert found.line == "/home/me/streamsrt/shop.py:8 in amount"
 
 
 def test_a_record_that_fails_again_says_how_often_it_was_replayed() -> None:
