@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-import streamsrt
 import topology
+from streamsrt import errors
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX
 from streamsrt.wire.records import Headers, RecordColumns
 
@@ -30,7 +30,7 @@ Position: TypeAlias = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 _INSTALLED = re.compile(r"^<|[/\\]lib[/\\]python3|site-packages")
-_RUNTIME = tuple(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (streamsrt, topology))
+_RUNTIME = tuple(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (errors, topology))
 
 
 class Origin(NamedTuple):
