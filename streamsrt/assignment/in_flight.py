@@ -9,6 +9,8 @@
 4. Where nobody is left who can read it, tasks of the newest version that meet its readers are *held*: they get no member
    until nothing is unread, or the user has said that it may be lost.
 5. A version is not taken where nobody could read what it leaves unread.
+6. Who does not know the older versions knows their topics by name: repartition topics of the application that the newest
+   version does not have, and of which the group has committed offsets.
 """
 
 from __future__ import annotations
@@ -109,6 +111,43 @@ def refusal_to_strand(
             "to the end. Start this version again when they have."
         )
     return None
+
+
+def left_topics(group_id: str, newest: Topology, names: Iterable[str]) -> frozenset[str]:
+    """Of the topics that there are those that are, by their names, repartition topics of versions of the application that
+    nobody knows any more. Another application's may be among them: what the group has committed tells."""
+    own = newest.topics()
+    return frozenset(
+        name for name in names if name.startswith(f"{group_id}-") and name.endswith("-repartition") and name not in own
+    )
+
+
+def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
+    """Why no member runs this version: nobody would read what is unread in topics of versions that nobody runs."""
+    return (
+        f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics that it "
+        f"does not read: {_counted(unread)}. No member is left that reads them. Start the version again that has these "
+        "topics, start this one beside it, and stop the old one when it has no tasks left: it reads them to the end first. "
+        "Or run this version with --lose-in-flight (upgrade.lose.in.flight=true), which leaves them unread, for as long as "
+        "the topics are there."
+    )
+
+
+def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
+    """A warning: what is unread though nobody runs a version that reads it."""
+    found = f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(unread)}."
+    if may_lose:
+        return f"{found} They are left unread, as upgrade.lose.in.flight says."
+    return (
+        f"{found} They are left unread until the version that has these topics runs again: start it under the next epoch, "
+        "and upgrade while an instance of it runs. If they do not matter, delete the topics."
+    )
+
+
+def _counted(unread: Unread) -> str:
+    topics = sorted({name for name, _ in unread})
+    counts = {topic: sum(count for (name, _), count in unread.items() if name == topic) for topic in topics}
+    return ", ".join(f"{topic}: {count} records" for topic, count in counts.items())
 
 
 def held_detail(found: Iterable[Backlog]) -> str:

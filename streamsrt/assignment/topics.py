@@ -68,6 +68,13 @@ class Ends:
     offsets: Mapping[tuple[str, int], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How many records a group has not read, by partition, of topics of which it has committed offsets."""
+
+    unread: Mapping[tuple[str, int], int]
+
+
 class TopicSpec(NamedTuple):
     """A topic to create; a replication factor of -1 is the broker's default."""
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, TypeAlias
 
-from streamsrt.assignment.topics import Ends, TopicErrors, TopicImage, TopicsImage, TopicSpec
+from streamsrt.assignment.topics import Ends, Left, TopicErrors, TopicImage, TopicsImage, TopicSpec
 from streamsrt.client.admin import Admin
 from streamsrt.client.cluster import Cluster
 from streamsrt.client.offsets import committed
-from streamsrt.client.values import LATEST, NewTopic, TopicPartition
+from streamsrt.client.values import EARLIEST, LATEST, NewTopic, TopicPartition
 from streamsrt.errors import RequestFailedError, StreamsError
 from streamsrt.wire.error_codes import ErrorCode
 
 TIMEOUT_S: Final = 10.0
 
 
-LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends
+LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends | Left
 
 
 class LeaderWork:
@@ -58,13 +58,31 @@ class LeaderWork:
         """The ends of ``partitions``, and what the group has committed of the partitions in ``group``."""
         found: dict[TopicPartition, int] = {}
         if partitions:
-            wanted = dict.fromkeys(partitions, LATEST)
-            ends = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, True), TIMEOUT_S)
-            found |= {place: end.offset for place, end in ends.items() if end.offset >= 0}
+            found |= await self._offsets(partitions, LATEST)
         if group:
-            done = await committed(self._cluster, self._group_id, group, require_stable=False, timeout_s=TIMEOUT_S)
-            found |= {place: offset.offset for place, offset in done.items()}
+            found |= await self._committed(group)
         return Ends(found)
+
+    async def left(self, partitions: Collection[TopicPartition]) -> Left:
+        """What the group has not read of topics of which it has committed anything."""
+        done = await self._committed(partitions)
+        topics = {name for name, _ in done}
+        if not topics:
+            return Left({})
+        ends = await self._offsets([place for place in partitions if place[0] in topics], LATEST)
+        unknown = [place for place, end in ends.items() if end and place not in done]
+        starts = await self._offsets(unknown, EARLIEST) if unknown else {}
+        at = {**starts, **done}
+        return Left({place: end - at.get(place, 0) for place, end in ends.items() if end > at.get(place, 0)})
+
+    async def _offsets(self, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, which)
+        found = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, True), TIMEOUT_S)
+        return {place: at.offset for place, at in found.items() if at.offset >= 0}
+
+    async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        done = await committed(self._cluster, self._group_id, partitions, require_stable=False, timeout_s=TIMEOUT_S)
+        return {place: offset.offset for place, offset in done.items()}
 
 
 def _code(error: StreamsError) -> int:

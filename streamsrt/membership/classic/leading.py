@@ -17,7 +17,10 @@ outcome.
    topics that are not there, or what everybody has.
 7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
    away or in doubt, and now and then while tasks warm up.
-8. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
+8. Before a version runs alone that the group does not run yet, the leader looks what older versions have left unread in
+   repartition topics that it does not have. If there is anything the version is refused, unless its members may lose it. A
+   group that runs the version already goes on, with a warning. A leader looks once, and again when older members are gone.
+9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
    the outcome warns.
 
 ``now_ms`` is any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for what members are told;
@@ -31,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from streamsrt.assignment.configuration import Configuration, configure
-from streamsrt.assignment.in_flight import Unread
+from streamsrt.assignment.in_flight import Unread, left_detail, left_topics, refusal_to_leave
 from streamsrt.assignment.refused_update import Refusal, could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
@@ -55,6 +58,7 @@ from streamsrt.membership.classic.verdicts import Verdicts, refusals, verdicts_o
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.error_codes import ErrorCode
 
 FIRST_BACKOFF_MS = 1_000
@@ -88,7 +92,14 @@ class EndOffsets:
     committed: frozenset[TopicPartition] = frozenset()
 
 
-Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets
+@dataclass(frozen=True, slots=True)
+class CountLeft:
+    """What the group has not read of these partitions, in topics of which it has committed anything."""
+
+    partitions: frozenset[TopicPartition]
+
+
+Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets | CountLeft
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +128,22 @@ class EndOffsetsListed:
     offsets: Mapping[TopicPartition, int]
 
 
-Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | Tick
+@dataclass(frozen=True, slots=True)
+class LeftCounted:
+    """None: nobody can say."""
+
+    unread: Unread | None
+
+
+Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | LeftCounted | Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
     """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
     become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
-    asked for, while those are that the group has committed of topics that are gone."""
+    asked for, while those are that the group has committed of topics that are gone. ``lists_all``: the image has all topics;
+    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: that, in words."""
 
     view: View
     verdicts: Verdicts
@@ -142,6 +161,9 @@ class Leading:
     created: Mapping[str, int] | None = None
     creation_detail: str = ""
     ends: Mapping[TopicPartition, int] | None = None
+    lists_all: bool = False
+    has_counted: bool = False
+    left: str = ""
 
     @property
     def version(self) -> Version | None:
@@ -223,6 +245,8 @@ def step(leading: Leading, event: Event, now_ms: int) -> Step:
             return _created(replace(leading, awaits=None), specs, errors, now_ms)
         case EndOffsetsListed(offsets), EndOffsets():
             return _offsets_listed(replace(leading, awaits=None), offsets, now_ms)
+        case LeftCounted(unread), CountLeft():
+            return _left_counted(replace(leading, awaits=None), unread, now_ms)
         case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
             return _too_late(leading, awaited, now_ms)
     return Step(leading, wake_at_ms=leading.deadline_ms)
@@ -244,6 +268,8 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
             return _created(leading, specs, errors, now_ms)
         case EndOffsets():
             return _offsets_listed(leading, {}, now_ms)
+        case CountLeft():
+            return _left_counted(leading, None, now_ms)
 
 
 # ------------------------------------------------------------------------------------------------- which version runs
@@ -261,16 +287,31 @@ def _choose(leading: Leading, now_ms: int) -> Step:
     if missing:
         why = "Waiting for the topology of another version, which a member has been asked for."
         return _keep(leading, why, now_ms, asked=_whom_to_ask(leading, missing))
-    if leading.image is NO_TOPICS:
-        return _await(leading, ListTopics(_names(view)))
+    if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
+        leading = replace(leading, memory=replace(leading.memory, looked=None))
+    looks = _is_to_look(leading)
+    if leading.image is NO_TOPICS or (looks and not leading.lists_all):
+        return _list_topics(replace(leading, lists_all=looks))
     return _configure(leading, now_ms)
+
+
+def _list_topics(leading: Leading) -> Step:
+    return _await(leading, ListTopics(None if leading.lists_all else _names(leading.view)))
 
 
 def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> Step:
     """A version can't run: its members are refused, and the next one has its turn."""
     refused = {**leading.refused, **dict.fromkeys(names, refusal)}
     was_candidate = bool(leading.candidates)
-    leading = replace(leading, refused=refused, candidates=leading.candidates[1:], created=None, creation_detail="")
+    leading = replace(
+        leading,
+        refused=refused,
+        candidates=leading.candidates[1:],
+        created=None,
+        creation_detail="",
+        has_counted=False,
+        left="",
+    )
     if was_candidate:
         return _choose(leading, now_ms)
     return _keep(leading, "The version of the application that the group was to run is refused.", now_ms)
@@ -321,6 +362,8 @@ def _configure(leading: Leading, now_ms: int) -> Step:
     problem = configuration.problem
     if problem is not None and problem.is_fatal and leading.is_update:
         return _refuse_update(leading, topics_problem(problem), now_ms)
+    if _is_to_look(leading):
+        return _look(leading, now_ms)
     if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:
         return _await(leading, CreateTopics(configuration.to_create))
     if problem is not None and leading.is_update:
@@ -365,6 +408,48 @@ def _unread(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread
     return {place: count for place, count in left.items() if count > 0}
 
 
+# ------------------------------------------------------------------------------- what nobody's topology knows any more
+
+
+def _runs_beside_older(leading: Leading) -> bool:
+    version = leading.version
+    return version is not None and bool(older_versions(leading.view, version, _refused(leading, version)))
+
+
+def _is_to_look(leading: Leading) -> bool:
+    """Whether the version runs alone, and the leader does not know yet what older ones have left."""
+    return not leading.has_counted and leading.memory.looked != leading.version and not _runs_beside_older(leading)
+
+
+def _look(leading: Leading, now_ms: int) -> Step:
+    """Asks only where there is a repartition topic that may have been one of an older version."""
+    assert leading.version is not None
+    topology, image = leading.view.texts[leading.version.digest], leading.image
+    names = left_topics(leading.settings.group_id, topology, image)
+    if not names:
+        return _left_counted(leading, {}, now_ms)
+    return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
+
+
+def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Step:
+    version, group_id = leading.version, leading.settings.group_id
+    assert version is not None
+    members = {m.member_id: m for m in leading.view.members}
+    may_lose = any(members[name].said.client_tags.get(LOSE_IN_FLIGHT) == "true" for name in leading.runners)
+    is_new = leading.view.echoed != version and not leading.view.javas
+    leading = replace(leading, has_counted=True)
+    if unread is None:
+        if not is_new or may_lose:
+            return _configure(leading, now_ms)
+        why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
+        return _keep(leading, why, now_ms, rejoin_after_ms=DRAINING_MS)
+    if unread and is_new and not may_lose:
+        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, unread))
+        return _refuse(leading, leading.runners, refusal, now_ms)
+    left = left_detail(group_id, unread, may_lose=may_lose) if unread else ""
+    return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
+
+
 def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
     version, group = leading.version, leading.verdicts.group
     assert version is not None
@@ -376,7 +461,8 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
 
 def _postpone(leading: Leading, detail: str, now_ms: int) -> Step:
     """The update waits for its topics: the group goes on with the version that it has."""
-    return _choose(replace(leading, candidates=(), postponed=detail, created=None, creation_detail=""), now_ms)
+    leading = replace(leading, candidates=(), postponed=detail, created=None, creation_detail="")
+    return _choose(replace(leading, has_counted=False, left=""), now_ms)
 
 
 def _created(
@@ -387,7 +473,7 @@ def _created(
     if not real:
         memory = replace(leading.memory, creations=0, create_at_ms=0)
         leading = replace(leading, created=made, memory=memory)
-        return _await(leading, ListTopics(_names(leading.view)))
+        return _list_topics(leading)
     detail = _creation_detail(real)
     if leading.is_update and all(code in _FINAL for code, _ in real.values()):
         return _refuse_update(leading, _cannot_be_made(real), now_ms)
@@ -511,6 +597,7 @@ def _assign(
         image=leading.image,
         draining=draining_text(view, lead, refused, unread) if unread else "",
         rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
+        left=leading.left,
     )
     return _done(leading, plan)
 

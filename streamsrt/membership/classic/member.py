@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from streamsrt.assignment.digest import topology_digest
-from streamsrt.assignment.topics import Ends, TopicErrors, TopicsImage, TopicSpec
+from streamsrt.assignment.topics import Ends, Left, TopicErrors, TopicsImage, TopicSpec
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic import endpoints
 from streamsrt.membership.classic import leading as leader
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic import state as states
-from streamsrt.membership.classic.leading import CreateTopics, EndOffsets, Leading, ListTopics
+from streamsrt.membership.classic.leading import CountLeft, CreateTopics, EndOffsets, Leading, ListTopics
 from streamsrt.membership.classic.sending import wake_at_ms
 from streamsrt.membership.classic.state import (
     GroupRequest,
@@ -62,7 +62,7 @@ WATCH_INTERVAL_MS = 30_000
 """How often a leader looks at the topics, at least."""
 
 
-LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends
+LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends | Left
 
 
 class LeaderHands(Protocol):
@@ -71,6 +71,7 @@ class LeaderHands(Protocol):
     async def list_topics(self, names: Collection[str] | None) -> TopicsImage: ...
     async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors: ...
     async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends: ...
+    async def left(self, partitions: Collection[TopicPartition]) -> Left: ...
 
 
 Work: TypeAlias = Callable[[LeaderHands], Awaitable[LeaderAnswer]]
@@ -315,6 +316,8 @@ def _work(effect: leader.Effect) -> Work:
             return lambda hands: hands.create_topics(specs)
         case EndOffsets(partitions, committed):
             return lambda hands: hands.end_offsets(partitions, committed)
+        case CountLeft(places):
+            return lambda hands: hands.left(places)
 
 
 def _heard(answer: LeaderAnswer) -> leader.Event:
@@ -322,6 +325,8 @@ def _heard(answer: LeaderAnswer) -> leader.Event:
         return leader.TopicsListed(answer)
     if isinstance(answer, TopicErrors):
         return leader.TopicsCreated(answer.errors)
+    if isinstance(answer, Left):
+        return leader.LeftCounted(answer.unread)
     return leader.EndOffsetsListed(answer.offsets)
 
 
@@ -331,6 +336,8 @@ def _failed(leading: Leading, reason: str) -> leader.Event | None:
             return leader.TopicsUnknown(reason)
         case EndOffsets():
             return leader.EndOffsetsListed({})
+        case CountLeft():
+            return leader.LeftCounted(None)
         case CreateTopics(specs):
             return leader.TopicsCreated({spec.name: (-1, reason) for spec in specs})
     return None

@@ -65,7 +65,7 @@ class LeaderSettings:
 class Plan:
     """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
     ``postponed``: why the next version is not taken yet; ``draining``: what is read to the end before it is handed over;
-    ``asked``: members that are to send their topology."""
+    ``asked``: members that are to send their topology; ``left``: what older versions have left unread, in words."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -80,6 +80,7 @@ class Plan:
     conflicts: tuple[str, ...] = ()
     image: TopicsImage = NO_TOPICS
     rejoin_after_ms: int | None = None
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ def told(
         everybody = {name: replace(assignment, why="") for name, assignment in everybody.items()}
         encoded = _encoded(view, everybody, versions, inputs, plan.image)
         size = _size(encoded, subscriptions_bytes)
-    warnings = []
+    warnings = [plan.left] if plan.left else []
     if plan.conflicts:
         warnings.append(
             f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions, and must let go "

@@ -76,6 +76,7 @@ class Memory:
 
     ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
     after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
+    ``looked``: the version that runs alone, if it is known what older ones have left unread.
     """
 
     texts: Mapping[bytes, WireTopology]
@@ -86,6 +87,7 @@ class Memory:
     members: Mapping[str, str] = field(default_factory=dict)
     version: Version | None = None
     javas: Mapping[str, Told] = field(default_factory=dict)
+    looked: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from streamsrt.membership.values import (
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.client.batches import batch
 from tests.streamsrt.client.conftest import Connect
 
 Metadata = types.StreamsGroupHeartbeatRequest
@@ -179,4 +180,31 @@ def test_who_shares_its_instance_id_with_another_process_is_told_so(
     assert "another member took over this group.instance.id" in str(one.failure)
     assert "Give every instance its own group.instance.id" in str(one.failure)
     while not until(len(two.look().active) == 4, deadline):
+        pass
+
+
+def test_a_version_that_would_leave_records_unread_is_refused_with_their_number(
+    bundled_broker: BundledBroker, connect: Connect, topic: str
+) -> None:
+    network = connect(bundled_broker.bootstrap_servers)
+    group_id = f"group-of-{topic}"
+    left, other = f"{group_id}-old-repartition", f"{group_id}-of-another-repartition"
+    created = network.admin.create_topics([NewTopic(name=name, partitions=3) for name in (left, other)])
+    assert created == {left: None, other: None}
+    for place in ((left, 0), (left, 1), (other, 0)):
+        network.producer.send(*place, batch(0, 20), 20)
+    network.producer.flush(10.0)
+    # Of the one partition 5 are unread. Of the other one 8 are left, and of none is known that it was read.
+    network.admin.commit(group_id, {(left, 0): OffsetAndMetadata(15)})
+    assert network.admin.delete_records({(left, 1): 12}) == {(left, 1): 12}
+    deadline = time.monotonic() + PATIENCE_S
+    member = Running(network, topic)
+    while not until(member.failure is not None, deadline):
+        member.look()
+    assert f"{left}: 13 records." in str(member.failure)
+    assert other not in str(member.failure)
+    assert not member.tasks.active
+    network.admin.commit(group_id, {(left, 0): OffsetAndMetadata(20), (left, 1): OffsetAndMetadata(20)})
+    again = Running(connect(bundled_broker.bootstrap_servers), topic)
+    while not until(len(again.look().active) == 4, deadline):
         pass

@@ -128,11 +128,13 @@ SOURCES = {"t": 3, "u": 3, "v": 3, "w": 2, "x1": 2}
 
 
 class Cluster:
-    """The topics that there are. ``ends`` and ``committed``: offsets that are others than ``END``."""
+    """The topics that there are. ``ends`` and ``committed``: offsets that are others than ``END``. ``left``: what is unread
+    of topics that nobody's topology has."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[str, int], int] = {}
         self.committed: dict[tuple[str, int], int] = {}
+        self.left: dict[tuple[str, int], int] = {}
         self.topics = dict(SOURCES)
         self.refuses: set[str] = set()
         self.is_down = False
@@ -160,6 +162,8 @@ class Cluster:
             case leading.EndOffsets(partitions, committed):
                 found = {place: self.committed.get(place, END) for place in committed}
                 return leading.EndOffsetsListed(found | {place: self.ends.get(place, END) for place in partitions})
+            case leading.CountLeft(partitions):
+                return leading.LeftCounted({place: n for place, n in self.left.items() if place in partitions})
 
 
 @dataclass

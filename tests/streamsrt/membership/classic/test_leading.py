@@ -18,6 +18,7 @@ from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscr
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import NOTHING, Status, Task, Tasks
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.group_model import END, Cluster, Version
 
@@ -641,3 +642,115 @@ def test_while_nobody_can_say_what_is_unread_everybody_keeps_its_tasks() -> None
         name: each.tasks.active for name, each in before.items()
     }
     assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
+
+
+# ------------------------------------------------------------------------- what is left by versions that nobody runs
+
+LEFT = "app-r-repartition"
+LOSES = {"client_tags": {LOSE_IN_FLIGHT: "true"}}
+
+
+def cold(*members: Member, records: int = 3) -> Group:
+    """A group that starts again, in which nobody knows the version that has left these records."""
+    group = Group(*members)
+    group.cluster.topics[LEFT] = 3
+    group.cluster.left = {(LEFT, 1): records} if records else {}
+    return group
+
+
+def counted(group: Group) -> list[Effect]:
+    return [effect for effect in group.effects if isinstance(effect, leading.CountLeft)]
+
+
+def test_a_version_that_starts_alone_is_refused_where_an_older_one_has_left_records() -> None:
+    group = cold(Member("m1", BY_X), Member("m2", BY_X))
+    topics = set(group.cluster.topics)
+    told = group.round()
+    assert {each.error_code for each in told.values()} == {int(ErrorCode.STREAMS_INVALID_TOPOLOGY)}
+    text = told["m1"].error_text or ""
+    assert f"{LEFT}: 3 records" in text
+    assert "--lose-in-flight" in text
+    assert counted(group) == [leading.CountLeft(frozenset((LEFT, n) for n in range(3)))]
+    assert set(group.cluster.topics) == topics, "none is made for a version that does not start"
+
+
+def test_the_version_that_has_the_topic_starts_and_the_new_one_beside_it() -> None:
+    old = Version.of(1, f"w: source=t sink={LEFT}", f"s: repartition={LEFT} changelog=c")
+    group = cold(Member("m1", old))
+    told = group.round()
+    assert told["m1"].error_code == 0
+    assert len(told["m1"].tasks.active) == 6
+    assert not counted(group)
+    group.members["m2"] = Member("m2", BY_X, extra={"topology": BY_X.wire})
+    group.cluster.ends, group.cluster.committed = {(LEFT, 1): 8}, {(LEFT, 1): 5}
+    told = rounds(group, 3)
+    assert not told["m2"].error_code
+    assert not counted(group), "its members know their topics"
+
+
+def test_an_update_is_refused_where_the_last_old_member_is_gone() -> None:
+    group = settled(Member("m1", BY_R))
+    group.cluster.topics[LEFT], group.cluster.left = 1, {(LEFT, 0): 1}
+    echo = group.members["m1"].echo
+    assert echo is not None
+    group.members = {"m2": Member("m2", BY_X, echo=echo, extra={"topology": BY_X.wire})}
+    group.leader = "m2"
+    told = group.round()
+    assert told["m2"].error_code == int(ErrorCode.STREAMS_INVALID_TOPOLOGY)
+
+
+def test_a_version_starts_where_nothing_is_unread_and_the_leader_looks_once() -> None:
+    group = cold(Member("m1", BY_X), records=0)
+    told = group.round()
+    assert len(told["m1"].tasks.active) == 6
+    assert counted(group)
+    group.round()
+    assert not counted(group)
+    assert leading.ListTopics(None) not in group.effects
+
+
+@pytest.mark.parametrize("name", ["other-r-repartition", "app-r-changelog", "apprentice-r-repartition"])
+def test_there_is_nothing_to_ask_where_no_topic_can_be_one_of_the_application(name: str) -> None:
+    group = Group(Member("m1", BY_X))
+    group.cluster.topics[name] = 2
+    group.cluster.left = {(name, 0): 5}
+    told = group.round()
+    assert len(told["m1"].tasks.active) == 6
+    assert [type(effect) for effect in group.effects] == [leading.ListTopics, leading.CreateTopics, leading.ListTopics]
+
+
+def test_what_may_be_lost_is_left_with_a_warning() -> None:
+    group = cold(Member("m1", BY_X, extra=LOSES))
+    outcome = group.lead()
+    assert len(read(outcome)["m1"].tasks.active) == 6
+    (warning,) = outcome.warnings
+    assert f"{LEFT}: 3 records" in warning
+    assert "upgrade.lose.in.flight" in warning
+
+
+def test_when_the_last_old_member_leaves_too_early_the_group_goes_on_with_a_warning() -> None:
+    group = settled(Member("m2", BY_R))
+    group.members["m1"] = Member("m1", BY_X, extra={"topology": BY_X.wire})
+    group.leader = "m1"
+    group.memories["m1"] = Memory(texts={version.digest: version.wire for version in (BY_R, BY_X)})
+    for _ in range(3):
+        group.round()
+    group.cluster.topics[LEFT], group.cluster.left = 1, {(LEFT, 0): 7}
+    del group.members["m2"]
+    outcome = group.lead()
+    (warning,) = outcome.warnings
+    assert f"{LEFT}: 7 records" in warning
+    assert "under the next epoch" in warning
+    assert len(read(outcome)["m1"].tasks.active) == 6
+    assert not group.lead().warnings, "it is said once"
+
+
+@pytest.mark.parametrize("answer", [leading.LeftCounted(None), Tick()])
+def test_while_nobody_can_say_what_is_left_a_new_version_waits(answer: Event) -> None:
+    group = cold(Member("m1", BY_X))
+    told = group.round(answers={leading.CountLeft: answer})
+    assert not told["m1"].error_code
+    assert not told["m1"].tasks.active
+    assert "not known" in detail(told["m1"], StatusCode.ASSIGNMENT_DELAYED)
+    assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
+    assert group.round()["m1"].error_code, "it looks again"
