@@ -177,6 +177,6 @@ def _epoch_refused(membership: GroupMembership, code: int, said: str) -> Topolog
         )
     return StreamsInvalidTopologyEpochError(
         f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs topology.epoch set "
-        f"to the group's epoch plus one (`streamsrt groups describe {group} --view members --verbose` shows the group's); "
+        f"to the group's epoch plus one (`streamsrt groups describe {group} --view state` shows the group's); "
         "`streamsrt topology diff OLD NEW` says what happens to the running state."
     )

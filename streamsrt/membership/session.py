@@ -80,8 +80,6 @@ from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
 
 PROMOTION_INTERVAL_MS = 500
 PROMOTION_PATIENCE_MS = 30_000
-SESSION_END_SLACK_MS = 5_000
-"""How late a busy coordinator may end a session."""
 
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
@@ -357,7 +355,7 @@ def _on_error(session: Session, response: Response, now_ms: int) -> Change:
 def _ask_again_for_id(session: Session, error: StreamsError, now_ms: int) -> Change:
     session, recovered = _recovered(session, now_ms)
     membership, since_ms = session.membership, session.id_taken_since_ms
-    left_ms = (now_ms if since_ms is None else since_ms) + membership.session_timeout_ms + SESSION_END_SLACK_MS - now_ms
+    left_ms = (now_ms if since_ms is None else since_ms) + membership.instance_id_wait_ms - now_ms
     if session.leave is not None or left_ms <= 0:
         return _fatal(session, error)
     session = replace(

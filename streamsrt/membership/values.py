@@ -49,6 +49,9 @@ NOTHING = Tasks()
 DEFAULT_SESSION_TIMEOUT_MS = 45_000
 """Kafka's ``group.streams.session.timeout.ms``."""
 
+SESSION_END_SLACK_MS = 5_000
+"""How late a busy coordinator may end a session."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -84,9 +87,16 @@ class GroupMembership:
     retry_backoff_max_ms: int = 1_000
     missing_source_topics_timeout_ms: int = 10_000
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
-    """The group's, as far as it is known: for so long an ``instance_id`` belongs to a member that was killed."""
+    """What a member of a classic group asks for. The coordinator sets that of streams members."""
+    streams_session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    """The group's, as far as it is known: for so long an ``instance_id`` belongs to a streams member that was killed."""
     principal: str | None = None
     """Who the broker takes this client for, if that is known: for messages."""
+
+    @property
+    def instance_id_wait_ms(self) -> int:
+        """After so long without it the streams member before this one has lost the ``instance_id``, or it lives."""
+        return self.streams_session_timeout_ms + SESSION_END_SLACK_MS
 
 
 # ----------------------------------------------------------------------------------------------------------- commands

@@ -246,6 +246,9 @@ def joined(
     surroundings: Surroundings,
 ) -> GroupMember:
     """A member that has begun to join, by the protocol that is configured."""
+    if config.group_instance_id is not None:
+        timeout_ms = _session_timeout_ms(config.application_id, network)
+        membership = replace(membership, streams_session_timeout_ms=timeout_ms)
     if config.group_protocol == "classic":
         return network.join_classic_group(
             ClassicMember(
@@ -257,8 +260,6 @@ def joined(
                 watch_interval_ms=min(WATCH_INTERVAL_MS, config.metadata_max_age_ms),
             )
         )
-    if config.group_instance_id is not None:
-        membership = replace(membership, session_timeout_ms=_session_timeout_ms(config.application_id, network))
     return network.join_group(Member(membership, on_disk))
 
 

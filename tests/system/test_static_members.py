@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -16,36 +18,60 @@ from tests.system.test_results import PARTITIONS, final_counts
 SESSION_TIMEOUT_MS = 20_000
 
 
-def static_word_count(cluster: Cluster, folder: Path, application_id: str, *options: str) -> AppProcess:
+def static_word_count(
+    cluster: Cluster,
+    folder: Path,
+    application_id: str,
+    *options: str,
+    configs: Mapping[str, str] = MappingProxyType({}),
+) -> AppProcess:
     cluster.make_topics(PARTITIONS, "lines", "word-counts")
     timeout = {"streams.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
     cluster.network.admin.alter_group_configs(application_id, timeout)
-    settings = {**QUICK, "group.instance.id": "the-one"}
+    settings = {**QUICK, "group.instance.id": "the-one", **configs}
     return AppProcess(folder, "examples.wordcount", application_id, cluster.address, settings, options=options)
 
 
 def test_after_a_kill_it_waits_for_its_own_session_to_end(
     cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
+    app = static_word_count(cluster, tmp_path / "app", application_id)
+    killed = goes_on_after_a_kill(cluster, application_id, app, app)
+    assert killed not in cluster.members(application_id)
+
+
+def test_so_it_does_when_it_comes_back_by_the_classic_protocol(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    """Its own session is shorter than that of the process before."""
+    app = static_word_count(bundled, tmp_path / "app", application_id)
+    classic = {"group.protocol": "classic", "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+    again = static_word_count(bundled, tmp_path / "app", application_id, configs=classic)
+    goes_on_after_a_kill(bundled, application_id, app, again)
+
+
+def goes_on_after_a_kill(cluster: Cluster, application_id: str, app: AppProcess, again: AppProcess) -> str:
+    """``app`` is killed and ``again`` started at once on the same state. Returns the id of the member that was killed."""
     lines = expected.text_lines()[:2_000]
     first_half, second_half = expected.halves(lines)
-    with static_word_count(cluster, tmp_path / "app", application_id) as app:
+    with app:
         cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
         app.wait_running(tasks=PARTITIONS)
         cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
         (killed,) = cluster.members(application_id)
         app.kill()
-        app.start()
-        app.wait_for(
-            lambda line: any("group.instance.id" in status for status in line["statuses"]), "it says what it waits for"
-        )
-        assert "in 25 s at the latest" in app.stderr
-        cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
-        app.wait_running(tasks=PARTITIONS)
-        assert killed not in cluster.members(application_id)
-        cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
-        assert app.terminate() == 0
+        with again:
+            again.wait_for(
+                lambda line: any("group.instance.id" in status for status in line["statuses"]),
+                "it says what it waits for",
+            )
+            assert "in 25 s at the latest" in again.stderr
+            cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
+            again.wait_running(tasks=PARTITIONS)
+            cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+            assert again.terminate() == 0
     assert final_counts(cluster.read("word-counts")) == expected.count_words(lines)
+    return killed
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -23,7 +23,9 @@ Rules that it keeps:
 11. A member that the leader refuses leaves the group, unless it is static.
 12. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced. Who
     was told does the same, for others may have missed that SyncGroup. Both leave for good.
-13. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+13. A JoinGroup that is refused because a streams member has the ``group.instance.id`` is sent again until that member's
+    session must have ended: the process before this one may have been killed. After that the refusal is final.
+14. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 Source: ``GroupCoordinator`` and ``AbstractCoordinator`` of Kafka; KIP-345, KIP-394, KIP-814.
 """
@@ -74,6 +76,7 @@ from streamsrt.membership.values import (
     Event,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Join,
     Leave,
     LeftGroup,
@@ -322,6 +325,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         protocol_name=response.protocol_name or PROTOCOL_NAME,
         join=None,
         join_was_lost=False,
+        id_taken_since_ms=None,
         sent_at_ms=now_ms,
     )
     if changed:
@@ -465,7 +469,21 @@ def _on_error(session: Session, code: int, now_ms: int) -> Change:
         return change._replace(session=_ask_to_join(change.session, "the sync failed", now_ms))
     if is_retriable(code):
         return _retry(session, said, now_ms)
+    if code == ErrorCode.UNRELEASED_INSTANCE_ID:
+        return _ask_again_for_id(session, now_ms)
     return _fatal(session, classic_refusal(session.membership, code))
+
+
+def _ask_again_for_id(session: Session, now_ms: int) -> Change:
+    session, recovered, _ = _recovered(session, now_ms)
+    membership, told_before = session.membership, session.id_taken_since_ms is not None
+    since_ms = now_ms if session.id_taken_since_ms is None else session.id_taken_since_ms
+    left_ms = since_ms + membership.instance_id_wait_ms - now_ms
+    if left_ms <= 0:
+        return _fatal(session, classic_refusal(membership, ErrorCode.UNRELEASED_INSTANCE_ID))
+    until_ms = now_ms + min(membership.retry_backoff_max_ms, left_ms)
+    session = replace(session, id_taken_since_ms=since_ms, rebalance_back_off_until_ms=until_ms)
+    return Change(session, () if told_before and not recovered else (*recovered, InstanceIdTaken(left_ms)))
 
 
 def _on_old_generation(session: Session, now_ms: int) -> Change:

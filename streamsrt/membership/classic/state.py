@@ -105,6 +105,8 @@ class Session:
     unique: int = 0
     join: types.JoinGroupRequest | None = None
     """Sent and not answered: to be repeated as it is."""
+    id_taken_since_ms: int | None = None
+    """Since when the ``group.instance.id`` is refused, because a streams member has it."""
     join_was_lost: bool = False
     """Whether an answer to a JoinGroup did not arrive since the last one that did."""
     sync: types.SyncGroupRequest | None = None

@@ -17,6 +17,7 @@ from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
     GroupMembership,
+    InstanceIdTaken,
     Leave,
     LeftGroup,
     MembershipFailed,
@@ -55,6 +56,7 @@ class Running:
         self.driver: GroupDriver = network.join_classic_group(self.machine)
         self.tasks = NOTHING
         self.has_left = False
+        self.waits_for_id = False
         self.failure: StreamsError | None = None
 
     def look(self) -> Tasks:
@@ -69,6 +71,7 @@ class Running:
             elif isinstance(event, MembershipFailed):
                 self.failure = event.error
             self.has_left = self.has_left or isinstance(event, LeftGroup)
+            self.waits_for_id = self.waits_for_id or isinstance(event, InstanceIdTaken)
         return self.tasks
 
 
@@ -103,6 +106,32 @@ def test_members_share_the_tasks_and_take_over_from_one_that_leaves(
         pass
     assert one.driver.has_ended
     assert one.driver.member_epoch == -1
+
+
+def test_after_a_streams_member_that_is_silent_it_gets_the_instance_id_when_the_session_has_ended(
+    bundled_broker: BundledBroker, connect: Connect, topic: str
+) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    network = connect(bundled_broker.bootstrap_servers)
+    part = Metadata.Subtopology(subtopology_id="s", source_topics=[topic])
+    first = Metadata(
+        group_id=f"group-of-{topic}",
+        member_id=str(uuid.uuid4()),
+        member_epoch=0,
+        instance_id="i",
+        process_id=str(uuid.uuid4()),
+        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+        topology=Metadata.Topology(epoch=0, subtopologies=[part]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    assert network.request(first, coordinator_of=first.group_id).result(PATIENCE_S).error_code == ErrorCode.NONE
+    member = Running(network, topic, "i")
+    while not until(member.waits_for_id, deadline):
+        assert not member.look().active
+    while not until(len(member.look().active) == 4, deadline):
+        assert member.failure is None, member.failure
 
 
 def test_while_a_join_waits_offsets_are_committed(bundled_broker: BundledBroker, connect: Connect, topic: str) -> None:

@@ -434,8 +434,8 @@ def test_a_topology_whose_topics_the_member_may_not_create_names_the_acl() -> No
 TAKEN = ErrorCode.UNRELEASED_INSTANCE_ID
 
 
-def waiting_for_id(session_timeout_ms: int = 45_000) -> Scenario:
-    scenario = Scenario(instance_id="i", session_timeout_ms=session_timeout_ms)
+def waiting_for_id(streams_session_timeout_ms: int = 45_000) -> Scenario:
+    scenario = Scenario(instance_id="i", streams_session_timeout_ms=streams_session_timeout_ms)
     scenario.on(Join())
     scenario.refuse(TAKEN, "owned by OLD member.")
     assert scenario.step.request is None
@@ -459,7 +459,7 @@ def test_the_id_of_a_member_that_was_killed_is_waited_for() -> None:
 
 
 def test_the_id_of_a_member_that_lives_is_refused_when_a_session_would_have_ended() -> None:
-    scenario = waiting_for_id(session_timeout_ms=10_000)
+    scenario = waiting_for_id(streams_session_timeout_ms=10_000)
     began_ms = scenario.now_ms
     while not scenario.session.ended:
         assert scenario.now_ms < began_ms + 15_000
@@ -487,7 +487,7 @@ def test_who_waits_for_an_id_can_leave() -> None:
 
 
 def test_a_lost_coordinator_does_not_make_the_wait_for_an_id_longer() -> None:
-    scenario = waiting_for_id(session_timeout_ms=10_000)
+    scenario = waiting_for_id(streams_session_timeout_ms=10_000)
     began_ms = scenario.now_ms
     scenario.at(began_ms + 1_000)
     scenario.lose()

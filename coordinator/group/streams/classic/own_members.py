@@ -2,7 +2,8 @@
 
 1. What a member says that it has open is what it has given back or not, in every role.
 2. A member joins with the group's topology epoch, or sends its topology with the JoinGroup. Whose epoch is ahead is asked
-   for its topology by STREAMS_INVALID_TOPOLOGY_EPOCH: the group goes on to a next epoch by these members, too.
+   for its topology by STREAMS_INVALID_TOPOLOGY_EPOCH: the group goes on to a next epoch by these members, too. Here that is
+   safe: the coordinator has both topologies, which it has not of a classic group.
 3. What a member is told echoes the group's version, so that the epoch goes on when the group is a classic one again.
 4. A member that has to give tasks back joins again by itself once it has closed them, and watches its own
    ``max.poll.interval.ms``. A JoinGroup has no such time: five minutes are allowed for that.

@@ -12,13 +12,18 @@ from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.sending import IDLE_PAUSE_MS, SHUTDOWN_PATIENCE_MS
 from streamsrt.membership.classic.state import GroupState, Led, RebalanceAnswered, Wanted
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
-from streamsrt.membership.errors import StreamsInvalidTopologyEpochError, StreamsTopologyFencedError
+from streamsrt.membership.errors import (
+    MembershipRefusedError,
+    StreamsInvalidTopologyEpochError,
+    StreamsTopologyFencedError,
+)
 from streamsrt.membership.session_events import OwnedReported
 from streamsrt.membership.values import (
     AssignmentChanged,
     EpochChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Join,
     Leave,
     LeftGroup,
@@ -492,6 +497,74 @@ def test_what_no_waiting_cures_ends_the_member(code: int, remedy: str) -> None:
     error = run.last(MembershipFailed).error
     assert isinstance(error, StreamsError)
     assert remedy in str(error)
+    assert run.session.ended
+
+
+TAKEN = ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def waiting_for_id() -> Scenario:
+    """Its own session is shorter than that of the streams member before it."""
+    run = Scenario(STATIC, session_timeout_ms=6_000, streams_session_timeout_ms=10_000)
+    run.on(Join())
+    run.join_refused(TAKEN)
+    return run
+
+
+def test_the_id_of_a_streams_member_that_was_killed_is_waited_for() -> None:
+    run = waiting_for_id()
+    first = run.last(JoinGroupRequest)
+    assert run.last(InstanceIdTaken) == InstanceIdTaken(15_000)
+    for _ in range(3):
+        assert run.step.wake_at_ms == run.now_ms + 1_000
+        run.after(1_000)
+        assert run.last(JoinGroupRequest) == first
+        run.join_refused(TAKEN)
+    run.none(InstanceIdTaken)
+    run.after(1_000)
+    run.joined(1)
+    run.synced(tasks("0"))
+    assert run.last(AssignmentChanged).tasks == tasks("0")
+    run.none(MembershipFailed)
+    assert run.session.id_taken_since_ms is None
+
+
+def test_the_id_of_a_streams_member_that_lives_is_refused_when_its_session_would_have_ended() -> None:
+    run = waiting_for_id()
+    began_ms = run.now_ms
+    while not run.session.ended:
+        assert run.now_ms < began_ms + 15_000
+        assert run.step.wake_at_ms is not None
+        run.at(run.step.wake_at_ms)
+        run.join_refused(TAKEN)
+    assert run.now_ms == began_ms + 15_000
+    error = run.last(MembershipFailed).error
+    assert isinstance(error, MembershipRefusedError)
+    assert error.error_code == TAKEN
+
+
+def test_who_waits_for_an_id_asks_a_coordinator_that_moved_and_waits_no_longer() -> None:
+    run = waiting_for_id()
+    run.last(InstanceIdTaken)
+    run.after(1_000)
+    run.rebalance_lost()
+    run.after(1_000)
+    run.join_refused(TAKEN)
+    assert run.last(HeartbeatRecovered) == HeartbeatRecovered(1_000)
+    assert run.last(InstanceIdTaken) == InstanceIdTaken(13_000)
+
+
+def test_who_waits_for_an_id_is_asked_for_its_topology_and_can_leave() -> None:
+    run = waiting_for_id()
+    assert run.said().topology is None
+    run.after(1_000)
+    run.join_refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+    assert run.said().topology == TOPOLOGY
+    run.join_refused(TAKEN)
+    run.none(MembershipFailed)
+    run.on(Leave())
+    assert run.last(LeftGroup) == LeftGroup()
+    run.none(LeaveGroupRequest)
     assert run.session.ended
 
 

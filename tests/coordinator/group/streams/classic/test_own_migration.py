@@ -188,6 +188,55 @@ def test_a_classic_member_brings_the_next_epoch_into_a_streams_group() -> None:
     assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
 
 
+def test_the_protocol_and_the_version_change_at_once_from_streams_to_classic() -> None:
+    scene = scene_with()
+    members: list[Own | Streams] = [streams(scene, name) for name in "XYZ"]
+    goes_on(scene, *members)
+    for name in "ABC":
+        gone = members.pop(0)
+        assert isinstance(gone, Streams)
+        gone.leave()
+        members.append(Own(scene, name, topology=topology(4)))
+        goes_on(scene, *members)
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+    behind = Own(scene, "old", topology=topology(3))
+    goes_on(scene, *members, behind)
+    assert isinstance(behind.failed, StreamsTopologyFencedError)
+
+
+def test_a_classic_member_of_the_older_version_goes_on_when_the_group_is_a_classic_one_again() -> None:
+    """The last streams member leaves in the middle of a roll to epoch 4."""
+    scene = scene_with()
+    x = streams(scene, "X")
+    old = Own(scene, "A", topology=topology(3))
+    goes_on(scene, x, old)
+    new = Own(scene, "B", topology=topology(4))
+    goes_on(scene, x, old, new)
+    x.leave()
+    goes_on(scene, old, new)
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+    assert (old.failed, new.failed) == (None, None)
+    assert new.active
+    old.goes()
+    again = Own(scene, "C", topology=topology(3))
+    goes_on(scene, new, again)
+    assert isinstance(again.failed, StreamsTopologyFencedError)
+
+
+def test_the_epoch_stays_when_the_classic_member_that_brought_it_leaves() -> None:
+    scene = scene_with()
+    x = streams(scene, "X")
+    goes_on(scene, x, steps=4)
+    new = Own(scene, "A", topology=topology(4))
+    goes_on(scene, x, new)
+    new.goes()
+    goes_on(scene, x)
+    assert [member.topology_epoch for member in streams_group(scene).members.values()] == [3]
+    refused = Streams(scene, "Y").join(topology=topology(3))
+    assert refused.error_code == 132
+    goes_on(scene, x, streams(scene, "Z", topology(5)))
+
+
 @pytest.mark.parametrize(
     ("joins", "tags", "error"),
     [
