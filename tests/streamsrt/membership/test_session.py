@@ -421,6 +421,15 @@ def test_an_epoch_that_does_not_fit_says_which_one_would_and_how_to_compare(code
     assert "streamsrt topology diff" in str(failed.error)
 
 
+def test_an_epoch_that_does_not_fit_names_the_view_that_shows_the_groups() -> None:
+    """In the view of the members each has its own."""
+    scenario = Scenario()
+    scenario.on(Join())
+    scenario.refuse(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+    (failed,) = scenario.told(MembershipFailed)
+    assert "groups describe g --view state" in str(failed.error)
+
+
 def test_a_topology_whose_topics_the_member_may_not_create_names_the_acl() -> None:
     scenario = Scenario(principal="User:app")
     scenario.on(Join())
