@@ -529,9 +529,11 @@ class StreamThread:
         return self._reporter.processed_records
 
     def commit_if_drained(self) -> bool:
-        """Whether everything that lies in the inputs of this member's tasks is processed and committed.
+        """Whether everything that lies in the inputs of the application is processed and committed: by this member's tasks,
+        and by those of others.
 
-        Where it looks as if all is processed, it commits, and asks the cluster where its logs end.
+        Where it looks as if all is processed, it commits, and asks the cluster where its logs end. Only then it asks about
+        the tasks that it does not have.
         """
         now_ms = self._now_ms()
         if not may_be_drained(self._state, now_ms) or not self._manager.is_settled or self._manager.has_work():
@@ -548,4 +550,6 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        return all(positions[tp] >= end.offset for tp, end in ends.items())
+        if any(positions[tp] < end.offset for tp, end in ends.items()):
+            return False
+        return self._manager.group_input.is_read(positions, now_ms)

@@ -3,6 +3,8 @@
 - ``task_manager``        opens, recycles and closes tasks, and gives them time
 - ``assignment_changes``  which tasks came, went and changed their role here, and why, as far as this member can know
 - ``damage``              which task a damaged store belongs to
+- ``group_input``         what the whole group has not read yet, for a member that would end when all present input is
+                          processed
 - ``memory_shares``       how the active tasks of a process share what it may take for record caches and for changes that
                           wait for a commit
 - ``owned_task``          a task that this member owns, in one of a few phases

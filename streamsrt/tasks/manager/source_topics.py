@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 
 from streamsrt.client.values import TopicInfo, TopicPartition
 from streamsrt.tasks.manager.owned_task import OwnedTask
@@ -32,6 +32,21 @@ class SourceTopics:
         }
         topics = [topic for each in every for topic in (*each.repartition_source_topics, *each.changelog_topics)]
         self._internal = {internal_topic_name(application_id, topic.name) for topic in topics}
+        self._named = {topic for each in every for topic in each.source_topics} | {
+            internal_topic_name(application_id, topic.name)
+            for each in every
+            for topic in each.repartition_source_topics
+        }
+
+    def among(self, find: Callable[[Collection[str] | None], Mapping[str, TopicInfo]]) -> dict[str, TopicInfo]:
+        """All topics that the application reads, those that are there: the repartition topics, too. ``find`` gives topics by
+        name, or all of them for None."""
+        found = find(None if self._patterns else self._named)
+        return {name: topic for name, topic in found.items() if name in self._named or self._is_matched(topic)}
+
+    def _is_matched(self, topic: TopicInfo) -> bool:
+        is_internal = topic.name in self._internal or topic.is_internal
+        return not is_internal and any(pattern.fullmatch(topic.name) for pattern in self._patterns.values())
 
     def has_patterns(self, subtopology: Subtopology) -> bool:
         return any(source.name in self._patterns for source in subtopology.sources)

@@ -41,6 +41,7 @@ from streamsrt.state.kinds import LaidOut
 from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
+from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.memory_shares import share_memory
 from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, Step
 from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
@@ -93,6 +94,7 @@ class TaskManager:
         self._dormant = DormantState(settings.subtopologies, directory)
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
         self._finder = StartPositionFinder(settings, network, self._source_topics)
+        self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
         self._inputs = TaskInputs(network, self._finder, settings.input_buffer_bytes)
         self._look_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}

@@ -1,0 +1,103 @@
+"""What the whole group has not read yet, for a member that would end when all present input is processed.
+
+1. A member knows its own tasks only. Others may be with members that process them, with one that was killed and whose
+   session lasts, or with nobody. So where it does not have every input partition, the group's committed offsets are held
+   against the ends of all input topics: those of the sources, and the repartition topics.
+2. Committed offsets are read first, the ends after them. Results are written before the offsets of their input are
+   committed: where nothing is unread, nothing is on its way between two tasks either. Of its own partitions the member
+   gives its positions, which it has committed.
+3. Where nothing that the log still holds is committed, a reader begins as its reset policy says: only ``earliest`` leaves
+   something unread.
+4. It is asked when all own tasks are at their ends, at most once per :data:`ASK_INTERVAL_MS`; the answer holds so long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
+from streamsrt.errors import BrokerError
+from streamsrt.tasks.manager.source_topics import SourceTopics
+from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder
+
+logger = logging.getLogger(__name__)
+
+ASK_INTERVAL_MS = 1_000
+TELL_INTERVAL_MS = 10_000
+_SHOWN_PARTITIONS = 5
+
+
+class GroupInput:
+    """Asks the cluster, and remembers the latest answer."""
+
+    def __init__(
+        self, application_id: str, network: Network, source_topics: SourceTopics, finder: StartPositionFinder
+    ) -> None:
+        self._group_id = application_id
+        self._network = network
+        self._source_topics = source_topics
+        self._finder = finder
+        self._asked_ms: int | None = None
+        self._is_read = False
+        self._told_ms: int | None = None
+
+    def is_read(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
+        """Whether the group has read and committed all of its input. ``own``: positions of this member, committed. False
+        where the cluster does not say."""
+        if self._asked_ms is None or now_ms - self._asked_ms >= ASK_INTERVAL_MS:
+            self._asked_ms = now_ms
+            self._is_read = self._ask(own, now_ms)
+        return self._is_read
+
+    def _ask(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
+        try:
+            unread = self.unread(own)
+        except BrokerError as error:
+            self._tell(f"what the group has not read yet is not known: {error}", now_ms)
+            return False
+        if unread:
+            shown = [f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(unread.items())]
+            more = ", ..." if len(shown) > _SHOWN_PARTITIONS else ""
+            self._tell(
+                f"{sum(unread.values())} records that are not for this member's tasks are not processed and committed yet "
+                f"({', '.join(shown[:_SHOWN_PARTITIONS])}{more}). If a member was killed, its tasks come to others when its "
+                f"session ends; streamsrt groups describe {self._group_id} shows the members",
+                now_ms,
+            )
+        else:
+            self._told_ms = None
+        return not unread
+
+    def _tell(self, why: str, now_ms: int) -> None:
+        if self._told_ms is None:
+            # Mostly it is over within moments.
+            self._told_ms = now_ms
+        elif now_ms - self._told_ms >= TELL_INTERVAL_MS:
+            self._told_ms = now_ms
+            logger.warning("it does not end yet: %s", why)
+
+    def unread(self, own: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """How much is unread in each input partition of the group, those with something. Raises BrokerError."""
+        partitions = self._partitions()
+        if own.keys() >= partitions:
+            return {}
+        found = self._network.admin.committed(self._group_id, require_stable=False, timeout_s=ADMIN_TIMEOUT_S)
+        # Where a transaction is not decided yet, the older offset is the truth: something is unread still.
+        committed = {tp: at.offset for tp, at in found.items()} | dict(own)
+        starts = self._finder.list_offsets(partitions, EARLIEST)
+        ends = self._finder.list_offsets(partitions, LATEST)
+        left = {tp: self._left(tp, committed.get(tp), starts.get(tp, 0), end) for tp, end in ends.items()}
+        return {tp: count for tp, count in left.items() if count > 0}
+
+    def _left(self, tp: TopicPartition, committed: int | None, start: int, end: int) -> int:
+        if committed is not None and start <= committed <= end:
+            return end - committed
+        return end - start if self._finder.reset_policy(tp) == "earliest" else 0
+
+    def _partitions(self) -> frozenset[TopicPartition]:
+        """All that the group reads, as far as it is there."""
+        admin = self._network.admin
+        read = self._source_topics.among(lambda names: admin.topics(names, timeout_s=ADMIN_TIMEOUT_S))
+        return frozenset((name, partition) for name, topic in read.items() for partition in range(topic.partitions))
