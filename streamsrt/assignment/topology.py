@@ -101,6 +101,11 @@ def topology_of(wire: WireTopology) -> Topology:
     return Topology(wire.epoch, tuple(sorted(parts, key=lambda part: part.id)))
 
 
+def is_legal_topic(name: str) -> bool:
+    """Whether a topic may have that name in Kafka."""
+    return _LEGAL_TOPIC.fullmatch(name) is not None and name not in {".", ".."}
+
+
 def check_topology(topology: Topology) -> None:
     """Raises InvalidTopologyError with the first rule that the topology breaks, in Kafka's words where it has some."""
     if topology.epoch < 0:
@@ -183,7 +188,7 @@ def _check_parts(part: Subtopology) -> None:
 
 def _check_names(topology: Topology) -> None:
     names = topology.topics().union(*(part.repartition_sinks for part in topology.subtopologies))
-    illegal = sorted(name for name in names if name in {".", ".."} or not _LEGAL_TOPIC.fullmatch(name))
+    illegal = sorted(name for name in names if not is_legal_topic(name))
     if illegal:
         raise InvalidTopologyError(f"Topic names {', '.join(illegal)} are not valid topic names.")
 

@@ -24,6 +24,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.environment import RefusedRecordError
 from streamsrt.operators.engine.handlers import handler_of
+from streamsrt.operators.engine.placement import check_partitions, picked, spread
 from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
 from streamsrt.sensors import Rates
@@ -35,7 +36,6 @@ from streamsrt.state.access import (
 )
 from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
 from streamsrt.tasks.global_state import GlobalState
-from streamsrt.tasks.output.placement import check_partitions, picked, spread
 from streamsrt.tasks.output.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
@@ -101,7 +101,7 @@ class _Capture:
     ) -> None:
         partitions: Iterable[int | None] = repeat(cast(Any, partition))
         if isinstance(partition, Sequence):
-            at, partitions = spread(topic, partition)
+            at, partitions = spread(partition)
             keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
             headers = None if headers is None else picked(headers, at)
             partition_keys = None if partition_keys is None else picked(partition_keys, at)

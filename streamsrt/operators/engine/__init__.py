@@ -13,6 +13,7 @@
                          since it asked
 - ``node_meter``         what is counted of single nodes where that is asked for (``metrics.recording.level`` DEBUG
                          and up)
+- ``placement``          what a partitioner may return for a record: a partition, None, or several partitions
 - ``plan``               what both ways of running a subtopology need to know of it: names, serdes and stores,
                          resolved once per task
 - ``processor_nodes``    every operation as a processor node: one call per record and node, as in Kafka Streams

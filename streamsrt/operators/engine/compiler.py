@@ -17,6 +17,7 @@ from typing import Any, Literal
 from streamsrt.operators.engine.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
+from streamsrt.operators.engine.placement import checked
 from streamsrt.operators.engine.plan import StreamTime
 from topology import serdes
 from topology.graph import operations
@@ -306,6 +307,8 @@ class Compiler:
             partitions = self.env.partitions_of_topic(topic)
             choose = e.bind("partitioner", node.partitioner)
             e.line(f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})")
+            with e.block(f"if type({chosen}) is not int or not 0 <= {chosen} < {partitions}:"):
+                e.line(f"{chosen} = {e.bind('checked', checked)}({topic!r}, {chosen}, {partitions})")
             columns["p"] = chosen
             call += ", partition={p}"
         elif isinstance(flow.key, WindowedSlot) and flow.key.inner is not None:

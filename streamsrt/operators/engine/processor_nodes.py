@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streamsrt.assignment.topology import is_legal_topic
 from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
 from streamsrt.operators.engine.environment import Environment, SkippedAtSinkError
 from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.placement import Choice, checked
 from streamsrt.state.access import OnChange
 from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.columns import Headers
@@ -233,11 +235,12 @@ class PathBuilder:
         key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
         fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
 
-        def place(key: object, value: object, timestamp: int, headers: Headers) -> tuple[str, list[object] | None]:
+        def place(key: object, value: object, timestamp: int, headers: Headers) -> tuple[str, list[Choice] | None]:
             topic = self._chosen_topic(node, key, value, timestamp, headers) if fixed is None else fixed
             if node.partitioner is None:
                 return topic, None
-            chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
+            count = env.partitions_of_topic(topic)
+            chosen = checked(topic, node.partitioner(topic, key, value, count), count)
             return topic, None if chosen is None else [chosen]
 
         def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
@@ -249,7 +252,8 @@ class PathBuilder:
             except (RecordError, StateError):
                 raise
             except BaseException as error:
-                # What a function raises that chooses a topic or a partition is a failure to process, as any function's.
+                # A function that chooses a topic or a partition fails to process, as any function does: it raises, or
+                # returns what is none.
                 env.failed(node.name, error, key, value, timestamp, headers)
                 raise SkippedAtSinkError from error
             try:
@@ -271,6 +275,11 @@ class PathBuilder:
         chosen = node.topic_extractor(key, value, RecordContext(topic, partition, offset, timestamp, tuple(headers)))
         if not isinstance(chosen, str):
             raise TypeError(f"the topic extractor returned {chosen!r}: it must name a topic")
+        if not is_legal_topic(chosen):
+            raise ValueError(
+                f"the topic extractor returned {chosen!r}, which is not a valid topic name: it has up to 249 ASCII letters, "
+                "digits, '.', '_' and '-', and is neither '.' nor '..'"
+            )
         return chosen
 
 

@@ -19,15 +19,15 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from streamsrt.errors import ProductionError
-from streamsrt.tasks.output.placement import check_partitions, is_plain, picked, spread
+from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
 
 Keys = Sequence[bytes | None]
-Partitions = int | Sequence[Any] | None  # of each record what the program's function returned, which is looked at first
-"""One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.output.placement`)."""
+Partitions = int | Sequence[Any] | None  # Choice, which mypy does not narrow after is_plain()
+"""One partition for all records, or for each what a partitioner chose (:mod:`streamsrt.operators.engine.placement`)."""
 Sink = Callable[[str, int, bytes, int], None]
 
 
@@ -203,10 +203,10 @@ class RecordCollector:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
-        chosen: Sequence[object],
+        chosen: Sequence[Choice],
         partition_keys: Keys | None,
     ) -> None:
-        at, partitions = spread(topic, chosen)
+        at, partitions = spread(chosen)
         self.unplaced_records += len(keys) - len(set(at))
         if at:
             some = None if headers is None else picked(headers, at)

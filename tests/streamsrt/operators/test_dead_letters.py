@@ -11,12 +11,19 @@ from streamsrt.errors import DeserializationError, ProcessingError, ProductionEr
 from streamsrt.operators.engine.handlers import (
     DeadLetter,
     ErrorContext,
+    ExceptionHandler,
+    ExceptionHandlers,
     HandlerResponse,
     Response,
     dead_letter,
+    fail,
     handler_of,
+    log_and_continue,
 )
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
+from streamsrt.wire.records import RecordColumns, decode_batch
 from topology import (
     JoinWindows,
     Processor,
@@ -337,3 +344,117 @@ def test_functions_that_choose_topic_or_partition_fail_in_processing(name: str) 
     for handlers in ({}, {"production": "continue"}):
         with pytest.raises(ProcessingError, match=r"skip such records with processing\.exception\.handler=continue"):
             run(**handlers)
+
+
+BAD_PARTITIONS: list[Any] = [99, 3, -1, "0", 1.0, [0, 3], [-1], (None,), [[1]], {1, 99}]
+PARTITIONED = {
+    "to": lambda stream, choose: stream.to("out", partitioner=choose),
+    "to a chosen topic": lambda stream, choose: stream.to(lambda k, v, c: "out", partitioner=choose),
+    "repartition": lambda stream, choose: stream.repartition(name="own", partitioner=choose).to("out"),
+}
+
+
+def partitioned(where: str, choice: Any) -> Topology:
+    """Sends each record to partition 1, but a bad one to whatever ``choice`` is."""
+    builder = StreamsBuilder()
+    PARTITIONED[where](builder.stream("in", **TEXT), lambda t, k, v, n: choice if v == "bad" else 1)
+    return builder.build()
+
+
+@pytest.mark.parametrize("where", PARTITIONED)
+@pytest.mark.parametrize("choice", BAD_PARTITIONS, ids=repr)
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_a_record_for_which_there_is_no_such_partition_is_skipped_alone(
+    where: str, choice: Any, generate: bool
+) -> None:
+    config = {**SKIPPING, "default.key.serde": serdes.string, "default.value.serde": serdes.string}
+    with TopologyTestDriver(partitioned(where, choice), config, generate=generate, partitions=3) as driver:
+        for timestamp, value in enumerate((b"good", b"bad", b"after")):
+            driver.pipe_raw("in", b"k", value, timestamp, partition=0)
+        assert letters_of(driver) == [(b"k", b"bad", 1, b"in")]
+        (letter,) = [each for each in driver.producer_history if each.topic == "dlq"]
+        told = dict(letter.headers)
+        assert told["__streams.errors.offset"] == b"1"
+        assert told["__streams.errors.exception"] in (b"TypeError", b"ValueError")
+        assert (
+            f"the partitioner returned {choice!r} for a record for topic"
+            in (told["__streams.errors.message"] or b"").decode()
+        )
+        assert [each.value for each in driver.producer_history if each.topic == "out"] == [b"good", b"after"]
+        assert driver.counters()["failed_processing"] == 1
+
+
+@pytest.mark.parametrize("where", PARTITIONED)
+@pytest.mark.parametrize("choice", [99, "0"])
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_the_good_records_of_a_batch_are_written_around_one_without_a_partition(
+    where: str, choice: Any, generate: bool
+) -> None:
+    def run(processing: ExceptionHandler) -> tuple[list[bytes | None], ProcessingError | None]:
+        written: list[bytes | None] = []
+        collector = RecordCollector(
+            lambda topic, partition, batch, count: written.extend(decode_batch(batch).values), lambda _: 3
+        )
+        task = Task(
+            partitioned(where, choice).subtopologies[0],
+            0,
+            application_id="app",
+            stores={},
+            collector=collector,
+            config=TaskConfig(
+                default_key_serde=serdes.string,
+                default_value_serde=serdes.string,
+                generate=generate,
+                handlers=ExceptionHandlers(processing=processing, production=log_and_continue),
+            ),
+            partitions_of_topic=lambda _: 3,
+        )
+        values: list[bytes | None] = [b"one", b"two", b"bad", b"three"]
+        task.add_batch("in", 0, RecordColumns([b"k"] * 4, values, [1, 2, 3, 4], 10, 14, None, None))
+        failed = None
+        try:
+            task.process(100, 0)
+        except ProcessingError as error:
+            failed = error
+        collector.flush()
+        return written, failed
+
+    assert run(log_and_continue) == ([b"one", b"two", b"three"], None)
+    written, failed = run(fail)
+    assert written == [b"one", b"two"]
+    assert failed is not None
+    assert (failed.topic, failed.partition, failed.offset) == ("in", 0, 12)
+    assert "test_dead_letters.py" in str(failed)
+
+
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_true_is_the_second_partition(generate: bool) -> None:
+    for where in PARTITIONED:
+        with TopologyTestDriver(
+            partitioned(where, True),
+            {**SKIPPING, "default.key.serde": serdes.string, "default.value.serde": serdes.string},
+            generate=generate,
+            partitions=3,
+        ) as driver:
+            driver.pipe_raw("in", b"k", b"bad", 1)
+            assert letters_of(driver) == []
+            assert driver.producer_history[0].partition == 1
+
+
+@pytest.mark.parametrize("name", ["bad name!", "", ".", "..", "a/b", "ä", "x" * 250, "line\n"])
+def test_a_name_that_no_topic_may_have_fails_in_processing(name: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).to(lambda k, v, c: name if v == "bad" else "x" * 249, **TEXT)
+    topology = builder.build()
+    with TopologyTestDriver(topology, SKIPPING) as driver:
+        for value in (b"good", b"bad", b"good"):
+            driver.pipe_raw("in", b"k", value, 1)
+        assert [record.topic for record in driver.producer_history] == ["x" * 249, "dlq", "x" * 249]
+        message = dict(driver.producer_history[1].headers)["__streams.errors.message"] or b""
+        assert f"{name!r}, which is not a valid topic name" in message.decode()
+    for handlers in ({}, {"production.exception.handler": "continue"}):
+        with (
+            TopologyTestDriver(topology, handlers) as driver,
+            pytest.raises(ProcessingError, match="not a valid topic name"),
+        ):
+            driver.pipe_raw("in", b"k", b"bad", 1)
