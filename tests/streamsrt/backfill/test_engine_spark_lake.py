@@ -241,16 +241,18 @@ def _watched(backfill: Backfill) -> list[Status]:
 @pytest.mark.spark
 def test_it_can_be_seen_that_spark_sorts(spark: SparkSession, tmp_path: Path) -> None:
     """What Spark is at is looked at now and then: a sort may be over before that."""
-    seen: list[Status] = []
-    for attempt in range(20):
+    stages, states = 0, set[str]()
+    for attempt in range(30):
         (folder := tmp_path / str(attempt)).mkdir()
         backfill = lake_plan(folder, [lines(200, 5), lines(100, 6)])
-        seen += _watched(backfill)
+        seen = _watched(backfill)
         assert not backfill.status().stages
-        if any(status.stages for status in seen):
+        stages += sum(stage.total for status in seen for stage in status.stages)
+        states |= {task.state for status in seen for task in status.tasks}
+        if stages and "sorting" in states:
             break
-    assert any(stage.total for status in seen for stage in status.stages)
-    assert "sorting" in {task.state for status in seen for task in status.tasks}
+    assert stages
+    assert "sorting" in states
 
 
 # ---------------------------------------------------------------------------------------------------- lakes as they are
