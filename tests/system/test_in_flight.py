@@ -36,6 +36,14 @@ class Words(Scene):
         committed = self.cluster.committed(self.application_id)
         return sum(end - committed.get(place, 0) for place, end in self.cluster.ends(topic).items())
 
+    def stop_with_records_in_flight(self) -> None:
+        """The first version runs alone, and stops before it has read what it wrote."""
+        with self.app("A", FIRST, **SLOW) as first:
+            wait_until(lambda: len(first.tasks("active", "running")) == 8, "it works")
+            self.write(150)
+            wait_until(lambda: self.unread() > 400, "records are in flight")
+            assert first.terminate() == 0
+
     def assert_all_counted(self, *, exactly: bool = True) -> None:
         def counts() -> dict[bytes, int]:
             last = {record.key: record.value for record in self.cluster.read("out")}
@@ -83,11 +91,7 @@ def test_a_version_that_would_lose_what_is_in_flight_does_not_start(
     bundled: Cluster, tmp_path: Path, application_id: str, protocol: str
 ) -> None:
     scene = Words(bundled, tmp_path, application_id, {"group.protocol": protocol})
-    with scene.app("A", FIRST, **SLOW) as a:
-        wait_until(lambda: len(a.tasks("active", "running")) == 8, "it works")
-        scene.write(150)
-        wait_until(lambda: scene.unread() > 400, "records are in flight")
-        assert a.terminate() == 0
+    scene.stop_with_records_in_flight()
     left = scene.unread()
     assert left > 0
     with scene.app("C", SECOND) as c:
@@ -113,11 +117,7 @@ def test_what_the_user_says_may_be_lost_is_left(
     bundled: Cluster, tmp_path: Path, application_id: str, protocol: str
 ) -> None:
     scene = Words(bundled, tmp_path, application_id, {"group.protocol": protocol})
-    with scene.app("A", FIRST, **SLOW) as a:
-        wait_until(lambda: len(a.tasks("active", "running")) == 8, "it works")
-        scene.write(150)
-        wait_until(lambda: scene.unread() > 400, "records are in flight")
-        assert a.terminate() == 0
+    scene.stop_with_records_in_flight()
     scene.more["upgrade.lose.in.flight"] = "true"
     with scene.app("C", SECOND) as c:
         wait_until(lambda: len(c.tasks("active", "running")) == 8, "it has all")
