@@ -96,6 +96,17 @@ class Worker:
             self.held.clear()
         self.passed()
 
+    def hold_back(self, row: Row) -> Callable[[], bool]:
+        """The offset of the record is not committed until the agent calls what this returns."""
+        topic, partition, offset = row.metadata
+        offsets = self.node.held_back.setdefault((topic, partition), {})
+        offsets[offset] = None
+
+        def release() -> bool:
+            return offsets.pop(offset, self) is None
+
+        return release
+
     def passed(self) -> None:
         """One record is done."""
         self.node.acknowledged += 1
@@ -105,6 +116,7 @@ class Worker:
     def is_undecodable(self, row: Row, error: Exception) -> None:
         """Passes over the record, or fails."""
         self.node.undecodable(row, error)
+        self.node.release(row)
         self.row = None
         self.passed()
 
@@ -192,6 +204,7 @@ class Worker:
                 await node.agent._on_error(node.agent, error)
             for each in (*self.held, row):
                 node.failed(each, error)
+                node.release(each)
         except StreamsError as failure:
             node.fail(failure)
             return False
@@ -238,6 +251,8 @@ class AgentNode:
         self._waiting: list[Row] = []
         self._next_worker = 0
         self._failure: StreamsError | None = None
+        self.held_back: dict[tuple[str, int], dict[int, None]] = {}
+        """By partition, the offsets of the records that the agent acknowledges itself, and has not yet."""
 
     def init(self, context: ProcessorContext[bytes, bytes]) -> None:
         """The task begins."""
@@ -250,6 +265,7 @@ class AgentNode:
         self._workers = [Worker(self, index) for index in range(self.agent.concurrency)]
         self._calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
         self._env.windows.append(self)
+        self._env.held_back.append(self._first_held_back)
 
     def close(self) -> None:
         """The task ends. What is not acknowledged is forgotten."""
@@ -374,6 +390,14 @@ class AgentNode:
     def cancel(self) -> None:
         """Nothing comes of what is under way any more."""
         self.is_over = True
+
+    def _first_held_back(self) -> dict[tuple[str, int], int]:
+        return {partition: min(offsets) for partition, offsets in self.held_back.items() if offsets}
+
+    def release(self, row: Row) -> None:
+        """A commit may pass that record: it is passed over."""
+        topic, partition, offset = row.metadata
+        self.held_back.get((topic, partition), {}).pop(offset, None)
 
     # --------------------------------------------------------------------------------------------------------- failures
 

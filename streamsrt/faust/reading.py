@@ -19,13 +19,6 @@ from streamsrt.faust.timers import Timer, timers_of
 if TYPE_CHECKING:
     import faust
 
-_STREAM_METHODS = frozenset(
-    (
-        "noack",
-        "noack_take",
-        "take_with_timestamp",
-    )
-)
 _SIGNALS = (
     "on_partitions_assigned",
     "on_partitions_revoked",
@@ -150,9 +143,6 @@ def _of_agent(agent: faust.Agent) -> Iterator[str]:
     place = f"agent {agent.name} ({line_of(agent.fun)})"
     if not isinstance(agent.channel, TopicT):
         yield f"{place} over a channel, and not a topic,"
-    for name, line in called(agent.fun):
-        if name in _STREAM_METHODS:
-            yield f"stream.{name} in {place.removesuffix(')')}, line {line})"
 
 
 def called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:

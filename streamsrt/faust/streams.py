@@ -1,6 +1,7 @@
 """The stream that an agent iterates over (in the place of ``faust.Stream``).
 
-1. Asking for the next value acknowledges the one before.
+1. Asking for the next value acknowledges the one before. After ``noack()`` the agent does that itself: a commit waits until
+   it asks for the next record, and stops before the first one that it has not acknowledged.
 2. Events are made when somebody asks for them: by ``events()``, ``current_event``, ``faust.current_event()``.
 3. Values go through the processors (``filter``, ``echo``, ``add_processor``) in the order in which they were added.
 4. ``group_by`` and ``through`` derive a stream: what the one before sends to a topic is read from there. Each has a node of
@@ -45,6 +46,7 @@ class Feed(Protocol):
 
     @property
     def is_hurried(self) -> bool: ...
+    def hold_back(self, row: Row) -> Callable[[], bool]: ...
     def decode(self, row: Row) -> tuple[object, object]: ...
     def acknowledge(self) -> None: ...
     def passed(self) -> None: ...
@@ -81,6 +83,9 @@ class Silent:
 
     def is_undecodable(self, row: Row, error: Exception) -> None:
         """There is nothing."""
+
+    def hold_back(self, row: Row) -> Callable[[], bool]:
+        raise AssertionError("it has no records")
 
     async def more(self, within_s: float | None = None) -> bool:
         """For ever."""
@@ -122,6 +127,8 @@ class AgentStream:
         self._feed = feed
         self._chain = chain
         self._processors: list[Callable[[object], object]] = []
+        self._is_by_hand = False
+        self._release: Callable[[], bool] = _acknowledged
         self._key: object = None
         self._value: object = None
         self._event: faust.EventT | None = None
@@ -156,6 +163,31 @@ class AgentStream:
     def take_events(self, max_: int, within: float | timedelta) -> AsyncIterator[list[object]]:
         """The same with events."""
         return self._taken(max_, want_seconds(within), AgentStream._its_event)
+
+    def take_with_timestamp(
+        self, max_: int, within: float | timedelta, timestamp_field_name: str
+    ) -> AsyncIterator[list[object]]:
+        """The same with values that are dictionaries, each of which gets the time of its record in that field."""
+
+        def timed(stream: AgentStream, value: object) -> object:
+            row = stream._feed.row
+            if isinstance(value, dict) and timestamp_field_name and row is not None:
+                value[timestamp_field_name] = row.timestamp / 1000
+            return value
+
+        return self._taken(max_, want_seconds(within), timed)
+
+    def noack(self) -> AgentStream:
+        """The same stream, but the agent acknowledges each event itself: ``event.ack()`` or ``stream.ack(event)``.
+
+        Nothing from the first record on that is not acknowledged is committed.
+        """
+        self._is_by_hand = True
+        return self
+
+    def noack_take(self, max_: int, within: float | timedelta) -> AsyncIterator[list[object]]:
+        """Like :meth:`take_events`, but the agent acknowledges each event itself."""
+        return self.noack().take_events(max_, within)
 
     async def _taken(
         self, count: int, within_s: float, shape: Callable[[AgentStream, object], object]
@@ -192,6 +224,8 @@ class AgentStream:
         """The value of a record, which is the current one then; what is passed over is acknowledged."""
         feed = self._feed
         feed.row = row
+        if self._is_by_hand:
+            self._release = feed.hold_back(row)
         try:
             self._key, value = feed.decode(row)
         except Exception as error:  # noqa: BLE001  # a user's codec may raise anything
@@ -203,6 +237,7 @@ class AgentStream:
         if self._processors:
             value = await self._processed(value)
         if value is _SKIPPED:
+            self._release()
             feed.row = None
             feed.passed()
         return value
@@ -225,6 +260,8 @@ class AgentStream:
         while True:
             while queue:
                 row = feed.row = queue.popleft()
+                if self._is_by_hand:
+                    self._release = feed.hold_back(row)
                 try:
                     self._key, value = decode(row)
                 except Exception as error:  # noqa: BLE001  # a user's codec may raise anything
@@ -235,7 +272,9 @@ class AgentStream:
                     value = value.value
                 if processors:
                     value = await self._processed(value)
-                if value is not _SKIPPED:
+                if value is _SKIPPED:
+                    self._release()
+                else:
                     yield value if shape is None else shape(self, value)
                 feed.acknowledge()
             await feed.more()
@@ -256,7 +295,7 @@ class AgentStream:
             return None
         if self._event is None:
             message = row.message()
-            message.on_ack = _acknowledged
+            message.on_ack = self._release
             self._event = self.app.create_event(self._key, self._value, row.headers or None, message)
         return self._event
 

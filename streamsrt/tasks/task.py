@@ -186,6 +186,8 @@ class Task:
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
         self._offsets: dict[TopicPartition, int] = {}
         self._flushed_offsets: dict[TopicPartition, int] = {}
+        self._held_back: dict[TopicPartition, int] = {}
+        """What the last commit left out, since records from there on are not acknowledged."""
         self._behind_caches = stores_behind_caches(self._plan)
         self._uncommitted: set[TopicPartition] = set()
         self._processed = 0
@@ -454,7 +456,13 @@ class Task:
     @property
     def commit_needed(self) -> bool:
         """Whether anything was done since the last commit."""
-        return bool(self._uncommitted) or self._has_changes()
+        return bool(self._uncommitted) or self._has_changes() or self._is_released()
+
+    def _is_released(self) -> bool:
+        if not self._held_back:
+            return False
+        now = self._runner.env.first_held_back()
+        return any(now.get(topic_partition) != offset for topic_partition, offset in self._held_back.items())
 
     def _has_changes(self) -> bool:
         """Whether caches have what is not in the stores."""
@@ -466,11 +474,16 @@ class Task:
         self.meter.look(self._runner.env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
+        held_back, done = self._runner.env.first_held_back(), self._uncommitted | self._held_back.keys()
         offsets = {
-            topic_partition: (self._offsets[topic_partition], self._metadata(topic_partition))
+            topic_partition: (
+                held_back.get(topic_partition, self._offsets[topic_partition]),
+                self._metadata(topic_partition),
+            )
             for topic_partition in self.source_partitions
-            if topic_partition in self._uncommitted
+            if topic_partition in done
         }
+        self._held_back = {each: offset for each, offset in held_back.items() if each in offsets}
         return CommitState(offsets)
 
     def _metadata(self, topic_partition: TopicPartition) -> str:

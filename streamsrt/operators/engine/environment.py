@@ -152,6 +152,8 @@ class Environment:
         """Called now and then while :meth:`finish_calls` waits."""
         self.is_finishing = False
         """Whether it does: what waits for more records gets none."""
+        self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
+        """Each tells, by input partition, the first offset that is not to be committed yet, though it was processed."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
@@ -327,6 +329,14 @@ class Environment:
                 self.while_calling()
         finally:
             self.is_finishing = False
+
+    def first_held_back(self) -> dict[tuple[str, int], int]:
+        """By input partition, the first offset that is not to be committed yet."""
+        found: dict[tuple[str, int], int] = {}
+        for tell in self.held_back:
+            for partition, offset in tell().items():
+                found[partition] = min(offset, found.get(partition, offset))
+        return found
 
     def calls_under_way(self) -> list[str]:
         """What is waited for, by operator."""

@@ -250,11 +250,10 @@ def test_an_agent_may_be_asked_for_nothing_else_than_it_has() -> None:
 
     @app.agent(app.topic("lines"))
     async def odd(stream: Any) -> None:
-        method = "no" + "ack"
-        async for _ in getattr(stream, method)():
+        async for _ in stream.combine():
             pass
 
-    with TestApp(app) as test, pytest.raises(UserError, match=r"stream\.noack .* is not supported"):
+    with TestApp(app) as test, pytest.raises(UserError, match=r"stream\.combine .* is not supported"):
         test.send("lines", value="a")
 
 

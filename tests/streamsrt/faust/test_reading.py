@@ -96,13 +96,6 @@ def _signal(app: faust.App) -> None:
     app.on_partitions_assigned.connect(assigned)
 
 
-def _noack(app: faust.App) -> None:
-    @app.agent(app.topic("orders"))
-    async def by_hand(stream: Any) -> None:
-        async for _ in stream.noack():
-            pass
-
-
 def _channel(app: faust.App) -> None:
     app.agent(app.channel())(nothing)
 
@@ -116,7 +109,6 @@ HERE = r"\S*test_reading\.py:\d+"
         (_task, rf"@app\.task.* at {HERE}"),
         (_page, r"@app\.page"),
         (_signal, rf"@app\.on_partitions_assigned\.connect at {HERE}"),
-        (_noack, rf"stream\.noack in agent .*by_hand \({HERE}, line \d+\)"),
         (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
         (lambda app: app.GlobalTable("all", default=int), "GlobalTable of table all"),
         (lambda app: app.SetTable("sets"), "SetTable of table sets"),
