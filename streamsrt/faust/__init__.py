@@ -7,6 +7,7 @@ module          what it has
 ``reading``     what an application declares, and what of it is not supported
 ``places``      where its parts stand in the program
 ``timers``      ``@app.timer`` and ``@app.crontab``
+``background``  ``@app.task``, ``@app.service`` and signals
 ``stages``      which streams an agent derives from its own
 ``settings``    from its settings to those of Kafka Streams
 ``host``        the event loop of the agents, which turns on the processing thread only

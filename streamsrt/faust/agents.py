@@ -286,6 +286,8 @@ class AgentNode:
 
     def _work(self) -> None:
         rows, self._waiting = self._waiting, []
+        if self._running.has_news:
+            self._announce()
         if len(self._workers) == 1:
             self._workers[0].queue.extend(rows)
         else:
@@ -295,6 +297,13 @@ class AgentNode:
             if worker.queue:
                 worker.wake()
         self._turn()
+
+    def _announce(self) -> None:
+        try:
+            self._running.announce()
+        except StreamsError as error:
+            error.is_in_order = False
+            raise
 
     def _worker_of(self, row: Row) -> int:
         if row.key is not None:

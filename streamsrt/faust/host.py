@@ -46,11 +46,17 @@ class Host:
         assert self._loop is not None
         return self._loop.create_task(work, context=context)
 
-    def turn(self) -> None:
+    def turn(self, times: int = 1) -> None:
         """Does what is ready, and waits for nothing."""
         assert self._loop is not None
-        self._loop.call_soon(self._loop.stop)
-        self._loop.run_forever()
+        for _ in range(times):
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Turns until the work is done."""
+        assert self._loop is not None
+        self._loop.run_until_complete(work)
 
     def wait(self, wait_s: float | None) -> None:
         """Turns until :meth:`wake`, for so long at most (None: for as long as it takes)."""

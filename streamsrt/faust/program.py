@@ -33,7 +33,7 @@ def topology(app: faust.App) -> Topology:
     Run it with :func:`streamsrt.faust.config` as its configuration. Raises UserError for what is not supported.
     """
     found = declared(app)
-    running = RunningApplication(app, found.tables, found.timers)
+    running = RunningApplication(app, found)
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))

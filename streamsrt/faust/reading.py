@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mode.utils.times import want_seconds
@@ -19,15 +19,6 @@ from streamsrt.faust.timers import Timer, timers_of
 if TYPE_CHECKING:
     import faust
 
-_SIGNALS = (
-    "on_partitions_assigned",
-    "on_partitions_revoked",
-    "on_rebalance_complete",
-    "on_worker_init",
-    "on_before_shutdown",
-    "on_produce_message",
-)
-
 
 class Declared(NamedTuple):
     """What there is, in the order in which it was declared."""
@@ -35,7 +26,7 @@ class Declared(NamedTuple):
     agents: tuple[faust.Agent, ...]
     tables: tuple[faust.Table, ...]
     timers: list[Timer]
-    tasks: list[Callable[..., object]]
+    tasks: list[Callable[[], Awaitable[object]]]
 
 
 def declared(app: faust.App) -> Declared:
@@ -94,17 +85,10 @@ def _configs(topic: faust.TopicT) -> dict[str, str]:
 
 
 def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
-    for task in found.tasks:
-        yield f"@app.task at {line_of(task)}"
-    for service in app._extra_services:
-        yield f"@app.service of {service!r}"
     if app.__dict__.get("web") is not None:
         yield f"@app.page of {app.conf.id}"
     if app._web_server_service is not None:
         yield f"@app.web_server of {app.conf.id}"
-    for name in _SIGNALS:
-        for receiver in getattr(app, name).iter_receivers(app):
-            yield f"@app.{name}.connect at {line_of(receiver)}"
     for table in found.tables:
         for reason in _of_table(table):
             yield f"{reason} of table {table.name}{declared_at(table)}"
@@ -121,12 +105,8 @@ def _of_table(table: faust.Table) -> Iterator[str]:
         yield "the type GlobalTable"
     if table.use_partitioner:
         yield "use_partitioner=True"
-    if table._on_window_close is not None:
-        yield "on_window_close="
     if table._on_changelog_event is not None:
         yield "on_changelog_event="
-    if table._recover_callbacks:
-        yield "on_recover="
     if _has_own_schema(table):
         yield f"the schema {table.schema!r}"
 

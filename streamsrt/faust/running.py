@@ -6,15 +6,21 @@ the application are the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsrt.errors import UserError
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.host import Host
-from streamsrt.faust.sends import Attachments, Outbox, Producer
-from streamsrt.faust.tables import BoundTable, Rows, expire, watch_expiry
-from streamsrt.faust.timers import ReadOnlyRows, Timer, TimerJobs
+from streamsrt.faust.places import line_of
+from streamsrt.faust.reading import Declared
+from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer
+from streamsrt.faust.tables import BoundTable, Rows, expire, hears_of_closed_windows, watch_expiry
+from streamsrt.faust.timers import Jobs, ReadOnlyRows
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.kinds.user_processors import Context
 from topology.spec.processor import PunctuationType
@@ -28,15 +34,21 @@ if TYPE_CHECKING:
 class RunningTask:
     """One task with its stores, and with what its agents sent."""
 
-    def __init__(self, env: Environment, stores: dict[str, Rows]) -> None:
+    def __init__(self, env: Environment, stores: dict[str, Rows], on_put: OnPut | None) -> None:
         self.env = env
         self.partition = env.task_partition
         self.stores = stores
-        self.outbox = Outbox(env)
+        self.outbox = Outbox(env, on_put)
         self.agents = 0
         self.leads = False
         """Whether it has partition 0 of the first agent: timers of the leader run there."""
-        self.jobs: TimerJobs | None = None
+        self.jobs: Jobs | None = None
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """Those that its agents read, with their topics."""
+        env = self.env
+        topics = env.plan.subtopology.source_topics
+        return [(topic, self.partition) for topic in topics if env.partitions_of_topic(topic) > self.partition]
 
 
 class WholeProcess(NamedTuple):
@@ -47,6 +59,9 @@ class WholeProcess(NamedTuple):
     partition: int
 
 
+logger = logging.getLogger(__name__)
+
+_REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
 
@@ -72,73 +87,108 @@ class NoReplies:
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
-    def __init__(self, app: faust.App, tables: tuple[faust.Table, ...], timers: Sequence[Timer] = ()) -> None:
+    def __init__(self, app: faust.App, found: Declared) -> None:
         self.app = app
-        self._timers = timers
+        self._timers = found.timers
+        self._app_tasks = app_tasks(found.tasks)
         self.host = Host()
-        self._tables = tables
+        self._tables = found.tables
         self._bound: list[BoundTable] = []
         self._tasks: dict[int, RunningTask] = {}
-        self._before: tuple[object, ...] = ()
+        self._before: dict[str, object] = {}
+        self._background: Background | None = None
+        self._was_told = False
+        self.has_news = False
+        """Whether those who listen have to hear of other partitions."""
 
     def enter(self, context: Context, *, is_first: bool = False) -> RunningTask:
         """An agent begins: with it the application, where it is the first one, and its task.
 
         ``is_first``: it is the first agent of the application.
         """
-        self.host.enter()
+        loop = self.host.enter()
         if not self._tasks:
-            self._bind()
+            self._bind(loop)
+            self._loose = Outbox(context.environment, self._on_put())
         env = context.environment
         task = self._tasks.get(id(env))
         if task is None:
             task = self._tasks[id(env)] = self._begin(context)
+            self.has_news = self._background is not None and self._background.listens
         task.agents += 1
         task.leads = task.leads or (is_first and task.partition == 0)
         return task
 
     def _begin(self, context: Context) -> RunningTask:
         stores: dict[str, Rows] = {table.name: context.get_state_store(table.name) for table in self._tables}
-        task = RunningTask(context.environment, stores)
+        task = RunningTask(context.environment, stores, self._on_put())
         expiring = [table for table in self._tables if table._should_expire_keys()]
         for table in expiring:
             watch_expiry(table, task.partition, stores[table.name])
+        jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
 
         def clean(now_ms: int) -> None:
             for table in expiring:
-                expire(table, task.partition, stores[table.name], now_ms / 1000)
+                closed = expire(table, task.partition, stores[table.name], now_ms / 1000)
+                if closed and hears_of_closed_windows(table):
+                    with _current(task):
+                        jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
 
         if expiring:
             interval_ms = max(1, round(self.app.conf.table_cleanup_interval * 1000))
             context.schedule(interval_ms, PunctuationType.WALL_CLOCK_TIME, clean)
-        if self._timers:
-            self._schedule(context, task)
+        self._schedule(context, task, jobs)
         return task
 
-    def _schedule(self, context: Context, task: RunningTask) -> None:
-        """Every task looks after the timers, and the first one of the process runs them."""
+    def _on_put(self) -> OnPut | None:
+        signal = self.app.on_produce_message
+        is_heard = any(True for _ in signal.iter_receivers(self.app))
+        return signal.send if is_heard else None
 
-        def settle() -> None:
-            task.outbox.flush(context.node_name)
-
-        jobs = task.jobs = TimerJobs(task.env, self.host, settle)
+    def _schedule(self, context: Context, task: RunningTask, jobs: Jobs) -> None:
+        """Every task looks after the timers, and the first one of the process runs them, and what runs beside the agents."""
+        background = self._background
+        assert background is not None
         now_ms = context.current_system_time_ms()
         due = {number: timer.next_ms(now_ms) for number, timer in enumerate(self._timers)}
 
         def look(now_ms: int) -> None:
+            is_first = next(iter(self._tasks.values())) is task
+            if is_first and self.has_news:
+                self.announce()
             for number, timer in enumerate(self._timers):
                 if due[number] > now_ms:
                     continue
                 due[number] = timer.next_ms(now_ms)
-                if task.leads if timer.on_leader else next(iter(self._tasks.values())) is task:
-                    token = CURRENT.set(WholeProcess(self._all_rows(), task.outbox, task.partition))
-                    try:
-                        jobs.begin(timer)
-                    finally:
-                        CURRENT.reset(token)
+                if task.leads if timer.on_leader else is_first:
+                    with _current(WholeProcess(self._all_rows(), task.outbox, task.partition)):
+                        jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
+            if is_first:
+                self._loose.env = task.env
+                if background.is_wanted:
+                    with _current(self._process()):
+                        background.look(leads=self._leads())
+                self._loose.flush(context.node_name)
 
-        shortest_ms = min((round(each.interval_s * 1000) or 1000) for each in self._timers)
-        context.schedule(max(1, min(shortest_ms, 1000)), PunctuationType.WALL_CLOCK_TIME, look)
+        intervals = [1000, *(round(each.interval_s * 1000) or 1000 for each in self._timers)]
+        if background.is_wanted:
+            intervals.append(TICK_MS)
+        if self._timers or background.is_wanted or background.listens:
+            context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, look)
+
+    def _leads(self) -> bool:
+        return any(task.leads for task in self._tasks.values())
+
+    def _process(self) -> WholeProcess:
+        return WholeProcess(self._all_rows(), self._loose, 0)
+
+    def announce(self) -> None:
+        """Tells those who listen which partitions there are. Raises ProcessingError."""
+        self.has_news = False
+        assert self._background is not None
+        partitions = {each for task in self._tasks.values() for each in task.partitions()}
+        with _current(self._process()):
+            self._background.tell(partitions)
 
     def _all_rows(self) -> dict[str, Rows]:
         def stores(name: str) -> Callable[[], Iterator[Rows]]:
@@ -152,12 +202,16 @@ class RunningApplication:
         if not task.agents:
             del self._tasks[id(task.env)]
             workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
+            self.has_news = self._background is not None and self._background.listens
+        if not self._tasks and self._background is not None:
+            workers = [*workers, *self._background.end()]
+            self._background = None
         if self.host.leave(workers):
             self._unbind()
 
-    def _bind(self) -> None:
+    def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         app = self.app
-        self._before = app._attachments, app._producer, app._consumer
+        self._before = {name: getattr(app, name) for name in _REPLACED}
         # Events are acknowledged through it; without one faust would connect another.
         app._consumer = object()
         app._attachments = Attachments(app, _outbox)
@@ -168,16 +222,43 @@ class RunningApplication:
 
         app.maybe_start_producer = its_producer
         app._reply_consumer = NoReplies()
+        app._loop, app._stopped = loop, app._new_stopped_event()
+        app.is_leader = self._leads
         self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
+        self._background = Background(app, self.host, self._app_tasks)
+        if not self._was_told:
+            self._was_told = True
+            app.on_worker_init.send()
 
     def _unbind(self) -> None:
         for bound in self._bound:
             bound.unbind()
         self._bound = []
         app = self.app
-        app._attachments, app._producer, app._consumer = self._before
+        for name, value in self._before.items():
+            setattr(app, name, value)
         del app.maybe_start_producer
         del app._reply_consumer
+        del app.is_leader
+
+
+@contextmanager
+def _current(task: RunningTask | WholeProcess) -> Iterator[None]:
+    token = CURRENT.set(task)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+
+
+async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> None:
+    for key, value in windows:
+        try:
+            await table.on_window_close(key, value)
+        except StreamsError:
+            raise
+        except Exception:
+            logger.exception("on_window_close of table %s raised for %s", table.name, key)
 
 
 def _outbox() -> Outbox:

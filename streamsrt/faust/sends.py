@@ -23,6 +23,7 @@ from streamsrt.wire.records import Headers
 if TYPE_CHECKING:
     import faust
 
+OnPut = Callable[..., None]
 Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
 """Headers as a program gives them."""
 
@@ -39,10 +40,11 @@ class _Columns:
 
 
 class Outbox:
-    """What the agents of one task have sent since the last :meth:`flush`."""
+    """What the agents of one task have sent since the last :meth:`flush`. ``on_put`` hears of each record."""
 
-    def __init__(self, env: Environment) -> None:
-        self._env = env
+    def __init__(self, env: Environment, on_put: OnPut | None = None) -> None:
+        self.env = env
+        self._on_put = on_put
         self._topics: dict[str, _Columns] = {}
 
     def put(
@@ -55,21 +57,26 @@ class Outbox:
         headers: Loose,
     ) -> None:
         """One record. ``timestamp``: epoch seconds; None: now."""
+        pairs = _pairs(headers)
+        if self._on_put is not None:
+            marked = list(pairs)
+            self._on_put(key=key, value=value, partition=partition, timestamp=timestamp, headers=marked)
+            pairs = tuple(marked)
         columns = self._topics.get(topic)
         if columns is None:
             columns = self._topics[topic] = _Columns()
         count = len(columns.keys)
         columns.keys.append(key)
         columns.values.append(value)
-        columns.timestamps.append(self._env.system_time_ms if timestamp is None else round(timestamp * 1000))
+        columns.timestamps.append(self.env.system_time_ms if timestamp is None else round(timestamp * 1000))
         if partition is not None and columns.partitions is None:
             columns.partitions = [None] * count
         if columns.partitions is not None:
             columns.partitions.append(partition)
-        if headers and columns.headers is None:
+        if pairs and columns.headers is None:
             columns.headers = [()] * count
         if columns.headers is not None:
-            columns.headers.append(_pairs(headers))
+            columns.headers.append(pairs)
 
     def flush(self, node: str) -> None:
         """Hands all of it to the task. ``node``: who is to blame where the cluster can't take it. Raises RecordError."""
@@ -77,11 +84,11 @@ class Outbox:
             topic, columns = self._topics.popitem()
             partitions = columns.partitions
             try:
-                self._env.collect(
+                self.env.collect(
                     topic, columns.keys, columns.values, columns.timestamps, columns.headers, partitions or None
                 )
             except (UserError, RefusedRecordError) as error:
-                self._env.failed_to_produce(
+                self.env.failed_to_produce(
                     node, error, columns.keys[0], columns.values[0], columns.timestamps[0], _first(columns.headers)
                 )
 

@@ -9,14 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsrt.errors import ConfigError
+from streamsrt.faust.background import TICK_MS
+from streamsrt.faust.timers import timers_of
 
 if TYPE_CHECKING:
     import faust
 
 
+POLL_MS = 100
+"""How often the runtime looks at its clock, unless it is told otherwise."""
+
+
 def config(app: faust.App) -> dict[str, object]:
     """The settings for ``KafkaStreams`` and ``streamsrt run`` that an application brings along. Raises ConfigError."""
     conf = app.conf
+    found, tasks = timers_of(app)
+    is_lively = bool(tasks or app._extra_services) or any(each.interval_s * 1000 < POLL_MS for each in found)
     if conf.broker_credentials is not None:
         raise ConfigError(
             f"{conf.id}: broker_credentials= are not taken over, as they are objects of faust's. Give security.protocol "
@@ -27,6 +35,7 @@ def config(app: faust.App) -> dict[str, object]:
         "bootstrap.servers": ",".join(_address(url) for url in conf.broker),
         "processing.guarantee": "exactly_once_v2" if _is_exact(app) else "at_least_once",
         **({} if _is_exact(app) else {"commit.interval.ms": max(1, round(conf.broker_commit_interval * 1000))}),
+        **({"poll.ms": TICK_MS} if is_lively else {}),
         "auto.offset.reset": conf.consumer_auto_offset_reset,
         "deserialization.exception.handler": "continue",
         "processing.exception.handler": "continue",

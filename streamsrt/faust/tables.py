@@ -183,9 +183,21 @@ def watch_expiry(table: faust.Table, partition: int, rows: Rows) -> None:
         table._maybe_set_key_ttl(key, partition)
 
 
-def expire(table: faust.Table, partition: int, rows: Rows, now_s: float) -> None:
-    """Deletes the rows of windows that have expired by the wall clock, as faust's cleaning does."""
+def expire(table: faust.Table, partition: int, rows: Rows, now_s: float) -> list[tuple[object, object]]:
+    """Deletes the rows of windows that have expired by the wall clock, as faust's cleaning does, and returns them."""
     window, ends = table.window, table._partition_timestamps[partition]
+    closed: list[tuple[object, object]] = []
     while ends and window.stale(ends[0], now_s):
         for key in table._partition_timestamp_keys.pop((partition, heappop(ends)), ()):
-            rows.put(key, None)
+            value = rows.get(key)
+            if value is not None:
+                closed.append((key, value))
+                rows.put(key, None)
+    return closed
+
+
+def hears_of_closed_windows(table: faust.Table) -> bool:
+    """Whether the application does something with a window that expires."""
+    from faust.tables.base import Collection
+
+    return table._on_window_close is not None or type(table).on_window_close is not Collection.on_window_close

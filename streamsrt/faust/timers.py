@@ -21,7 +21,6 @@ from croniter import croniter
 
 from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
 from streamsrt.faust.host import Host
-from streamsrt.faust.places import line_of
 from streamsrt.operators.engine.environment import Environment
 
 if TYPE_CHECKING:
@@ -48,10 +47,10 @@ class Timer(NamedTuple):
         return round(following.timestamp() * 1000)
 
 
-def timers_of(app: faust.App) -> tuple[list[Timer], list[Callable[..., object]]]:
+def timers_of(app: faust.App) -> tuple[list[Timer], list[Callable[[], Awaitable[object]]]]:
     """The timers of an application, and those of its tasks that are none."""
     found: list[Timer] = []
-    others: list[Callable[..., object]] = []
+    others: list[Callable[[], Awaitable[object]]] = []
     for task in app._app_tasks:
         around = task.__wrapped__
         known = inspect.getclosurevars(around).nonlocals if hasattr(around, "__wrapped__") else {}
@@ -109,8 +108,8 @@ class ReadOnlyRows:
         return sum(store.approximate_num_entries() for store in self._stores())
 
 
-class TimerJobs:
-    """The runs of timers in one task that are not over yet: a window of its environment."""
+class Jobs:
+    """What timers and the ends of windows do in one task, and is not over yet: a window of its environment."""
 
     def __init__(self, env: Environment, host: Host, settle: Callable[[], None]) -> None:
         self._host = host
@@ -131,9 +130,9 @@ class TimerJobs:
         """What a commit waits for, in words."""
         return f"{len(self.tasks)} timers, for as long as they take" if self.tasks else ""
 
-    def begin(self, timer: Timer) -> None:
-        """Runs it, until it waits for something."""
-        task = self._host.start(self._run(timer), copy_context())
+    def begin(self, function: Callable[[], Awaitable[object]], what: str) -> None:
+        """Runs it, until it waits for something. ``what``: in words, for the log."""
+        task = self._host.start(self._run(function, what), copy_context())
         self.tasks.add(task)
         task.add_done_callback(self._over)
         self._host.turn()
@@ -142,19 +141,21 @@ class TimerJobs:
     def _over(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
 
-    async def _run(self, timer: Timer) -> None:
+    async def _run(self, function: Callable[[], Awaitable[object]], what: str) -> None:
         try:
-            await timer.function()
+            await function()
         except StreamsError as failure:
             self._failure = failure
         except Exception:
-            logger.exception("the timer at %s raised", line_of(timer.function))
+            logger.exception("%s raised", what)
 
     def advance(self, wait_s: float | None = 0.0) -> bool:
         """Lets them go on."""
         before = len(self.tasks)
+        if not before:
+            return False
         self._host.turn()
-        if before and wait_s != 0.0 and len(self.tasks) == before:
+        if wait_s != 0.0 and len(self.tasks) == before:
             for task in self.tasks:
                 task.add_done_callback(self._wake)
             self._host.wait(wait_s)

@@ -73,27 +73,26 @@ def test_settings_are_taken_over() -> None:
     assert "commit.interval.ms" not in found
 
 
+def test_what_runs_beside_the_agents_is_looked_after_often() -> None:
+    app = an_app()
+    app.timer(1.0)(nothing)
+    assert "poll.ms" not in streamsrt.faust.config(app)
+    app.timer(0.05)(nothing)
+    assert streamsrt.faust.config(app)["poll.ms"] == 10
+    app = an_app()
+    app.task(nothing)
+    assert streamsrt.faust.config(app)["poll.ms"] == 10
+
+
 def test_credentials_are_for_the_runtime_to_have() -> None:
     app = an_app(broker_credentials=faust.SASLCredentials(username="u", password="p", mechanism="PLAIN"))
     with pytest.raises(ConfigError, match=r"give security\.protocol|Give security\.protocol"):
         streamsrt.faust.config(app)
 
 
-def _task(app: faust.App) -> None:
-    @app.task
-    async def at_the_start() -> None: ...
-
-
 def _page(app: faust.App) -> None:
     @app.page("/")
     async def page(self: Any, request: Any) -> None: ...
-
-
-def _signal(app: faust.App) -> None:
-    async def assigned(app: Any, assigned: Any, **_: Any) -> None: ...
-
-    app.kept = assigned
-    app.on_partitions_assigned.connect(assigned)
 
 
 def _channel(app: faust.App) -> None:
@@ -106,13 +105,11 @@ HERE = r"\S*test_reading\.py:\d+"
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (_task, rf"@app\.task.* at {HERE}"),
         (_page, r"@app\.page"),
-        (_signal, rf"@app\.on_partitions_assigned\.connect at {HERE}"),
         (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
         (lambda app: app.GlobalTable("all", default=int), "GlobalTable of table all"),
         (lambda app: app.SetTable("sets"), "SetTable of table sets"),
-        (lambda app: app.Table("t", on_window_close=print), "on_window_close= of table t"),
+        (lambda app: app.Table("t", on_changelog_event=print), "on_changelog_event= of table t"),
         (lambda app: app.Table("t", use_partitioner=True), "use_partitioner=True of table t"),
     ],
 )

@@ -148,6 +148,41 @@ def test_windows_expire_by_the_wall_clock_after_a_restart_too() -> None:
     assert (orjson.loads(last.key or b""), last.value) == (["old", [0.0, 9.9]], None)
 
 
+def test_each_window_that_closes_is_told_with_its_value_in_every_partition() -> None:
+    app, told = an_app(table_cleanup_interval=1.0), []
+    out = app.topic("out")
+
+    async def closed(key: Any, value: Any) -> None:
+        told.append((key, value))
+        await out.send(key=key[0], value=value)
+        if value == 15:
+            raise ValueError("no luck")
+
+    totals = app.Table("totals", default=int, on_window_close=closed).tumbling(10, expires=60)
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+
+    with TestApp(app, partitions=2) as test:
+        for item, amount, at, partition in (
+            ("a", 13, 1, 0),
+            ("a", 2, 3, 0),
+            ("c", 1, 3, 0),
+            ("b", 5, 2, 1),
+            ("a", 4, 65, 0),
+        ):
+            test.send("orders", value=Order(item, amount), timestamp=at, partition=partition)
+        test.driver.restart()
+        test.driver.advance_wall_clock_time(75_000)
+        assert sorted(told) == [(("a", (0.0, 9.9)), 15), (("b", (0.0, 9.9)), 5), (("c", (0.0, 9.9)), 1)]
+        assert sorted(test.received("out"), key=str) == [(b"a", 15), (b"b", 5), (b"c", 1)]
+        test.driver.restart(clean=False)
+        test.driver.advance_wall_clock_time(75_000)
+        assert told[3:] == [(("a", (60.0, 69.9)), 4)], "the others are gone with their rows"
+
+
 def test_an_application_gets_its_tables_back() -> None:
     app = an_app()
     totals = app.Table("totals", default=int)

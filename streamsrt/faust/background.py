@@ -1,0 +1,155 @@
+"""What an application runs beside its agents: ``@app.task``, ``@app.service``, pages, and those who listen to its signals.
+
+1. Tasks and services begin once in a process, when it has its first partitions and their tables are restored; tasks with
+   ``on_leader`` when it leads first. They end with the last agent. What raises ends the application, as with faust.
+2. No commit waits for them. What they send goes out with the next turn, and within the next transaction.
+3. The event loop turns for them every :data:`TICK_MS`, however little the agents have to do.
+4. Signals tell of partitions before the first of their records is processed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import copy_context
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsrt.errors import ProcessingError, StreamsError
+from streamsrt.faust.host import Host
+from streamsrt.faust.places import line_of
+
+if TYPE_CHECKING:
+    import faust
+    from mode import ServiceT
+
+logger = logging.getLogger(__name__)
+
+TICK_MS = 10
+_TURNS = 4
+"""How often the loop turns in a tick: what waits for what is ready goes on at once."""
+_PATIENCE_S = 10.0
+SIGNALS = ("on_partitions_assigned", "on_partitions_revoked", "on_rebalance_complete", "on_before_shutdown")
+
+
+class AppTask(NamedTuple):
+    """A function that the application runs once. ``function``: takes nothing."""
+
+    function: Callable[[], Awaitable[object]]
+    on_leader: bool
+
+
+def app_tasks(tasks: Iterable[Callable[[], Awaitable[object]]]) -> list[AppTask]:
+    """Those of an application that are no timers."""
+    return [AppTask(each, bool(inspect.getclosurevars(each).nonlocals.get("on_leader"))) for each in tasks]
+
+
+def listens(app: faust.App) -> bool:
+    """Whether anybody wants to know which partitions there are."""
+    return any(True for name in SIGNALS for _ in getattr(app, name).iter_receivers(app)) or any(
+        table._recover_callbacks for table in app.tables.values()
+    )
+
+
+class Background:
+    """What runs beside the agents of one process."""
+
+    def __init__(self, app: faust.App, host: Host, tasks: Sequence[AppTask]) -> None:
+        self._app = app
+        self._host = host
+        self._waiting = list(tasks)
+        self._services: list[ServiceT] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._failure: StreamsError | None = None
+        self._has_services = bool(app._extra_services) or has_pages(app)
+        self.listens = listens(app)
+        self.is_wanted = bool(tasks) or self._has_services
+        """Whether there is anything that needs turns of its own."""
+        self._told: set[tuple[str, int]] = set()
+
+    def look(self, *, leads: bool) -> None:
+        """Begins what can, and lets it go on. Raises ProcessingError for what has raised."""
+        if self._has_services:
+            self._has_services = False
+            self._begin(self._start_services(), "a service of the application")
+        for each in [each for each in self._waiting if leads or not each.on_leader]:
+            self._waiting.remove(each)
+            self._begin(each.function(), f"the task at {line_of(each.function)}")
+        self._host.turn(_TURNS)
+        self.check()
+
+    def check(self) -> None:
+        """Raises ProcessingError for what has raised."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _begin(self, work: Awaitable[object], what: str) -> None:
+        task = self._host.start(self._run(work, what), copy_context())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, work: Awaitable[object], what: str) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.exception("%s raised", what)
+            self._failure = ProcessingError(f"{what} raised {type(error).__name__}: {error}")
+            self._failure.__cause__ = error
+
+    async def _start_services(self) -> None:
+        app = self._app
+        self._services = [app._prepare_subservice(each) for each in app._extra_services]
+        if has_pages(app):
+            self._services.append(app.web)
+        for service in self._services:
+            service.service_reset()
+            service.loop = asyncio.get_running_loop()
+            await service.start()
+
+    # --------------------------------------------------------------------------------------------------------- signals
+
+    def tell(self, partitions: set[tuple[str, int]]) -> None:
+        """Tells of the partitions that the process has now, and waits for those who listen. Raises ProcessingError."""
+        self._host.run(self._run(self._signal(partitions), "a listener of a signal"))
+        self.check()
+
+    async def _signal(self, partitions: set[tuple[str, int]]) -> None:
+        from faust.types.tuples import TP
+
+        app, revoked = self._app, {TP(*each) for each in self._told - partitions}
+        is_new = bool(partitions - self._told)
+        self._told = partitions
+        if revoked:
+            await app.on_partitions_revoked.send(revoked)
+        if is_new:
+            await app.on_partitions_assigned.send({TP(*each) for each in partitions})
+            for table in app.tables.values():
+                await table.call_recover_callbacks()
+        if partitions:
+            await app.on_rebalance_complete.send()
+
+    # ------------------------------------------------------------------------------------------------------------- end
+
+    def end(self) -> list[asyncio.Task[None]]:
+        """The last agent ends. Returns what is to be cancelled."""
+        try:
+            self._host.run(asyncio.wait_for(self._stop(), _PATIENCE_S))
+        except Exception:
+            logger.exception("the application could not be told that it ends")
+        return list(self._running)
+
+    async def _stop(self) -> None:
+        app = self._app
+        await app.on_before_shutdown.send()
+        for service in reversed(self._services):
+            await service.stop()
+        await self._signal(set())
+        await app._maybe_close_http_client()
+        app._http_client = None
+
+
+def has_pages(app: faust.App) -> bool:
+    """Whether the application serves pages."""
+    return app.__dict__.get("web") is not None and bool(app.conf.web_enabled)
