@@ -68,10 +68,10 @@ class _Work:
 
 
 class _Later(NamedTuple):
-    """A batch that takes long to read: its answer is the one at this place of ``answers``."""
+    """A batch that takes long to read: its answer is the one with that index in ``answers``."""
 
     answers: list[ProduceResponse.PartitionProduceResponse]
-    place: int
+    answer_index: int
     topic: Topic
     data: ProduceRequest.PartitionProduceData
 
@@ -104,7 +104,7 @@ def handle_produce(broker: Broker, request: Request) -> Answer:
 
 async def _when_read(work: _Work, answer: ProduceResponse) -> ProduceResponse | None:
     for later in work.later:
-        later.answers[later.place] = await _append_later(work, later)
+        later.answers[later.answer_index] = await _append_later(work, later)
     if work.request.message.acks == 0:
         _check_unanswered(answer.responses)
         return None

@@ -101,7 +101,7 @@ _OWN_SETTINGS: dict[str, Setting] = {
         "max_assignment_interval_ms", 15_000, documentation="The most that a group may set."
     ),
     "group.streams.assignor.name": Setting(
-        "assignor_name", None, documentation="Which assignor places the tasks; empty: the default one."
+        "assignor_name", None, documentation="Which assignor assigns the tasks; empty: the default one."
     ),
     "offset.metadata.max.bytes": Setting(
         "offset_metadata_max_bytes",

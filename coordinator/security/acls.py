@@ -177,10 +177,10 @@ class Authorizer:
 
     def remove(self, acl: Acl) -> None:
         del self._acls[acl]
-        place = acl.resource_type, acl.pattern_type, acl.name
-        self._by_name[place].remove(acl)
-        if not self._by_name[place]:
-            del self._by_name[place]
+        pattern = acl.resource_type, acl.pattern_type, acl.name
+        self._by_name[pattern].remove(acl)
+        if not self._by_name[pattern]:
+            del self._by_name[pattern]
         if acl.pattern_type == PatternType.PREFIXED:
             lengths = self._prefix_lengths[acl.resource_type]
             lengths[len(acl.name)] -= 1

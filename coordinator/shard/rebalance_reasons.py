@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field
 import orjson
 
 from coordinator.group.state import GroupsState
-from coordinator.group.streams.reasons import Rebalance, places_of, reasons_between
+from coordinator.group.streams.reasons import Rebalance, owners_of, reasons_between
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import Event, GroupDecision, GroupRecord, GroupRequest
-from streamsrt.assignment.moves import Places, moves_between
+from streamsrt.assignment.moves import TaskOwners, moves_between
 from streamsrt.wire import types
 from streamsrt.wire.private_tags import REBALANCES_TAG, WHY_ASSIGNED_TAG
 from streamsrt.wire.types import Message
@@ -38,7 +38,7 @@ _KEYS_OF_EPOCHS = (types.StreamsGroupMetadataKey, types.StreamsGroupTargetAssign
 class _Known:
     """One group: the reasons since its last assignment, who had what by that, and the latest assignments."""
 
-    places: Places
+    owners: TaskOwners
     reasons: list[str] = field(default_factory=list)
     latest: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=KEPT))
 
@@ -61,7 +61,7 @@ class RebalanceReasons:
     def _note(self, before: StreamsGroup, after: StreamsGroup, event: Event, now_ms: int) -> None:
         if after.epoch == before.epoch and after.assignment_epoch == before.assignment_epoch:
             return
-        known = self._groups.setdefault(after.group_id, _Known(places_of(before)))
+        known = self._groups.setdefault(after.group_id, _Known(owners_of(before)))
         known.reasons += (why for why in reasons_between(before, after, event) if why not in known.reasons)
         del known.reasons[:-KEPT]
         if after.is_empty:
@@ -69,10 +69,10 @@ class RebalanceReasons:
             return
         if after.assignment_epoch <= before.assignment_epoch:
             return
-        places = places_of(after)
-        moves = tuple(moves_between(known.places, places))
+        owners = owners_of(after)
+        moves = tuple(moves_between(known.owners, owners))
         reasons = tuple(known.reasons) or ("what happened before this coordinator took over",)
-        known.places, known.reasons = places, []
+        known.owners, known.reasons = owners, []
         known.latest.append(Rebalance(after.assignment_epoch, now_ms, reasons, _first(moves, MOVES_KEPT)))
         logger.info(
             "group %s: reassigned (epoch %d): %s; %s",

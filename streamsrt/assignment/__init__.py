@@ -14,7 +14,7 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``moves``             what moves between one target assignment of a group and the next, in words: who runs a task, and
                         where one warms up
 - ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are
-- ``placement``         puts tasks on members, a role at a time: what the assignors have in common
+- ``placement``         gives tasks to members, a role at a time: what the assignors have in common
 - ``progress``          how far processes are with the state of tasks, by the offsets that their members reported
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``refused_update``    why a member, or the topology that it brings, can't be part of a group: code and text

@@ -41,7 +41,7 @@ Roles = dict[str, set[TaskId]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """What changes hands at one moment: a bundle with one partition of it, or with all. ``number``: its place among them."""
+    """What changes hands at one moment: a bundle with one partition of it, or with all. ``number``: its index among them."""
 
     number: int
     bundle: Bundle
@@ -144,7 +144,7 @@ class _HandOver:
         behind = _Behind(self._members, self._epochs, self._views)
         left = {piece: epoch for piece in self._pieces if (epoch := self._fallback(piece)) is not None}
         for piece, epoch in left.items():
-            behind.place(piece.tasks(epoch, self._counts[epoch]), epoch)
+            behind.assign(piece.tasks(epoch, self._counts[epoch]), epoch)
         taken, warming = self._chosen(left, behind)
         drains = {}
         for piece in taken:
@@ -366,7 +366,7 @@ class _Behind:
         self._standby: Roles = {name: set() for name in members}
         self._loads = {view.member_id: len(view.previous.active) for view in views}
 
-    def place(self, tasks: Iterable[TaskId], epoch: int) -> None:
+    def assign(self, tasks: Iterable[TaskId], epoch: int) -> None:
         names = self._names[epoch]
         for task in sorted(tasks):
             holders = [name for name in names if task in self._members[name].previous.active]

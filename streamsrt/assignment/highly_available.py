@@ -81,7 +81,7 @@ def _assigned(members: list[AssignorMember], problem: _Problem) -> dict[str, Tas
         owner = ideal[task]
         member = work.members[owner]
         if task.subtopology_id not in problem.stateful or _may_run_at(member, task, problem):
-            work.place(work.active, owner, task)
+            work.give(work.active, owner, task)
         else:
             late.append(task)
     moves = [task for task in late if _settle(work, task, ideal[task], problem.progress)]
@@ -128,14 +128,14 @@ def _settle(work: Placement, task: TaskId, ideal: str, progress: Progress) -> bo
         processes = [best] if best is not None else []
     names = [name for process in processes for name in _takers(work, process, task)]
     if not names:
-        work.place(work.active, ideal, task)
+        work.give(work.active, ideal, task)
         return False
     holders = [name for name in names if task in work.members[name].previous.active] or [
         name for name in names if task in work.members[name].previous.passive
     ]
     chosen = work.least_loaded(holders or names)
     assert chosen is not None
-    work.place(work.active, chosen, task)
+    work.give(work.active, chosen, task)
     return work.members[chosen].process_id != work.members[ideal].process_id
 
 
@@ -153,5 +153,5 @@ def _warm_up(work: Placement, moves: list[TaskId], ideal: Mapping[TaskId, str], 
     going_on = [task for task in moves if task in work.members[ideal[task]].previous.warmup]
     first = set(going_on)
     for task in (going_on + [task for task in moves if task not in first])[:at_most]:
-        work.place(warmups, ideal[task], task)
+        work.give(warmups, ideal[task], task)
     return warmups

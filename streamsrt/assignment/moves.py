@@ -9,7 +9,7 @@ from streamsrt.assignment.tasks import TaskId
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TaskOwners:
     """Who has what by a target assignment, each by the name that people know it by."""
 
     active: Mapping[TaskId, str]
@@ -17,7 +17,7 @@ class Places:
     warmup: Mapping[TaskId, tuple[str, ...]]
 
 
-def moves_between(before: Places, after: Places) -> Iterator[str]:
+def moves_between(before: TaskOwners, after: TaskOwners) -> Iterator[str]:
     """What moves, by task."""
     for task in sorted(before.active.keys() | after.active.keys()):
         old, new = before.active.get(task), after.active.get(task)

@@ -1,4 +1,4 @@
-"""Puts tasks on members, a role at a time: what the assignors have in common.
+"""Gives tasks to members, a role at a time: what the assignors have in common.
 
 1. Load is tasks per member of a process. Ties go to the smallest process id, then to the smallest member id.
 2. A process never has a task twice, in whatever roles.
@@ -83,22 +83,18 @@ class Placement:
             if owner is None or not quota.take(owner):
                 left.append(task)
             else:
-                self._give(self.active, owner, task)
+                self.give(self.active, owner, task)
         rest = []
         for task in left:
             owner = self.least_loaded(self.previous_passive.get(task, []))
             if owner is None or not quota.take(owner):
                 rest.append(task)
             else:
-                self._give(self.active, owner, task)
+                self.give(self.active, owner, task)
         self._spread(sorted(rest), self.active)
 
-    def place(self, role: dict[str, set[TaskId]], member_id: str, task: TaskId) -> None:
-        """Gives a task to a member, whatever its load."""
-        self._give(role, member_id, task)
-
     def assign_standby(self, tasks: list[TaskId]) -> None:
-        """Gives every task its standby tasks, once all active ones are placed."""
+        """Gives every task its standby tasks, once all active ones have a member."""
         if self.rack_tags:
             Separation(self).assign(tasks)
             return
@@ -106,12 +102,12 @@ class Placement:
         quota = Quota(total, self.counts, {})
         left: list[TaskId] = []
         for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True):
-            for placed in range(self.replicas):
+            for given in range(self.replicas):
                 owner = self.previous_holder(task)
                 if owner is None or not quota.take(owner):
-                    left.extend([task] * (self.replicas - placed))
+                    left.extend([task] * (self.replicas - given))
                     break
-                self._give(self.standby, owner, task)
+                self.give(self.standby, owner, task)
         self._spread(sorted(left, reverse=True), self.standby)
 
     def previous_holder(self, task: TaskId) -> str | None:
@@ -138,7 +134,7 @@ class Placement:
                     passed.append((load, name))
                     continue
                 count, member = lanes[name][0]
-                self._give(role, member, task)
+                self.give(role, member, task)
                 heapq.heapreplace(lanes[name], (count + 1, member))
                 passed.append((process.load, name))
                 break
@@ -162,7 +158,7 @@ class Placement:
             return None
         return min(names, key=lambda name: (self.process_of(name).load, self.counts[name], name))
 
-    def _give(self, role: dict[str, set[TaskId]], member_id: str, task: TaskId) -> None:
+    def give(self, role: dict[str, set[TaskId]], member_id: str, task: TaskId) -> None:
         role[member_id].add(task)
         self.counts[member_id] += 1
         process = self.process_of(member_id)
@@ -202,7 +198,7 @@ class Separation:
                 member_id = self._chosen(task, copies.get(task, []), quota)
                 if member_id is None:
                     break
-                placement.place(placement.standby, member_id, task)
+                placement.give(placement.standby, member_id, task)
                 copies.setdefault(task, []).append(self._kind_of[placement.process_of(member_id).process_id])
 
     def _chosen(self, task: TaskId, copies: list[tuple[str | None, ...]], quota: Quota) -> str | None:

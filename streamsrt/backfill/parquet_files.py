@@ -200,7 +200,7 @@ def check_no_nulls(path: Path, file: ParquetFile, column: str) -> None:
 
 def _nulls(path: Path, column: str, count: int) -> ArchiveError:
     return ArchiveError(
-        f"{path} has {count} rows without {column}: their place is unknown. Rewrite it without them, or with "
+        f"{path} has {count} rows without {column}, which each row needs. Rewrite it without them, or with "
         f"their {column}"
     )
 

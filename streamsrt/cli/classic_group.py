@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streamsrt.assignment.moves import Places, moves_between
+from streamsrt.assignment.moves import TaskOwners, moves_between
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.cli.output import note
 from streamsrt.client.network import NetworkThread
@@ -115,7 +115,7 @@ def classic_rebalances(described: Described, *, verbose: bool) -> Table:
         "group": described.group_id,
         "epoch": max(told.generation for _, told in members.values()),
         "why": "; ".join(sorted(reasons)) or "a member joined again",
-        "moves": ", ".join(moves_between(_places(before), _places(after))) or "no task moves",
+        "moves": ", ".join(moves_between(_owners(before), _owners(after))) or "no task moves",
     }
     return ["group", "epoch", "why", "moves"], [row]
 
@@ -127,7 +127,7 @@ def _name(member: Member, said: ClassicSubscription) -> str:
     return f"{member.member_id} ({', '.join(where)})"
 
 
-def _places(targets: Mapping[str, Tasks]) -> Places:
+def _owners(targets: Mapping[str, Tasks]) -> TaskOwners:
     active: dict[TaskId, str] = {}
     standby: dict[TaskId, tuple[str, ...]] = {}
     warmup: dict[TaskId, tuple[str, ...]] = {}
@@ -136,7 +136,7 @@ def _places(targets: Mapping[str, Tasks]) -> Places:
         for role, found in ((tasks.standby, standby), (tasks.warmup, warmup)):
             for task in role:
                 found[TaskId(*task)] = (*found.get(TaskId(*task), ()), name)
-    return Places(active, standby, warmup)
+    return TaskOwners(active, standby, warmup)
 
 
 def _ours(described: Described) -> Iterator[tuple[Member, ClassicSubscription, ClassicAssignment]]:

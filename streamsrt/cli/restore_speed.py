@@ -22,13 +22,13 @@ _MEMORY_BYTES = 64 << 20
 
 def measured_records_per_s(network: NetworkThread, topic: str, partitions: int, time_s: float = TIME_S) -> float | None:
     """None where the topic has too few records to tell."""
-    places: list[TopicPartition] = [(topic, number) for number in range(partitions)]
-    starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
-    ends = {place: at.offset for place, at in network.admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
-    left = {place for place in places if place in starts and starts[place].offset < ends.get(place, 0)}
+    everything: list[TopicPartition] = [(topic, number) for number in range(partitions)]
+    starts = network.admin.list_offsets(dict.fromkeys(everything, EARLIEST))
+    ends = {each: at.offset for each, at in network.admin.list_offsets(dict.fromkeys(everything, LATEST)).items()}
+    left = {each for each in everything if each in starts and starts[each].offset < ends.get(each, 0)}
     if not left:
         return None
-    network.fetcher.add_partitions({place: starts[place].offset for place in left})
+    network.fetcher.add_partitions({each: starts[each].offset for each in left})
     try:
         return _measured(network, left, ends, time_s)
     finally:
@@ -36,9 +36,9 @@ def measured_records_per_s(network: NetworkThread, topic: str, partitions: int, 
 
 
 def _measured(
-    network: NetworkThread, places: set[TopicPartition], ends: dict[TopicPartition, int], time_s: float
+    network: NetworkThread, partitions: set[TopicPartition], ends: dict[TopicPartition, int], time_s: float
 ) -> float | None:
-    left, records = set(places), 0
+    left, records = set(partitions), 0
     with tempfile.TemporaryDirectory(prefix="streamsrt-speed-") as folder:
         store = RocksDBStore(Path(folder), "speed", RocksDBOptions(memory_bytes=_MEMORY_BYTES))
         began = time.monotonic()

@@ -250,7 +250,7 @@ def _topics(network: NetworkThread, group: str, names: set[str], repartitions: s
     found: _Topics = {}
     for topic, count in counts.items():
         known = [(topic, each) for each in range(count) if (topic, each) in last and (topic, each) in first]
-        ends = [(last[place].offset, first[place].offset, read.get(place)) for place in known]
+        ends = [(last[one].offset, first[one].offset, read.get(one)) for one in known]
         found[topic] = {
             "partitions": count,
             "records": sum(end - begin for end, begin, _ in ends),

@@ -41,15 +41,15 @@ def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFl
         return {}
     admin = network.admin
     counts = admin.partitions_for(sorted(topics))
-    places = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
-    first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
-    last = admin.list_offsets(dict.fromkeys(places, LATEST))
+    partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+    first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     read = admin.committed(group)
     found: dict[str, int] = {}
-    for place in (each for each in places if each in first and each in last):
-        at = max(first[place].offset, read[place].offset if place in read else 0)
-        if last[place].offset > at:
-            found[place[0]] = found.get(place[0], 0) + last[place].offset - at
+    for each in (one for one in partitions if one in first and one in last):
+        at = max(first[each].offset, read[each].offset if each in read else 0)
+        if last[each].offset > at:
+            found[each[0]] = found.get(each[0], 0) + last[each].offset - at
     return found
 
 

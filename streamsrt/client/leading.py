@@ -69,20 +69,20 @@ class LeaderWork:
         topics = {name for name, _ in done}
         if not topics:
             return Left({})
-        ends = await self._offsets([place for place in partitions if place[0] in topics], LATEST)
-        unknown = [place for place, end in ends.items() if end and place not in done]
+        ends = await self._offsets([each for each in partitions if each[0] in topics], LATEST)
+        unknown = [each for each, end in ends.items() if end and each not in done]
         starts = await self._offsets(unknown, EARLIEST) if unknown else {}
         at = {**starts, **done}
-        return Left({place: end - at.get(place, 0) for place, end in ends.items() if end > at.get(place, 0)})
+        return Left({each: end - at.get(each, 0) for each, end in ends.items() if end > at.get(each, 0)})
 
     async def _offsets(self, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, which)
         found = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, True), TIMEOUT_S)
-        return {place: at.offset for place, at in found.items() if at.offset >= 0}
+        return {each: at.offset for each, at in found.items() if at.offset >= 0}
 
     async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         done = await committed(self._cluster, self._group_id, partitions, require_stable=False, timeout_s=TIMEOUT_S)
-        return {place: offset.offset for place, offset in done.items()}
+        return {each: offset.offset for each, offset in done.items()}
 
 
 def _code(error: StreamsError) -> int:

@@ -39,7 +39,7 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "group.streams.initial.rebalance.delay.ms and group.streams.assignment.interval.ms)"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
-            "Until they are set, standby tasks are placed anywhere. Set client.tag.NAME here for each tag in "
+            "Until they are set, standby tasks are assigned without them. Set client.tag.NAME here for each tag in "
             "the group's streams.rack.aware.assignment.tags, or change that setting"
         ),
     }
@@ -57,7 +57,7 @@ CLASSIC_ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "log of that instance"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
-            "Until they are set, standby tasks are placed anywhere. Set client.tag.NAME here for each tag in "
+            "Until they are set, standby tasks are assigned without them. Set client.tag.NAME here for each tag in "
             "rack.aware.assignment.tags of the instance that leads the group, or change that setting everywhere"
         ),
     }

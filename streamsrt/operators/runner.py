@@ -240,7 +240,7 @@ class Runner:
         columns: RecordColumns,
         index: int,
     ) -> None:
-        node, stage = generated.place(error)
+        node, stage = generated.origin(error)
         context = self.env.context_let_go(node) or _context(topic, partition, columns, index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
@@ -383,9 +383,9 @@ class Runner:
         except (RecordError, StateError):
             raise
         except BaseException as error:  # a user's function may raise anything
-            place, stage = generated.place(error)
+            node_name, stage = generated.origin(error)
             at = len(flushed.keys) - length_hint(keys) - 1
-            context = self.env.context_let_go(place) or _flushed_context(flushed, at, place)
+            context = self.env.context_let_go(node_name) or _flushed_context(flushed, at, node_name)
             handlers = self.plan.handlers
             if not isinstance(error, Exception):
                 self.env.skip_or_fail(context, error)

@@ -102,23 +102,23 @@ def all_windows(
     interval_ms: int = store.segment_interval_ms
     pack = _TIME.pack
 
-    def place(key: bytes, start_ms: int) -> bytes:
+    def stored_key(key: bytes, start_ms: int) -> bytes:
         return pack(start_ms // interval_ms) + key + pack(start_ms)
 
     def within(key: bytes, start_ms: int) -> bool:
         return from_ms <= start_ms <= to_ms and (low is None or low <= key) and (high is None or key <= high)
 
     changed: dict[bytes, RawRow | None] = {
-        place(key, start): None if row is None else RawRow(key, row, start)
+        stored_key(key, start): None if row is None else RawRow(key, row, start)
         for key, start, row in cache.pending_rows()
         if within(key, start)
     }
     for entry in cache.changes():
         if within(entry.key, entry.start):
             row = _row_of(entry, cache.format)
-            changed[place(entry.key, entry.start)] = None if row is None else RawRow(entry.key, row, entry.start)
+            changed[stored_key(entry.key, entry.start)] = None if row is None else RawRow(entry.key, row, entry.start)
     stored = (
-        (place(key, start), RawRow(key, row, start))
+        (stored_key(key, start), RawRow(key, row, start))
         for key, start, row in store.fetch_all(from_ms, to_ms, reverse=reverse)
         if within(key, start)
     )
@@ -152,7 +152,7 @@ def all_sessions(cache: SessionCache, earliest_end: int, *, reverse: bool) -> It
     found: dict[tuple[bytes, int, int], bytes | None] = {
         (key, end, start): row for key, start, end, row in cache.store.all_sessions() if end >= low
     }
-    found |= {place: row for place, row in cache.pending.items() if place[1] >= low}
+    found |= {each: row for each, row in cache.pending.items() if each[1] >= low}
     for entry in cache.dirty:
         if entry.end >= low:
             row = None if entry.value is None else cache.format.serialize(entry.value)
@@ -210,13 +210,13 @@ def _first(item: tuple[Any, Any]) -> Any:
 def _merged(
     stored: Iterator[tuple[Any, RawRow]], changed: Iterable[tuple[Any, RawRow | None]], *, reverse: bool
 ) -> Iterator[RawRow]:
-    """Both in one order; of the same place the changed row counts, None hides the stored one."""
+    """Both in one order; of the same key the changed row counts, None hides the stored one."""
     at = next(stored, None)
-    for place, row in changed:
-        while at is not None and (at[0] > place if reverse else at[0] < place):
+    for key, row in changed:
+        while at is not None and (at[0] > key if reverse else at[0] < key):
             yield at[1]
             at = next(stored, None)
-        if at is not None and at[0] == place:
+        if at is not None and at[0] == key:
             at = next(stored, None)
         if row is not None:
             yield row

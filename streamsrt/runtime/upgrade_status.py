@@ -102,14 +102,14 @@ class UpgradeWatch:
                 self._note((member.member_id, task), at_s, offset)
         return _status(now, self._speeds)
 
-    def _note(self, place: tuple[str, Task], at_s: float, offset: int) -> None:
-        since_s, before = self._seen.setdefault(place, (at_s, offset))
+    def _note(self, key: tuple[str, Task], at_s: float, offset: int) -> None:
+        since_s, before = self._seen.setdefault(key, (at_s, offset))
         if offset < before:
-            self._seen[place] = (at_s, offset)
-            self._speeds.pop(place, None)
+            self._seen[key] = (at_s, offset)
+            self._speeds.pop(key, None)
         elif offset > before and at_s > since_s:
-            self._speeds[place] = (offset - before) / (at_s - since_s)
-            self._seen[place] = (at_s, offset)
+            self._speeds[key] = (offset - before) / (at_s - since_s)
+            self._seen[key] = (at_s, offset)
 
 
 def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> UpgradeStatus:

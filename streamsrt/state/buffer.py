@@ -1,6 +1,6 @@
 """The changes that a suppression holds back, in the order of their times.
 
-1. All of it is in memory; the changelog is what outlives the process. A change has the place in the order that the first one
+1. All of it is in memory; the changelog is what outlives the process. A change has the position in the order that the first one
    of its row had.
 2. A row of the changelog is the context of the last record (timestamp, offset, topic, partition, headers), the value that
    was forwarded last (``prior``), the old and the new value of the change, and the time by which it is ordered. Its record
@@ -150,7 +150,7 @@ class SuppressionBuffer:
         return self._held.get(key)
 
     def put(self, change: Held) -> None:
-        """Holds a change back; one of the same row that is there gives it its place and what was forwarded before."""
+        """Holds a change back; one of the same row that is there gives it its position and what was forwarded before."""
         self._load()
         before = self._held.get(change.key)
         if before is not None:

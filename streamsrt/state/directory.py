@@ -105,12 +105,12 @@ class StateDirectory:
         :class:`StateDirectoryLockedError` where another process has it open.
         """
         self._check_usable()
-        place = (spec.name, partition)
-        if self.is_open(*place):
+        key = (spec.name, partition)
+        if self.is_open(*key):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         store = self._open_files(spec, partition) if spec.persistent else make_store(spec)
-        opened = self._open[place] = _laid_out(spec, store)
+        opened = self._open[key] = _laid_out(spec, store)
         return opened
 
     def _open_files(self, spec: StoreSpec, partition: int) -> RocksDBStore:
@@ -230,9 +230,9 @@ class StateDirectory:
     def clean_obsolete(self, now_ms: int, cleanup_delay_ms: int) -> list[tuple[str, int]]:
         """Deletes the stores that are not open and that nobody changed for ``state.cleanup.delay.ms``; says which."""
         obsolete = [
-            place
-            for place in self._on_disk()
-            if not self.is_open(*place) and _changed_at_ms(self.store_path(*place)) + cleanup_delay_ms < now_ms
+            key
+            for key in self._on_disk()
+            if not self.is_open(*key) and _changed_at_ms(self.store_path(*key)) + cleanup_delay_ms < now_ms
         ]
         deleted = []
         for store, partition in obsolete:

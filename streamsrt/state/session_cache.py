@@ -17,7 +17,7 @@ from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, F
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.sessions import SessionPut, session_key
 
-Place = tuple[bytes, int, int]
+SessionKey = tuple[bytes, int, int]
 """Key, end, start."""
 
 
@@ -69,7 +69,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         self.format = row_format
         self.retention_ms = retention_ms
         self.dirty = []
-        self.pending: dict[Place, bytes | None] = {}
+        self.pending: dict[SessionKey, bytes | None] = {}
         self._pending_of_key: dict[bytes, list[tuple[int, int]]] = {}
         self.newest_end = store.stream_time_ms
         self.expired_puts = 0
@@ -84,7 +84,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         for end, start in self._pending_of_key.get(key, ()):
             row = self.pending[key, end, start]
             rows[end, start] = None if row is None else load(row)
-        entries = self[key] = [SessionEntry(key, rows[place], place[1], place[0]) for place in sorted(rows)]
+        entries = self[key] = [SessionEntry(key, rows[times], times[1], times[0]) for times in sorted(rows)]
         return entries
 
     def find(self, key: bytes, earliest_end: int, latest_start: int) -> list[SessionEntry]:
@@ -211,4 +211,4 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         for (key, end, start), row in self.pending.items():
             found[key, end, start] = SessionEntry(key, None if row is None else load(row), start, end)
         found |= {(e.key, e.end, e.start): e for e in self.dirty}
-        return (found[place] for place in sorted(found))
+        return (found[each] for each in sorted(found))

@@ -64,7 +64,7 @@ class VersionedBytesStore:
         self._newest_deletion_ms = self._stream_time_ms
         self._oldest_segment = self._first_stored_segment()
         self._batch: dict[bytes, bytes | None] = {}
-        self._places: dict[bytes, list[bytes]] = {}
+        self._pending: dict[bytes, list[bytes]] = {}
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class VersionedBytesStore:
             self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
         finally:
             self._batch = {}
-            self._places = {}
+            self._pending = {}
         self._delete_expired()
 
     def restore_versions(
@@ -176,9 +176,9 @@ class VersionedBytesStore:
 
     def _change(self, row: _Row, content: bytes | None) -> None:
         segment = _TIME.pack(row.valid_to_ms // self.segment_interval_ms)
-        place = _HISTORY + segment + row.key + _TIME.pack(row.timestamp_ms)
-        self._batch[place] = content
-        self._places.setdefault(row.key, []).append(place)
+        stored_key = _HISTORY + segment + row.key + _TIME.pack(row.timestamp_ms)
+        self._batch[stored_key] = content
+        self._pending.setdefault(row.key, []).append(stored_key)
 
     def _delete_expired(self) -> None:
         oldest, live = self._oldest_segment, self._live_segment()
@@ -188,8 +188,8 @@ class VersionedBytesStore:
 
     # -------------------------------------------------------------------------------------------------------- reading
 
-    def _get(self, place: bytes) -> bytes | None:
-        return self._batch[place] if place in self._batch else self._store.get(place)
+    def _get(self, stored_key: bytes) -> bytes | None:
+        return self._batch[stored_key] if stored_key in self._batch else self._store.get(stored_key)
 
     def _rows(self, key: bytes) -> list[_Row]:
         """All versions of a key but the newest one with a value, oldest first."""
@@ -197,15 +197,19 @@ class VersionedBytesStore:
             return []
         length = 1 + _TIME_BYTES + len(key) + _TIME_BYTES
         newest = self._stream_time_ms // self.segment_interval_ms
-        changed = {place: self._batch[place] for place in self._places.get(key, ())}
+        changed = {stored_key: self._batch[stored_key] for stored_key in self._pending.get(key, ())}
         rows: dict[bytes, bytes | None] = {}
         for segment in range(max(self._oldest_segment, self._live_segment()), newest + 1):
             prefix = _HISTORY + _TIME.pack(segment) + key
             # Between two versions of a key there may be those of longer keys that begin with it.
-            rows |= {place: row for place, row in self._store.range(prefix, prefix + b"\x80") if len(place) == length}
+            rows |= {
+                stored_key: row
+                for stored_key, row in self._store.range(prefix, prefix + b"\x80")
+                if len(stored_key) == length
+            }
         found = [
-            _row(key, int(_TIME.unpack_from(place, length - _TIME_BYTES)[0]), row)
-            for place, row in (rows | changed).items()
+            _row(key, int(_TIME.unpack_from(stored_key, length - _TIME_BYTES)[0]), row)
+            for stored_key, row in (rows | changed).items()
             if row is not None
         ]
         return sorted(found, key=_by_timestamp)
@@ -237,16 +241,16 @@ class VersionedBytesStore:
 
     def latest_rows(self) -> Iterator[tuple[bytes, int, bytes]]:
         """(key, timestamp, value) of the newest version of every key that has a value, by key."""
-        for place, row in self._store.range(_LATEST, _HISTORY):
-            yield place[1:], int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:]
+        for stored_key, row in self._store.range(_LATEST, _HISTORY):
+            yield stored_key[1:], int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:]
 
     def all_versions(self) -> Iterator[tuple[bytes, Version]]:
         """(key, version) of every version with a value that is still there: the newest by key, then the older ones."""
         for key, timestamp_ms, value in self.latest_rows():
             yield key, Version(timestamp_ms, value, None)
-        for place, stored in self._store.range(_HISTORY + _TIME.pack(self._live_segment())):
-            at = len(place) - _TIME_BYTES
-            row = _row(place[1 + _TIME_BYTES : at], int(_TIME.unpack_from(place, at)[0]), stored)
+        for stored_key, stored in self._store.range(_HISTORY + _TIME.pack(self._live_segment())):
+            at = len(stored_key) - _TIME_BYTES
+            row = _row(stored_key[1 + _TIME_BYTES : at], int(_TIME.unpack_from(stored_key, at)[0]), stored)
             if row.value is not None:
                 yield row.key, Version(row.timestamp_ms, row.value, row.valid_to_ms)
 

@@ -356,9 +356,9 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         found |= {(k, s): self.format.load(k, row, s) for k, s, row in self.pending_rows()}
         found |= {(e.key, e.start): e for e in self.changes()}
         newest = max([self.newest(), *(start for _, start in found)])
-        for place in sorted(found):
-            if found[place].value is not None and place[1] > newest - self.retention_ms:
-                yield found[place]
+        for key in sorted(found):
+            if found[key].value is not None and key[1] > newest - self.retention_ms:
+                yield found[key]
 
 
 def _suffix(start: int) -> bytes:

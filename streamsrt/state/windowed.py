@@ -154,19 +154,19 @@ class WindowBytesStore:
         rows: list[tuple[bytes, bytes | None]] = []
         pack, prefix_of = _TIME.pack, self.segments()
         # In the order of keys one window's row comes after another's all the time.
-        places: dict[int, tuple[bytes | None, bytes]] = {}
+        parts_of: dict[int, tuple[bytes | None, bytes]] = {}
         live = self._live_segment
         for key, start_ms, value in puts:
-            place = places.get(start_ms)
-            if place is None:
-                place = (prefix_of(start_ms), pack(start_ms) + _NO_SEQUENCE)
+            parts = parts_of.get(start_ms)
+            if parts is None:
+                parts = (prefix_of(start_ms), pack(start_ms) + _NO_SEQUENCE)
                 if self._live_segment != live:
                     # What was live before may be expired now.
                     live = self._live_segment
-                    places.clear()
-                if len(places) < _REMEMBERED_STARTS:
-                    places[start_ms] = place
-            prefix, suffix = place
+                    parts_of.clear()
+                if len(parts_of) < _REMEMBERED_STARTS:
+                    parts_of[start_ms] = parts
+            prefix, suffix = parts
             if prefix is None:
                 self.dropped_rows += 1
             else:

@@ -89,7 +89,7 @@ def write_tags(write: Callable[[bytes], None], known: Iterable[tuple[int, bytes]
 
 
 def write_records(value: Buffer | Sequence[Buffer], parts: list[Any], marks: list[int]) -> int:
-    """Appends the buffers and marks their places, so that they can be sent without a copy."""
+    """Appends the buffers and notes their positions, so that they can be sent without a copy."""
     buffers = [value] if isinstance(value, bytes | bytearray | memoryview) else value
     size = 0
     for buffer in buffers:

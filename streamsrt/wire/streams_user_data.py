@@ -38,8 +38,8 @@ ASSIGNMENT_ERROR: Final = 3
 SHUTDOWN_REQUESTED: Final = 4
 
 NumberedTask: TypeAlias = tuple[int, int]
-Place: TypeAlias = tuple[str, int]
-"""A topic and a partition of it, or a host and a port."""
+TopicPartition: TypeAlias = tuple[str, int]
+HostPort: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class AssignmentInfo:
     version: int
     common_version: int
     active: tuple[NumberedTask, ...] = ()
-    standby: Mapping[NumberedTask, frozenset[Place]] = field(default_factory=dict)
-    active_by_host: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
-    standby_by_host: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
+    standby: Mapping[NumberedTask, frozenset[TopicPartition]] = field(default_factory=dict)
+    active_by_host: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
+    standby_by_host: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
     error: int = NO_ERROR
     next_rebalance_ms: int = NO_REBALANCE
     rest: bytes = b""
@@ -171,19 +171,19 @@ def encode_assignment_info(info: AssignmentInfo) -> bytes:
     out = [struct.pack(">iii", version, info.common_version, len(info.active))]
     out += [_task(task, version) for task in info.active]
     out.append(struct.pack(">i", len(info.standby)))
-    for task, places in sorted(info.standby.items()):
-        out += [_task(task, version), struct.pack(">i", len(places))]
-        out += [_short_text(name) + struct.pack(">i", number) for name, number in sorted(places)]
+    for task, partitions in sorted(info.standby.items()):
+        out += [_task(task, version), struct.pack(">i", len(partitions))]
+        out += [_short_text(name) + struct.pack(">i", number) for name, number in sorted(partitions)]
     roles = (info.active_by_host, info.standby_by_host)
-    names = sorted({name for hosts in roles for places in hosts.values() for name, _ in places})
+    names = sorted({name for hosts in roles for partitions in hosts.values() for name, _ in partitions})
     numbers = {name: number for number, name in enumerate(names)}
     out.append(struct.pack(">i", len(names)))
     out += [struct.pack(">i", number) + _short_text(name) for name, number in numbers.items()]
     for hosts in roles:
         out.append(struct.pack(">i", len(hosts)))
-        for (host, port), places in sorted(hosts.items()):
-            out += [_short_text(host), struct.pack(">ii", port, len(places))]
-            out += [struct.pack(">ii", numbers[name], number) for name, number in sorted(places)]
+        for (host, port), partitions in sorted(hosts.items()):
+            out += [_short_text(host), struct.pack(">ii", port, len(partitions))]
+            out += [struct.pack(">ii", numbers[name], number) for name, number in sorted(partitions)]
     out += [struct.pack(">iq", info.error, info.next_rebalance_ms), info.rest]
     return b"".join(out)
 
@@ -223,7 +223,7 @@ def _read_task(reader: _Reader, version: int) -> NumberedTask:
     return task
 
 
-def _read_hosts(reader: _Reader, topics: Mapping[int, str]) -> dict[Place, frozenset[Place]]:
+def _read_hosts(reader: _Reader, topics: Mapping[int, str]) -> dict[HostPort, frozenset[TopicPartition]]:
     found = {}
     for _ in range(reader.count()):
         host = (reader.short_text(), reader.int32())

@@ -36,7 +36,7 @@ from topology.graph.operations.joins import (
     SubscriptionReceive,
     SubscriptionSend,
 )
-from topology.graph.placed_bytes import to_its_partition
+from topology.graph.partitioned_bytes import to_its_partition
 from topology.spec.codecs import bytes_
 from topology.spec.errors import CallSite
 from topology.spec.stores import Store

@@ -154,7 +154,7 @@ class ShownTable:
             return
         known = None
         if self._by_key:
-            known = next((place for place, (_, other, _row) in enumerate(self._rows) if other == key), None)
+            known = next((index for index, (_, other, _row) in enumerate(self._rows) if other == key), None)
         if known is None:
             self._rows.append((printer, key, row))
         else:
@@ -179,7 +179,7 @@ class ShownTable:
         """The table as text: its title, the names of the columns, a rule, the rows."""
         names = list(dict.fromkeys(name for *_, row in self._rows for name in row))
         cells = [names, *([row.get(name, "") for name in names] for *_, row in self._rows)]
-        widths = [max(len(line[place]) for line in cells) for place in range(len(names))]
+        widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
         drawn = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
         ]

@@ -11,7 +11,7 @@
 - ``origins``          what a store or repartition topic is made from
 - ``outline``          a topology as a value that fits into a JSON file
 - ``partitions``       how many partitions the topics of a topology need
-- ``placed_bytes``     bytes that know which partition they go to
+- ``partitioned_bytes`` bytes that know which partition they go to
 - ``settings``         the settings of an application that are in its topology
 - ``store_kinds``      the kinds of stores, and what is true of each
 - ``topology``         a whole topology

@@ -77,4 +77,4 @@ def _plain(value: object) -> object:
         return [type(value).__name__, {name: _plain(item) for name, item in given.items()}]
     if callable(value):
         return "function"
-    raise TypeError(f"{value!r} has no place in a digest")
+    raise TypeError(f"{value!r} cannot be part of a digest")

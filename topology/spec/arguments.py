@@ -73,11 +73,11 @@ _ENDS = {"[": 1, "(": 1, "]": -1, ")": -1}
 def alternatives(annotation: str) -> tuple[str, ...]:
     """The types that an annotation names, each without its parameters; Literals whole."""
     parts, depth, begin = [], 0, 0
-    for place, letter in enumerate(annotation):
+    for index, letter in enumerate(annotation):
         depth += _ENDS.get(letter, 0)
         if letter == "|" and not depth:
-            parts.append(annotation[begin:place])
-            begin = place + 1
+            parts.append(annotation[begin:index])
+            begin = index + 1
     heads: list[str] = []
     for part in (*parts, annotation[begin:]):
         head = part.strip() if part.strip().startswith("Literal[") else part.partition("[")[0].strip()

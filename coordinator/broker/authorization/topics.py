@@ -154,7 +154,7 @@ def delete_topics(handler: Handler, broker: Broker, request: Request) -> Answer:
     message.topics, message.topic_names = allowed, []
 
     def joined(answer: DeleteTopicsResponse) -> DeleteTopicsResponse:
-        # Sorted by name: the places of the answers tell nothing of what is not to be seen.
+        # Sorted by name: the order of the answers tells nothing of what is not to be seen.
         answer.responses = sorted([*answer.responses, *refused], key=lambda each: (each.name or "", each.topic_id))
         return answer
 

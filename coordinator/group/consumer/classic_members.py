@@ -109,13 +109,13 @@ class _Join:
         if (
             request.protocol_type != CONSUMER_TYPE
             or not names
-            or not names & common_protocols(group, names, self._place())
+            or not names & common_protocols(group, names, self._predecessor())
         ):
             raise Refused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {self.member_id}'s protocols are not supported."
             )
 
-    def _place(self) -> str:
+    def _predecessor(self) -> str:
         """The member whose place this one takes: itself, or the one that its instance was."""
         instance_id = self.request.group_instance_id
         owner = self.change.group.static_members.get(instance_id) if instance_id is not None else None

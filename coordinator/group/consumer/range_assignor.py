@@ -21,7 +21,7 @@ class RangeAssignor:
     def assign(self, spec: AssignmentSpec) -> Mapping[str, Target]:
         found: dict[str, list[TopicPartition]] = {}
         for topic_ids, members in by_subscribers(spec):
-            ordered = sorted(members, key=lambda name: _place(spec.members[name].instance_id, name))
+            ordered = sorted(members, key=lambda name: _sort_key(spec.members[name].instance_id, name))
             for topic_id in topic_ids:
                 share, more = divmod(spec.topics[topic_id].partitions, len(ordered))
                 start = 0
@@ -32,5 +32,5 @@ class RangeAssignor:
         return {name: in_topic_order(partitions) for name, partitions in found.items()}
 
 
-def _place(instance_id: str | None, member_id: str) -> tuple[bool, str]:
+def _sort_key(instance_id: str | None, member_id: str) -> tuple[bool, str]:
     return (instance_id is None, instance_id or member_id)

@@ -17,7 +17,7 @@ from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import Event, GroupRequest
 from coordinator.machine.values import TimerExpired
 from streamsrt.assignment.configuration import Configuration
-from streamsrt.assignment.moves import Places
+from streamsrt.assignment.moves import TaskOwners
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -150,7 +150,7 @@ def _of_a_heartbeat(after: StreamsGroup, event: Event) -> str:
     return "the coordinator looked for a better one"
 
 
-def places_of(group: StreamsGroup) -> Places:
+def owners_of(group: StreamsGroup) -> TaskOwners:
     """Who has what by the group's target assignment."""
     active: dict[TaskId, str] = {}
     standby: dict[TaskId, tuple[str, ...]] = {}
@@ -162,4 +162,4 @@ def places_of(group: StreamsGroup) -> Places:
         for role, mapping in ((tasks.standby, standby), (tasks.warmup, warmup)):
             for task in role:
                 mapping[task] = (*mapping.get(task, ()), name)
-    return Places(active, standby, warmup)
+    return TaskOwners(active, standby, warmup)

@@ -112,7 +112,7 @@ def _written_subtopology(
     repartition_sources: Iterable[InternalTopic],
     copartition_groups: Iterable[Sequence[Iterable[int]]],
 ) -> types.StreamsGroupTopologyValue.Subtopology:
-    """``copartition_groups``: of each group the places of its topics among source topics, patterns, repartition topics."""
+    """``copartition_groups``: of each group the indexes of its topics among source topics, patterns, repartition topics."""
     value = types.StreamsGroupTopologyValue
     return value.Subtopology(
         subtopology_id=subtopology_id,

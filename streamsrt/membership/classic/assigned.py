@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
-from streamsrt.membership.classic.java_members import misplaced
+from streamsrt.membership.classic.java_members import foreign_inputs
 from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaAssignment, decode_stream_assignment
@@ -70,7 +70,7 @@ def _said_by_java(session: Session, java: JavaAssignment) -> Assigned:
     membership, info = session.membership, java.info
     if membership.instance_id is not None and session.synced_generation == NO_GENERATION and not session.missed_sync:
         return Assigned(why_not="the assignment may be that of an earlier process")
-    difference = misplaced(membership.topology, java.places())
+    difference = foreign_inputs(membership.topology, java.inputs())
     if difference:
         reason = f"The leader runs another topology: {difference}."
         return Assigned(error=unlike_java(membership, reason))

@@ -172,7 +172,7 @@ def _by_endpoint(members: Iterable[_Member], topology: Topology) -> Answers:
             continue
         # Several members of one process have one endpoint.
         active, standby = found.get(said.endpoint, (frozenset(), frozenset()))
-        standbys = frozenset(place for task in told.tasks.standby for place in inputs.of_task(task))
+        standbys = frozenset(each for task in told.tasks.standby for each in inputs.of_task(task))
         found[said.endpoint] = (active | told.assigned_partitions, standby | standbys)
     return found
 
@@ -208,8 +208,8 @@ class _Inputs:
         name, partition = task
         if name not in self._by_subtopology:
             self._by_subtopology[name] = self._topics_of(name)
-        places = ((topic, partition) for topic in self._by_subtopology[name])
-        return (place for place in places if task not in self.active or place in self.read)
+        inputs = ((topic, partition) for topic in self._by_subtopology[name])
+        return (each for each in inputs if task not in self.active or each in self.read)
 
     def _topics_of(self, subtopology_id: str) -> frozenset[str]:
         part = self.subtopologies.get(subtopology_id)

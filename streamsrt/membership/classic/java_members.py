@@ -109,11 +109,11 @@ def in_our_words(
 
 def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]) -> frozenset[Task]:
     """The tasks that read these."""
-    places = list(partitions)
+    pairs = list(partitions)
     found: set[Task] = set()
     for part in topology.subtopologies:
-        topics = _read_by(topology, part.subtopology_id, {name for name, _ in places})
-        found.update((part.subtopology_id, number) for name, number in places if name in topics)
+        topics = _read_by(topology, part.subtopology_id, {name for name, _ in pairs})
+        found.update((part.subtopology_id, number) for name, number in pairs if name in topics)
     return frozenset(found)
 
 
@@ -135,9 +135,9 @@ def unlike(topology: Topology, said: JavaSubscription) -> str:
     return "; ".join(texts)
 
 
-def misplaced(topology: Topology, places: Iterable[tuple[Task, TopicPartition]]) -> str:
+def foreign_inputs(topology: Topology, inputs: Iterable[tuple[Task, TopicPartition]]) -> str:
     """What a leader of Java's gave that this topology does not have; empty if all fits."""
-    for (name, partition), (topic, number) in places:
+    for (name, partition), (topic, number) in inputs:
         if partition != number or topic not in _read_by(topology, name, {topic}):
             reads = ", ".join(sorted(_read_by(topology, name, _named(topology)))) or "nothing"
             return f"there, subtopology {name} reads {topic}; here it reads {reads}"

@@ -393,7 +393,7 @@ def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now
         return _assign(leading, offsets, now_ms)
     if leading.ends is None and gone <= offsets.keys():
         return _await(replace(leading, ends=offsets), EndOffsets(frozenset(), gone))
-    if leading.ends is not None and (offsets or not any(leading.ends[place] for place in gone)):
+    if leading.ends is not None and (offsets or not any(leading.ends[each] for each in gone)):
         return _assign(leading, leading.ends, now_ms, offsets)
     why = (
         "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
@@ -404,8 +404,8 @@ def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now
 def _unread(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
     """What the group has not read of topics that are gone."""
     ends = leading.ends or {}
-    left = {place: ends.get(place, 0) - committed.get(place, 0) for place in _gone(leading)}
-    return {place: count for place, count in left.items() if count > 0}
+    left = {each: ends.get(each, 0) - committed.get(each, 0) for each in _gone(leading)}
+    return {each: count for each, count in left.items() if count > 0}
 
 
 # ------------------------------------------------------------------------------- what nobody's topology knows any more

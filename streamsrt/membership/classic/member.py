@@ -316,8 +316,8 @@ def _work(effect: leader.Effect) -> Work:
             return lambda hands: hands.create_topics(specs)
         case EndOffsets(partitions, committed):
             return lambda hands: hands.end_offsets(partitions, committed)
-        case CountLeft(places):
-            return lambda hands: hands.left(places)
+        case CountLeft(partitions):
+            return lambda hands: hands.left(partitions)
 
 
 def _heard(answer: LeaderAnswer) -> leader.Event:

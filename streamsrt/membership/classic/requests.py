@@ -66,7 +66,7 @@ def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition
     named = {topic for topics in inputs.values() for topic in topics}
     by_pattern = {task[1] for task in held.active if task[0] in patterns}
     return frozenset(
-        place for place in session.partitions if place in wanted or (place[0] not in named and place[1] in by_pattern)
+        each for each in session.partitions if each in wanted or (each[0] not in named and each[1] in by_pattern)
     )
 
 

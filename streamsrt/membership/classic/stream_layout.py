@@ -46,7 +46,7 @@ from streamsrt.wire.streams_user_data import (
     AssignmentInfo,
     FutureSubscription,
     NumberedTask,
-    Place,
+    HostPort,
     SubscriptionInfo,
     decode_assignment_info,
     decode_subscription_info,
@@ -96,18 +96,18 @@ class JavaAssignment:
     @property
     def endpoints(self) -> Answers:
         active, standby = self.info.active_by_host, self.info.standby_by_host
-        nothing: frozenset[Place] = frozenset()
+        nothing: frozenset[TopicPartition] = frozenset()
         return {
             Endpoint(*host): (active.get(host, nothing), standby.get(host, nothing)) for host in {**active, **standby}
         }
 
-    def places(self) -> Iterable[tuple[Task, TopicPartition]]:
+    def inputs(self) -> Iterable[tuple[Task, TopicPartition]]:
         """Each task with what it reads."""
-        for task, place in zip(self.info.active, self.partitions, strict=True):
-            yield _named(task), place
-        for task, places in self.info.standby.items():
-            for place in sorted(places):
-                yield _named(task), place
+        for task, partition in zip(self.info.active, self.partitions, strict=True):
+            yield _named(task), partition
+        for task, partitions in self.info.standby.items():
+            for partition in sorted(partitions):
+                yield _named(task), partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class Versions:
 class Hosts:
     """Who answers queries of what."""
 
-    active: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
-    standby: Mapping[Place, frozenset[Place]] = field(default_factory=dict)
+    active: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
+    standby: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
 
 
 def is_numbered(topology: Topology) -> bool:
@@ -205,26 +205,26 @@ def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[Numbered
 
 def encode_stream_assignment(
     told: ClassicAssignment,
-    places: Mapping[Task, Collection[TopicPartition]],
+    inputs: Mapping[Task, Collection[TopicPartition]],
     versions: Versions,
     hosts: Hosts,
     *,
     is_java: bool,
     error: int = NO_ERROR,
 ) -> bytes:
-    """``places``: what each of its tasks reads."""
-    active = sorted((place, _numbers(task)) for task in told.tasks.active for place in places.get(task, ()))
+    """``inputs``: what each of its tasks reads."""
+    active = sorted((partition, _numbers(task)) for task in told.tasks.active for partition in inputs.get(task, ()))
     info = AssignmentInfo(
         version=versions.used,
         common_version=versions.common,
         active=tuple(task for _, task in active),
-        standby={_numbers(task): frozenset(places.get(task, ())) for task in told.tasks.standby | told.tasks.warmup},
+        standby={_numbers(task): frozenset(inputs.get(task, ())) for task in told.tasks.standby | told.tasks.warmup},
         active_by_host=hosts.active,
         standby_by_host=hosts.standby,
         error=error,
         rest=b"" if is_java else _appended(assignment_data(told)),
     )
-    return with_assigned_partitions((place for place, _ in active), encode_assignment_info(info))
+    return with_assigned_partitions((partition for partition, _ in active), encode_assignment_info(info))
 
 
 def decode_stream_assignment(assignment: bytes) -> tuple[ClassicAssignment | None, JavaAssignment] | Unreadable:

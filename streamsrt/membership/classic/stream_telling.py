@@ -25,11 +25,11 @@ from streamsrt.wire.streams_user_data import (
     INCOMPLETE_SOURCE_TOPIC_METADATA,
     NO_ERROR,
     SHUTDOWN_REQUESTED,
-    Place,
+    HostPort,
 )
 
 Inputs = Mapping[bytes, Mapping[str, tuple[str, ...]]]
-_Places = dict[Task, frozenset[TopicPartition]]
+_Inputs = dict[Task, frozenset[TopicPartition]]
 
 
 def encode_for_all(
@@ -37,8 +37,8 @@ def encode_for_all(
 ) -> dict[str, bytes]:
     """The assignments by member id."""
     members = {member.member_id: member for member in view.members}
-    places = {name: _places(members.get(name), told, view, inputs, image) for name, told in everybody.items()}
-    hosts = _hosts(members, everybody, places)
+    read = {name: _read_by(members.get(name), told, view, inputs, image) for name, told in everybody.items()}
+    hosts = _hosts(members, everybody, read)
     encoded = {}
     for name, told in everybody.items():
         member = members.get(name)
@@ -46,7 +46,7 @@ def encode_for_all(
         answers = is_java or (member is not None and member.said.endpoint is not None)
         encoded[name] = encode_stream_assignment(
             told,
-            places[name],
+            read[name],
             versions,
             hosts if answers else Hosts(),
             is_java=is_java,
@@ -64,9 +64,9 @@ def _error(told: ClassicAssignment) -> int:
     return INCOMPLETE_SOURCE_TOPIC_METADATA if StatusCode.MISSING_SOURCE_TOPICS in codes else NO_ERROR
 
 
-def _places(
+def _read_by(
     member: Participant | None, told: ClassicAssignment, view: View, inputs: Inputs, image: TopicsImage
-) -> _Places:
+) -> _Inputs:
     """What each task reads. Where the topics are not known: of active tasks, what the member owns."""
     if member is None:
         return {}
@@ -78,17 +78,17 @@ def _places(
     if image:
         return found
     topology = view.wire_texts[member.version.digest]
-    for place in member.said.owned_partitions:
-        for task_id in tasks_of_partitions(topology, [place]) & told.tasks.active:
-            found[task_id] = found[task_id] | {place}
+    for partition in member.said.owned_partitions:
+        for task_id in tasks_of_partitions(topology, [partition]) & told.tasks.active:
+            found[task_id] = found[task_id] | {partition}
     return found
 
 
 def _hosts(
-    members: Mapping[str, Participant], everybody: Mapping[str, ClassicAssignment], places: Mapping[str, _Places]
+    members: Mapping[str, Participant], everybody: Mapping[str, ClassicAssignment], read: Mapping[str, _Inputs]
 ) -> Hosts:
-    active: dict[Place, frozenset[Place]] = {}
-    standby: dict[Place, frozenset[Place]] = {}
+    active: dict[HostPort, frozenset[TopicPartition]] = {}
+    standby: dict[HostPort, frozenset[TopicPartition]] = {}
     for name, member in members.items():
         endpoint = member.said.endpoint
         if endpoint is None:
@@ -97,6 +97,6 @@ def _hosts(
         # Several members of one process have one endpoint.
         told = everybody[name].tasks
         for found, tasks in ((active, told.active), (standby, told.standby)):
-            mine = frozenset[Place]().union(*(places[name].get(task, frozenset()) for task in tasks))
+            mine = frozenset[TopicPartition]().union(*(read[name].get(task, frozenset()) for task in tasks))
             found[host] = found.get(host, frozenset()) | mine
     return Hosts(active, standby)

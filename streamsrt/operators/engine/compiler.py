@@ -278,7 +278,7 @@ class Compiler:
             known = self._outputs[topic] = (e.temp("out"), call)
         out, first_call = known
         if first_call != call:
-            raise TooComplex(f"records for {topic} are placed in different ways")
+            raise TooComplex(f"records for {topic} are partitioned in different ways")
         for column, value in columns.items():
             e.setup(f"{out}{column} = []", f"{how}_{out}{column} = {out}{column}.{how}")
             e.line(f"{how}_{out}{column}({value})")

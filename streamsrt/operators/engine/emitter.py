@@ -87,7 +87,7 @@ class Emitter:
         self.prologue: list[str] = []
         self.epilogue: list[str] = []
         self.body: list[str] = []
-        self.places: list[tuple[str, Stage]] = []
+        self.origins: list[tuple[str, Stage]] = []
         self.node = ""
         self.stage: Stage = "processing"
         self._depth = 3
@@ -100,7 +100,7 @@ class Emitter:
     def line(self, text: str, stage: Stage | None = None) -> None:
         comment = f"  # {self.node}" if self.node else ""
         self.body.append("    " * self._depth + text + comment.replace("\n", " "))
-        self.places.append((self.node, stage or self.stage))
+        self.origins.append((self.node, stage or self.stage))
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
@@ -234,7 +234,7 @@ class Emitter:
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         namespace = dict(self.bound)
         exec(_compiled(source, filename), namespace)
-        return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.places)
+        return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.origins)
 
 
 @lru_cache(maxsize=256)
@@ -251,16 +251,16 @@ class Generated:
     source: str
     filename: str
     first_line: int
-    places: list[tuple[str, Stage]]
+    origins: list[tuple[str, Stage]]
 
-    def place(self, error: BaseException) -> tuple[str, Stage]:
+    def origin(self, error: BaseException) -> tuple[str, Stage]:
         """The node, and what it was doing, when the function raised ``error``."""
         traceback = error.__traceback__
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self.filename:
                 index = traceback.tb_lineno - self.first_line
-                if 0 <= index < len(self.places):
-                    return self.places[index]
+                if 0 <= index < len(self.origins):
+                    return self.origins[index]
             traceback = traceback.tb_next
         return ("", "production")
 

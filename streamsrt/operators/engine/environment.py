@@ -48,7 +48,7 @@ class Calls(Protocol):
     """Calls of an operation's function."""
 
     def begin(self, first: int, arguments: Sequence[tuple[object, ...]], /) -> None:
-        """Calls it with each of the arguments, whose places count from ``first``; returns at once."""
+        """Calls it with each of the arguments, numbered from ``first``; returns at once."""
 
     def cancel(self) -> None:
         """Ends them; nothing is told of them any more."""
@@ -203,7 +203,7 @@ class Environment:
     def failed_to_produce(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
-        """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
+        """A result can't be serialised or assigned to a partition: skips it if the handler says so, else raises ProductionError."""
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail_production(self, context: ErrorContext, error: BaseException) -> None:
@@ -370,7 +370,7 @@ class Environment:
 
 def where(plan: Plan, context: ErrorContext) -> str:
     """Which record, in which node, made by which line of the program."""
-    node = plan.place(context.node)
+    node = plan.location(context.node)
     if context.offset < 0:
         return f"outside of a record (flush or punctuation), in node {node}"
     return f"at {context.topic}-{context.partition} offset {context.offset}, in node {node}"
@@ -382,7 +382,7 @@ def why_skipped(plan: Plan, context: ErrorContext, error: BaseException) -> str:
 
 
 class SkippedAtSinkError(Exception):
-    """A function that places records at a sink failed, and the handler let the record go: the step that forwarded it
+    """A function that chooses a topic or a partition failed, and the handler let the record go: the step that forwarded it
     ends there, as in Kafka Streams. Steps before it go on."""
 
 

@@ -106,7 +106,7 @@ class Plan:
     def node(self, name: str) -> nodes.Node:
         return self.subtopology.node(name)
 
-    def place(self, name: str) -> str:
+    def location(self, name: str) -> str:
         """A node and the line of the program that made it, for messages."""
         try:
             site = self.subtopology.node(name).site

@@ -197,8 +197,8 @@ class PathBuilder:
             cache_of(LruCache, self.env.caches, store).on_drop = log
 
         def change(raw: bytes, value: object, timestamp: int, headers: Headers, start: int) -> Entry | VersionPut:
-            place = (raw,) if start < 0 else (raw, start)
-            entry = put(*place, value, timestamp, headers, next(sequence))
+            row_key = (raw,) if start < 0 else (raw, start)
+            entry = put(*row_key, value, timestamp, headers, next(sequence))
             if log is not None:
                 log(entry)
             return entry
@@ -235,7 +235,9 @@ class PathBuilder:
         key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
         fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
 
-        def place(key: object, value: object, timestamp: int, headers: Headers) -> tuple[str, list[Choice] | None]:
+        def destination(
+            key: object, value: object, timestamp: int, headers: Headers
+        ) -> tuple[str, list[Choice] | None]:
             topic = self._chosen_topic(node, key, value, timestamp, headers) if fixed is None else fixed
             if node.partitioner is None:
                 return topic, None
@@ -245,7 +247,7 @@ class PathBuilder:
 
         def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
             try:
-                topic, partition = place(key, value, timestamp, headers)
+                topic, partition = destination(key, value, timestamp, headers)
             except MissingTopicError as error:
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
                 return

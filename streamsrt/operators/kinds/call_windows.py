@@ -43,7 +43,7 @@ class CallWindow:
     ) -> None:
         if env.open_calls is None:
             raise UserError(f"{name}: asynchronous functions run in a task only, and this program is not run by one")
-        self._place = env.plan.place(name)
+        self._location = env.plan.location(name)
         self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
         self._told: SimpleQueue[Outcome] = SimpleQueue()
         self._calls = env.open_calls(op, self._told.put)
@@ -71,7 +71,7 @@ class CallWindow:
             rounds = -(-self._unfinished // self._concurrency)
             bound = f"for {rounds * self._longest_ms / 1000:g} s at most (timeout= and retries=)"
         calls = "call" if self._unfinished == 1 else "calls"
-        return f"{self._unfinished} asynchronous {calls} of {self._place}, {self._concurrency} at a time, {bound}"
+        return f"{self._unfinished} asynchronous {calls} of {self._location}, {self._concurrency} at a time, {bound}"
 
     @property
     def room(self) -> int:
@@ -81,7 +81,7 @@ class CallWindow:
         return room if room >= worth or not self._unfinished else 0
 
     def begin(self, arguments: Sequence[tuple[object, ...]]) -> int:
-        """Begins calls and returns the place of the first one."""
+        """Begins calls and returns the index of the first one."""
         first = self._begun
         self._begun += len(arguments)
         self._unfinished += len(arguments)

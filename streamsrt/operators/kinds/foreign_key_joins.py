@@ -30,7 +30,7 @@ from streamsrt.state.kinds import cache_of
 from streamsrt.state.store import after_prefix
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode
-from topology.graph.placed_bytes import PlacedBytes
+from topology.graph.partitioned_bytes import PartitionedBytes
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0
@@ -86,9 +86,9 @@ def response(subscription: Subscription, value: bytes | None) -> bytes:
     head = bytes((RESPONSE_VERSION | (_NO_HASH if value_hash is None else 0),)) + (value_hash or b"")
     if subscription.partition is None:
         return head + (value or b"")
-    placed = PlacedBytes(head + (value or b""))
-    placed.to_partition = subscription.partition
-    return placed
+    answer = PartitionedBytes(head + (value or b""))
+    answer.to_partition = subscription.partition
+    return answer
 
 
 def split_response(raw: bytes) -> tuple[bytes | None, bytes | None]:

@@ -64,7 +64,7 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
             if is_interrupt(error):
                 raise
             raise ProcessingError(
-                f"init of a processor raised {type(error).__name__}: {error} (in node {builder.plan.place(made.name)}): "
+                f"init of a processor raised {type(error).__name__}: {error} (in node {builder.plan.location(made.name)}): "
                 "its task can't start. Correct it"
             ) from error
         made.close = getattr(processor, "close", _nothing)

@@ -170,7 +170,7 @@ def _behind_headers(data: memoryview, at: int, count: int) -> int:
 
 
 def read_number(data: memoryview, at: int) -> tuple[int, int]:
-    """The varint at that place, and what stands behind it. IndexError behind the end."""
+    """The varint at that position, and what stands behind it. IndexError behind the end."""
     value = 0
     for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
         byte = data[at]

@@ -2,7 +2,7 @@
 
 Rules of this module:
 - A record begins behind the zero that ends the one before (no headers), and its own length of one byte is followed by a zero
-  (no attributes). In texts no other place looks like that, in random bytes hardly any does. So the places that do, and to
+  (no attributes). In texts nothing else looks like that, in random bytes hardly any does. So the positions that do, and to
   which a length leads, are the records: if there are as many, and each one's length leads to the next. Where that is not so
   (numbers in binary, headers, long records), the batch is not read here but by the codec for any records, which is also who
   says what is wrong with it: here nothing is an error.
@@ -26,7 +26,7 @@ RECORDS_MIN = 768
 _RECORD_BYTES_MAX = 64  # of one with a length of one byte
 _AVERAGE_BYTES_MAX = 40  # larger records gain nothing
 _SAMPLE_BYTES = 512
-_MISTAKEN_SHARE = 8  # one in so many places may look like a record and be none
+_MISTAKEN_SHARE = 8  # one in so many positions may look like a record and be none
 _RECORD_ZEROS_MAX = 3  # attributes, a timestamp's delta, header count
 _RECORDS_MAX = 1 << 13  # whose offset deltas take two bytes
 _AT_LENGTH_MIN = 6  # attributes, two deltas, two lengths, header count
@@ -100,7 +100,7 @@ def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | 
 
 
 def _reached(starts: _Numbers, table: _Bytes, end: int) -> _Numbers:
-    """Without the places that merely look like a record: no length leads there, but for that of another such place."""
+    """Without the positions that merely look like a record: no length leads there, but for that of another such position."""
     is_reached = np.zeros(end + 256, np.bool_)
     is_reached[starts + 1 + (table[starts] >> 1)] = True
     is_reached[1 + (int(table[0]) >> 1)] = True
@@ -108,7 +108,7 @@ def _reached(starts: _Numbers, table: _Bytes, end: int) -> _Numbers:
 
 
 def _deltas(data: bytes, table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """The timestamps after the first one, and what stands behind them. Too long ones give places that fit nothing."""
+    """The timestamps after the first one, and what stands behind them. Too long ones give positions that fit nothing."""
     words = _pairs(data)[at]
     longer = words & 0x80
     if not ((words & 0x8080) == 0x8080).any():

@@ -33,8 +33,8 @@ HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
 _SLACK = bytes(SLACK_BYTES)
 _COUNT_AT = 57
 _times = (attrgetter("timestamp"),)
-_placed = (*_times, attrgetter("offset"))
-_all = (*_placed, attrgetter("key"))
+_times_and_offsets = (*_times, attrgetter("offset"))
+_all = (*_times_and_offsets, attrgetter("key"))
 _headers = attrgetter("headers")
 
 
@@ -85,7 +85,9 @@ def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset
     if header.max_timestamp < target_ms or header.last_offset < from_offset or not header.records_count:
         return None
     try:
-        timestamps, offsets = _places(readable(buffer, position, header, DECOMPRESSED_LIMIT_BYTES), header)
+        timestamps, offsets = _times_and_offsets_of(
+            readable(buffer, position, header, DECOMPRESSED_LIMIT_BYTES), header
+        )
     except DecodeError:
         return max(header.base_offset, from_offset), header.max_timestamp
     for timestamp, offset in zip(timestamps, offsets, strict=True):
@@ -94,7 +96,7 @@ def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset
     return None
 
 
-def _places(view: memoryview, header: BatchHeader) -> tuple[Sequence[int], Sequence[int]]:
+def _times_and_offsets_of(view: memoryview, header: BatchHeader) -> tuple[Sequence[int], Sequence[int]]:
     """Timestamps and offsets. Only where records are missing do those say which offsets they have."""
     check_count(header, len(view))
     is_whole = header.records_count > header.last_offset_delta
@@ -105,9 +107,9 @@ def _places(view: memoryview, header: BatchHeader) -> tuple[Sequence[int], Seque
             return uniform[0].tolist(), whole
     timestamps: list[int] = []
     offsets: list[int] = []
-    for _, (times, places) in _columns(view, header, _placed, HEADERS_MAX):
+    for _, (times, found) in _columns(view, header, _times_and_offsets, HEADERS_MAX):
         timestamps += _given(times)
-        offsets += places
+        offsets += found
     if is_whole:
         return timestamps, whole
     return timestamps, ascending(offsets, header)

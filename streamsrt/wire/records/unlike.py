@@ -5,7 +5,7 @@ Rules of this module:
   stepped over, never looked at.
 - What has an answer here, the codec for any records reads, for all bytes. What lies otherwise than producers mostly write it
   has none and is left to that codec, which is also who says what is wrong with it: here nothing is an error.
-- A place behind the end reads as the last byte. Places only move on, so that such a record does not end where its length
+- A position behind the end reads as the last byte. Positions only grow, so that such a record does not end where its length
   says.
 """
 
@@ -28,7 +28,7 @@ _NUMBER_BYTES_MAX = 5
 _NOWHERE = 1 << 40
 
 _Bytes = npt.NDArray[np.uint8]
-_Places = npt.NDArray[np.int64]
+_Positions = npt.NDArray[np.int64]
 
 
 _COUNTING = np.arange(RECORDS_MAX)
@@ -38,8 +38,8 @@ _NONE = np.empty(0, np.int64)
 class Unlike(NamedTuple):
     """The timestamps, which records have no key, and how many headers all have together."""
 
-    timestamps: _Places
-    keyless: _Places
+    timestamps: _Positions
+    keyless: _Positions
     headers_count: int
 
 
@@ -100,8 +100,8 @@ def _ends(records: memoryview, count: int) -> list[int] | None:
     return ends if at == len(records) else None
 
 
-def _numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
-    """The number at each place, and what stands behind it: far beyond the end where a number takes more than five bytes."""
+def _numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
+    """The number at each position, and what stands behind it: far beyond the end where a number takes more than five bytes."""
     first = table.take(at, mode="clip")
     behind = at + 1
     longer = first >> 7
@@ -114,7 +114,7 @@ def _numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
     return _long_numbers(table, at)
 
 
-def _long_numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
+def _long_numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
     values, at = np.zeros(len(at), np.int64), at.copy()
     rest = np.arange(len(at))
     for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
@@ -126,7 +126,7 @@ def _long_numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
     return values >> 1 ^ -(values & 1), at
 
 
-def _behind_sized(table: _Bytes, at: _Places, least: int) -> _Places:
+def _behind_sized(table: _Bytes, at: _Positions, least: int) -> _Positions:
     """What stands behind the bytes whose size is written there: far beyond the end where that is less than ``least``."""
     sizes, at = _numbers(table, at)
     smallest = int(sizes.min())
@@ -135,7 +135,7 @@ def _behind_sized(table: _Bytes, at: _Places, least: int) -> _Places:
     return at + (sizes if smallest >= 0 else np.maximum(sizes, 0))
 
 
-def _behind_headers(table: _Bytes, at: _Places, counts: _Places) -> _Places | None:
+def _behind_headers(table: _Bytes, at: _Positions, counts: _Positions) -> _Positions | None:
     if int(counts.min()) < 0 or int(counts.max()) > HEADERS_EACH_MAX:
         return None
     left = counts.nonzero()[0]

@@ -26,7 +26,8 @@ from streamsrt.wire.streams_user_data import (
     AssignmentInfo,
     FutureSubscription,
     NumberedTask,
-    Place,
+    HostPort,
+    TopicPartition,
     decode_assignment_info,
     decode_subscription_info,
     encode_assignment_info,
@@ -135,7 +136,7 @@ def assignment_of(
         version=version,
         common_version=version,
         active=tuple(_numbers(task) for _, task in active),
-        standby={_numbers(t): frozenset(places) for t, places in partitions_of(tasks.passive, configuration).items()},
+        standby={_numbers(t): frozenset(read) for t, read in partitions_of(tasks.passive, configuration).items()},
         active_by_host=_by_host(endpoints, 0),
         standby_by_host=_by_host(endpoints, 1),
         error=error,
@@ -157,5 +158,5 @@ def _numbers(task: TaskId) -> NumberedTask:
 
 def _by_host(
     endpoints: Mapping[Endpoint, tuple[list[Partition], list[Partition]]], role: int
-) -> dict[Place, frozenset[Place]]:
+) -> dict[HostPort, frozenset[TopicPartition]]:
     return {(endpoint.host, endpoint.port): frozenset(roles[role]) for endpoint, roles in endpoints.items()}

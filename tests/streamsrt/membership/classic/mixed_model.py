@@ -214,8 +214,8 @@ class MixedModel(GroupModel):
 
     def _take(self, player: JavaPlayer, told: JavaAssignment) -> None:
         assert told.info.version <= player.used_version, "it could not read that"
-        assert {place for task, place in told.places() if task in told.tasks.active} == set(told.partitions)
-        for (name, partition), (topic, number) in told.places():
+        assert {place for task, place in told.inputs() if task in told.tasks.active} == set(told.partitions)
+        for (name, partition), (topic, number) in told.inputs():
             assert topic in player.topics_of((name, partition))
             assert partition == number
         version = min(told.info.common_version, player.newest_version)

@@ -10,7 +10,7 @@ import pytest
 
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
-from streamsrt.membership.classic.java_members import misplaced, tasks_of_partitions, unlike
+from streamsrt.membership.classic.java_members import foreign_inputs, tasks_of_partitions, unlike
 from streamsrt.membership.classic.layout import with_consumer_fields
 from streamsrt.membership.classic.requests import join_request
 from streamsrt.membership.classic.state import GroupState, RebalanceAnswered
@@ -174,8 +174,8 @@ def test_topics_tell_whether_a_member_of_javas_runs_the_same() -> None:
     assert unlike(VERSIONS[2][0].wire, said) == ""
     text = unlike(wire_topology(0, "0: source=t,u,v,z", "1: repartition=s"), said)
     assert text == ("it does not read s, z, which this program reads; it reads r, which this program does not read")
-    assert misplaced(TOPOLOGY, [(("1", 4), ("x9", 4))]) == ""
-    assert "here it reads nothing" in misplaced(TOPOLOGY, [(("5", 4), ("x9", 4))])
+    assert foreign_inputs(TOPOLOGY, [(("1", 4), ("x9", 4))]) == ""
+    assert "here it reads nothing" in foreign_inputs(TOPOLOGY, [(("5", 4), ("x9", 4))])
     assert tasks_of_partitions(TOPOLOGY, [("t", 2), ("x7", 1), ("other", 3)]) == {("0", 2), ("1", 1)}
 
 

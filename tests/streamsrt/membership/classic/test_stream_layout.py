@@ -80,7 +80,7 @@ def test_an_assignment_is_read_in_both_words(
     assert own == (None if is_java else told)
     assert java.tasks == Tasks(tasks.active, (tasks.standby | tasks.warmup) - tasks.active)
     assert set(java.partitions) == partitions
-    assert set(java.places()) >= {(task, place) for task in tasks.active for place in places[task]}
+    assert set(java.inputs()) >= {(task, place) for task in tasks.active for place in places[task]}
 
 
 def test_java_reads_what_runs_what_is_on_disk_and_nothing_of_tasks_without_state() -> None:

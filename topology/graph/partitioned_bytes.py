@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-class PlacedBytes(bytes):
+class PartitionedBytes(bytes):
     """Bytes that know which partition they belong to."""
 
     to_partition: int
 
 
-def to_its_partition(topic: str, key: object, value: PlacedBytes, partitions: int) -> int | None:
-    """The partition of a :class:`PlacedBytes`."""
+def to_its_partition(topic: str, key: object, value: PartitionedBytes, partitions: int) -> int | None:
+    """The partition of a :class:`PartitionedBytes`."""
     return value.to_partition
