@@ -1,7 +1,7 @@
 """The changes that a suppression holds back, in the order of their times.
 
-1. All of it is in memory; the changelog is what outlives the process. A change has the position in the order that the first one
-   of its row had.
+1. All of it is in memory; the changelog is what outlives the process. A change has the position in the order that the first
+   one of its row had.
 2. A row of the changelog is the context of the last record (timestamp, offset, topic, partition, headers), the value that
    was forwarded last (``prior``), the old and the new value of the change, and the time by which it is ordered. Its record
    has a header ``v`` = 03; a deletion has none.

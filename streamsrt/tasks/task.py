@@ -302,8 +302,8 @@ class Task:
                 if is_interrupt(error):
                     raise
                 raise ProcessingError(
-                    f"the timestamp extractor of {self._plan.location(source.name)} raised {type(error).__name__}: {error} at "
-                    f"{topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",
+                    f"the timestamp extractor of {self._plan.location(source.name)} raised {type(error).__name__}: {error} "
+                    f"at {topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",
                     topic,
                     partition,
                     offset,

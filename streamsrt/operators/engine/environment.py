@@ -203,7 +203,7 @@ class Environment:
     def failed_to_produce(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
-        """A result can't be serialised or assigned to a partition: skips it if the handler says so, else raises ProductionError."""
+        """A result can't be serialised or has no partition: skips it if the handler says so, else raises ProductionError."""
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail_production(self, context: ErrorContext, error: BaseException) -> None:

@@ -36,8 +36,8 @@ _DELTAS = bytes(_DELTA_ZERO + (byte >> 1 ^ -(byte & 1)) if byte < 0x80 else _NO_
 class _Run(NamedTuple):
     """So many records of one size, with one byte for the timestamp.
 
-    ``start``: the first one's position in the batch. ``columns``: how many bytes there are before the key, the one before the
-    record included; ``before`` and ``behind`` are what they must be on both sides of the timestamps, column by column.
+    ``start``: the first one's position in the batch. ``columns``: how many bytes there are before the key, the one before
+    the record included; ``before`` and ``behind`` are what they must be on both sides of the timestamps, column by column.
     ``value_at``: where the value's length is; ``value_lengths`` what it must be.
     """
 

@@ -101,7 +101,7 @@ def _ends(records: memoryview, count: int) -> list[int] | None:
 
 
 def _numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
-    """The number at each position, and what stands behind it: far beyond the end where a number takes more than five bytes."""
+    """The number at each position, and what follows it: far beyond the end where a number takes more than five bytes."""
     first = table.take(at, mode="clip")
     behind = at + 1
     longer = first >> 7
