@@ -2,6 +2,8 @@
 
 1. Every topic that a task reads or writes is there before the task starts, and known with its partition count.
 2. Nothing is remembered here: a question that failed is asked again.
+3. Where a repartition topic has no committed offset, its start is committed before the task begins. Committed offsets tell
+   that a repartition topic is the group's: a version that does not read it any more finds by them what would be lost.
 """
 
 from __future__ import annotations
@@ -130,7 +132,30 @@ class StartPositionFinder:
         )
         refuse_running_backfill(self._settings.application_id, committed)
         found = self._first_positions([tp for tp in partitions if tp not in committed], now_ms)
-        return {**committed, **{tp: OffsetAndMetadata(offset) for tp, offset in found.items()}}
+        first = {tp: OffsetAndMetadata(offset) for tp, offset in found.items()}
+        self._commit_first({tp: at for tp, at in first.items() if self._is_repartition(tp)}, member_id, member_epoch)
+        return {**committed, **first}
+
+    def _commit_first(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata], member_id: str, member_epoch: int
+    ) -> None:
+        """At once, and not with the first commit: who writes the topic may stop for good before this task has read any."""
+        if positions:
+            self._network.admin.commit(
+                self._settings.application_id,
+                positions,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                timeout_s=ADMIN_TIMEOUT_S,
+            )
+
+    def _is_repartition(self, tp: TopicPartition) -> bool:
+        named = internal_topic_name(self._settings.application_id, "")
+        return tp[0].startswith(named) and any(
+            topic.name == tp[0].removeprefix(named)
+            for subtopology in self._settings.subtopologies.values()
+            for topic in subtopology.repartition_source_topics
+        )
 
     def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
         """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
@@ -160,9 +185,7 @@ class StartPositionFinder:
             matched = self._source_topics.source_of(subtopology, tp[0])
             if matched is not None and matched.offset_reset is not None:
                 return matched.offset_reset
-            if any(tp[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
-                return "earliest"
-        return self._settings.auto_offset_reset
+        return "earliest" if self._is_repartition(tp) else self._settings.auto_offset_reset
 
 
 def _without(partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:

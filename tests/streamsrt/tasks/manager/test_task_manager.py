@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError
+from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
 from tests.coordinator.broker.odd_batches import CASES
 from tests.streamsrt.in_process_network import InProcessNetwork
@@ -189,6 +190,43 @@ def test_tasks_do_not_wait_for_ever(make_rig: MakeRig) -> None:
     rig.manager.start_tasks(rig.clock_ms + 9_999, "member", 1)
     with pytest.raises(RequestTimedOutError):
         rig.manager.start_tasks(rig.clock_ms + 10_500, "member", 1)
+
+
+def recounting() -> Topology:
+    """Counts words, by a repartition topic: its first subtopology writes it, the second reads it."""
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=serdes.string, value=serdes.string)
+    words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string, name="by-word").count(store="counts")
+    return builder.build()
+
+
+def recounting_rig(make_rig: MakeRig) -> Rig:
+    """It runs the task that reads the repartition topic."""
+    topics = dict.fromkeys(("in", "app-by-word-repartition", CHANGELOG), 1)
+    reader = next(i for i, part in enumerate(recounting().subtopologies) if part.repartition_source_topics)
+    return make_rig(topology=recounting(), network=InProcessNetwork(topics), subtopology=reader)
+
+
+def test_where_a_repartition_topic_begins_is_committed_before_anything_is_read_of_it(make_rig: MakeRig) -> None:
+    rig = recounting_rig(make_rig)
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.network.admin.commits == [{("app-by-word-repartition", 0): 0}]
+    # Where it is committed already, nothing is.
+    rig.start(NOTHING)
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert len(rig.network.admin.commits) == 1
+
+
+def test_a_task_waits_until_the_begin_of_its_repartition_topic_is_committed(make_rig: MakeRig) -> None:
+    rig = recounting_rig(make_rig)
+    rig.network.admin.refusals = [StaleMemberEpochError("the group rebalances", int(ErrorCode.STALE_MEMBER_EPOCH), {})]
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active created"}
+    assert rig.network.admin.commits == []
+    rig.clock_ms += 1_000
+    rig.turn()
+    assert rig.phases() == {0: "active running"}
+    assert rig.network.admin.commits == [{("app-by-word-repartition", 0): 0}]
 
 
 def test_tasks_do_not_start_without_a_membership(rig: Rig) -> None:
