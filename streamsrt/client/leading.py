@@ -54,11 +54,19 @@ class LeaderWork:
             return TopicErrors({spec.name: (_code(error), str(error)) for spec in specs})
         return TopicErrors({name: (_code(error), str(error)) for name, error in results.items() if error is not None})
 
-    async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends:
-        """The ends of ``partitions``, and what the group has committed of the partitions in ``group``."""
+    async def end_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        group: Collection[TopicPartition],
+        written: Collection[TopicPartition],
+    ) -> Ends:
+        """The ends of ``partitions``, those of ``written`` with what open transactions have written, and what the group has
+        committed of the partitions in ``group``."""
         found: dict[TopicPartition, int] = {}
         if partitions:
             found |= await self._offsets(partitions, LATEST)
+        if written:
+            found |= await self._offsets(written, LATEST, read_committed=False)
         if group:
             found |= await self._committed(group)
         return Ends(found)
@@ -69,15 +77,18 @@ class LeaderWork:
         topics = {name for name, _ in done}
         if not topics:
             return Left({})
-        ends = await self._offsets([each for each in partitions if each[0] in topics], LATEST)
+        # A member that has gone may have committed a transaction whose markers are still under way.
+        ends = await self._offsets([each for each in partitions if each[0] in topics], LATEST, read_committed=False)
         unknown = [each for each, end in ends.items() if end and each not in done]
         starts = await self._offsets(unknown, EARLIEST) if unknown else {}
         at = {**starts, **done}
         return Left({each: end - at.get(each, 0) for each, end in ends.items() if end > at.get(each, 0)})
 
-    async def _offsets(self, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    async def _offsets(
+        self, partitions: Collection[TopicPartition], which: int, *, read_committed: bool = True
+    ) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, which)
-        found = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, True), TIMEOUT_S)
+        found = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, read_committed), TIMEOUT_S)
         return {each: at.offset for each, at in found.items() if at.offset >= 0}
 
     async def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -37,10 +37,10 @@ class Words(Scene):
         return sum(end - committed.get(place, 0) for place, end in self.cluster.ends(topic).items())
 
     def stop_with_records_in_flight(self) -> None:
-        """The first version runs alone, and stops before it has read what it wrote."""
+        """The first version runs alone, and stops in its first commit: it has read nothing of what it wrote."""
+        self.write(150)
         with self.app("A", FIRST, **SLOW) as first:
             wait_until(lambda: len(first.tasks("active", "running")) == 8, "it works")
-            self.write(150)
             wait_until(lambda: self.unread() > 400, "records are in flight")
             assert first.terminate() == 0
 

@@ -86,10 +86,12 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsets:
-    """The ends of ``partitions``, and the offsets that the group has committed of ``committed``."""
+    """The ends of ``partitions``, and the offsets that the group has committed of ``committed``. ``written``: partitions
+    whose ends are asked for with what open transactions have written: it may be there to be read any moment."""
 
     partitions: frozenset[TopicPartition]
     committed: frozenset[TopicPartition] = frozenset()
+    written: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +375,9 @@ def _configure(leading: Leading, now_ms: int) -> Step:
         logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
         gone = _gone(leading)
         if logs or gone:
-            ends = gone.union((name, partition) for name, partition, is_source in logs if not is_source)
+            ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
             committed = frozenset((name, partition) for name, partition, is_source in logs if is_source)
-            return _await(leading, EndOffsets(ends, committed))
+            return _await(leading, EndOffsets(ends, committed, gone))
     return _assign(leading, {}, now_ms)
 
 

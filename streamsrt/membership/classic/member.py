@@ -70,7 +70,12 @@ class LeaderHands(Protocol):
 
     async def list_topics(self, names: Collection[str] | None) -> TopicsImage: ...
     async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors: ...
-    async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends: ...
+    async def end_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        group: Collection[TopicPartition],
+        written: Collection[TopicPartition],
+    ) -> Ends: ...
     async def left(self, partitions: Collection[TopicPartition]) -> Left: ...
 
 
@@ -314,8 +319,8 @@ def _work(effect: leader.Effect) -> Work:
             return lambda hands: hands.list_topics(names)
         case CreateTopics(specs):
             return lambda hands: hands.create_topics(specs)
-        case EndOffsets(partitions, committed):
-            return lambda hands: hands.end_offsets(partitions, committed)
+        case EndOffsets(partitions, committed, written):
+            return lambda hands: hands.end_offsets(partitions, committed, written)
         case CountLeft(partitions):
             return lambda hands: hands.left(partitions)
 

@@ -159,9 +159,10 @@ class Cluster:
                     else:
                         self.topics.setdefault(spec.name, spec.partitions)
                 return leading.TopicsCreated(errors)
-            case leading.EndOffsets(partitions, committed):
+            case leading.EndOffsets(partitions, committed, written):
                 found = {place: self.committed.get(place, END) for place in committed}
-                return leading.EndOffsetsListed(found | {place: self.ends.get(place, END) for place in partitions})
+                ends = {place: self.ends.get(place, END) for place in partitions | written}
+                return leading.EndOffsetsListed(found | ends)
             case leading.CountLeft(partitions):
                 return leading.LeftCounted({place: n for place, n in self.left.items() if place in partitions})
 

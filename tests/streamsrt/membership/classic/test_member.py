@@ -42,7 +42,12 @@ class Hands:
         self.topics |= {spec.name: spec.partitions for spec in specs}
         return TopicErrors({})
 
-    async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends:
+    async def end_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        group: Collection[TopicPartition],
+        written: Collection[TopicPartition],
+    ) -> Ends:
         return Ends({})
 
     async def left(self, partitions: Collection[TopicPartition]) -> Left:
