@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all lint types contracts check bench clean requirements dist
+.PHONY: demo demo-backfill demo-upgrade quick test test-all lint types contracts check bench clean requirements dist tutorial
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
@@ -72,6 +72,13 @@ dist: $(STAMP)
 	$(PIP) build twine
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m twine check --strict dist/*
+
+# docs/tutorial.md, followed in an empty folder by what a wheel installs.
+tutorial: dist
+	rm -rf dist/newcomer
+	$(BIN)/python -m venv dist/newcomer
+	dist/newcomer/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl pytest
+	$(BIN)/python -m tests.page_session dist/newcomer/bin docs/tutorial.md
 
 # Every script of tests/bench prints a table; the end-to-end one makes environments for the peers on first use.
 bench: $(STAMP)

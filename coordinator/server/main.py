@@ -25,7 +25,7 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
@@ -139,6 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at http://HOST:PORT/metrics"
     )
+    parser.add_argument(
+        "--address-file", type=Path, metavar="FILE", help="a file that holds the address while the broker runs"
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 
@@ -189,10 +192,25 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
     broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()
     gc.freeze()
-    print(f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}", flush=True)
-    code = await serve(broker, listener, stopping)
+    bootstrap = f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}"
+    with _announced(bootstrap, options.address_file):
+        print(bootstrap, flush=True)
+        code = await serve(broker, listener, stopping)
     metrics.close()
     return code
+
+
+@contextlib.contextmanager
+def _announced(bootstrap: str, file: Path | None) -> Iterator[None]:
+    """The address stands in the file meanwhile."""
+    if file is None:
+        yield
+        return
+    file.write_text(bootstrap + "\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 async def serve(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from streamsrt.cli.session import HOME
-from streamsrt.runtime.bundled_broker import DATA_FOLDER
+from streamsrt.runtime.bundled_broker import ADDRESS_FILE, DATA_FOLDER
 
 
 def broker(
@@ -27,8 +27,15 @@ def broker(
         bool, typer.Option("--truncate-corrupt", help="drop a corrupt log's records from the corruption on, and start")
     ] = False,
 ) -> None:
-    """Run the bundled broker until it is stopped; its address is the first line on stdout."""
+    """Run the bundled broker until it is stopped; its address is the first line on stdout.
+
+    Commands in the same directory find it without --bootstrap-servers, unless --data-dir names another directory.
+    """
     command = [sys.executable, "-m", "coordinator", "--data-dir", str(data_dir), "--host", host, "--port", str(port)]
+    if data_dir == HOME / DATA_FOLDER:
+        # So that commands of this directory that name no cluster find it.
+        HOME.mkdir(exist_ok=True)
+        command += ["--address-file", str(HOME / ADDRESS_FILE)]
     for pair in config or ():
         command += ["--config", pair]
     if properties is not None:

@@ -1,0 +1,30 @@
+"""``streamsrt broker``: commands in the same directory find it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streamsrt.runtime.bundled_broker import find_broker
+from tests.system.processes import COMMAND_LINE, PATIENCE_S, environment
+
+
+@pytest.mark.system
+def test_the_address_stands_in_the_directory_while_the_broker_runs(tmp_path: Path) -> None:
+    broker = subprocess.Popen(
+        [*COMMAND_LINE, "broker", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert broker.stdout is not None
+    with broker.stdout:
+        address = broker.stdout.readline().strip()
+        assert find_broker(tmp_path / ".streamsrt") == address
+        broker.terminate()
+        assert broker.wait(PATIENCE_S) == 0
+    assert list((tmp_path / ".streamsrt").iterdir()) == [tmp_path / ".streamsrt" / "broker"]
