@@ -214,7 +214,7 @@ class StreamsConfig(BaseModel):
     """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
     windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
-    """How long one turn may take before the instance counts as stuck. The log then names the record and the
+    """How long one iteration may take before the instance counts as stuck. The log then names the record and the
     function."""
     rocksdb_config_setter: Any = None
     """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that it
@@ -318,7 +318,7 @@ class StreamsConfig(BaseModel):
     """Whether a broker's certificate must name the host that was connected to."""
 
     otel_spans: bool = False
-    """OpenTelemetry spans of turns and commits."""
+    """OpenTelemetry spans of iterations and commits."""
 
     # Keys with a prefix
     topic_configs: dict[str, str] = Field(default_factory=dict)

@@ -46,7 +46,7 @@ class Spread:
     def add(self, now: int, count: int, total: float, low: float, high: float) -> None:
         """So many numbers with that sum, of which the least and the greatest are these."""
         if now - self._began > self._window:
-            self._turn(now)
+            self._rotate(now)
         self.count += count
         self.total += total
         if low < self._low:
@@ -58,7 +58,7 @@ class Spread:
         """One number."""
         self.add(now, 1, value, value, value)
 
-    def _turn(self, now: int) -> None:
+    def _rotate(self, now: int) -> None:
         is_next = now - self._began <= 2 * self._window
         first, first_total = self._marks[:2] if is_next else (self.count, self.total)
         self._marks = (self.count, self.total, first, first_total)
@@ -69,7 +69,7 @@ class Spread:
     def read(self, now: int) -> Reading:
         """What they were like lately."""
         if now - self._began > self._window:
-            self._turn(now)
+            self._rotate(now)
         _, _, count, total = self._marks
         count, total = self.count - count, self.total - total
         if not count:

@@ -57,11 +57,11 @@ _LENGTH, _COUNT = slice(8, FRAME_BYTES), slice(57, HEADER_SIZE_BYTES)
 
 @dataclass(slots=True)
 class _Work:
-    """One request. What is left of what its batches may hold unpacked: in this turn of the loop, and at all."""
+    """One request. What is left of what its batches may hold unpacked: in this slice, and at all."""
 
     broker: Broker
     request: Request
-    turn_bytes: int
+    slice_bytes: int
     request_bytes: int
     written: list[PartitionLog] = field(default_factory=list)
     later: list[_Later] = field(default_factory=list)
@@ -152,15 +152,15 @@ def _append(
         int.from_bytes(data.records[_COUNT], "big") * RECORD_COST_BYTES, len(data.records) * _COST_PER_BYTE
     )
     try:
-        if cost_bytes <= work.turn_bytes:
-            found = admit(data.records, log.config, now_ms, log.directory.name, work.turn_bytes)
-            work.turn_bytes -= max(found.unpacked_bytes, cost_bytes)
+        if cost_bytes <= work.slice_bytes:
+            found = admit(data.records, log.config, now_ms, log.directory.name, work.slice_bytes)
+            work.slice_bytes -= max(found.unpacked_bytes, cost_bytes)
             return _write(work, log, found, data.index, now_ms)
     except UnpackedTooLargeError:
         pass
     except LogError as error:
         return _refused(data.index, error, log)
-    work.turn_bytes = 0
+    work.slice_bytes = 0
     work.later.append(_Later(answers, len(answers), topic, data))
     return _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 

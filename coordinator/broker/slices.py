@@ -34,8 +34,8 @@ class Slices:
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
         self._collects = False
-        self.turns = 0
-        """How often others were given their turn."""
+        self.pauses = 0
+        """How often the loop ran others in between."""
 
     async def __aenter__(self) -> None:
         await self._gate.acquire()
@@ -55,7 +55,7 @@ class Slices:
             while True:
                 next(steps)
                 if now_s() >= until_s:
-                    self.turns += 1
+                    self.pauses += 1
                     await asyncio.sleep(0)
                     until_s = now_s() + SLICE_S
         except StopIteration as stop:

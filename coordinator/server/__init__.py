@@ -6,7 +6,7 @@ module                what is in it
 ``main``              ``python -m coordinator``: arguments, settings, start, stop, exit codes
 ``properties``        Java's properties files
 ``listener``          the listening socket and all its connections
-``turns``             which connection is served next
+``fair_queue``        which connection is served next
 ``tcp``               one connection: frames in, answers out, in order
 ``dispatch``          from a frame to the bytes of its answer
 ``embedded``          the same on somebody else's event loop, for a simulation

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.server.fair_queue import FairQueue, queue_of
 from coordinator.server.tcp import Connection, NewHandler, host_of
-from coordinator.server.turns import Turns, turns_of
 
 logger = logging.getLogger("coordinator.server")
 
@@ -67,7 +67,7 @@ class Listener:
         self._admitted: Counter[str] = Counter()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self._turns: Turns | None = None
+        self._queue: FairQueue | None = None
         self._refusals = 0
         self._quiet_until_s = 0.0
         self._looked_s = self._pressed_since_s = -math.inf
@@ -76,14 +76,14 @@ class Listener:
         return len(self._connections)
 
     @property
-    def turns(self) -> Turns:
-        assert self._turns is not None
-        return self._turns
+    def queue(self) -> FairQueue:
+        assert self._queue is not None
+        return self._queue
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listens; the address and port that were bound. Raises ``OSError``."""
         loop = asyncio.get_running_loop()
-        self._turns = turns_of(loop)
+        self._queue = queue_of(loop)
         # One address only: with port 0, each of several would get a port of its own.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
         self._server = await loop.create_server(
@@ -174,7 +174,7 @@ class Listener:
         """Closes idle connections, for as long as it runs."""
         while True:
             await asyncio.sleep(idle_ms / 2000)
-            now_s = self.turns.now_s()
+            now_s = self.queue.now_s()
             for connection in list(self._connections):
                 is_unread = connection.unread_since_s(now_s) is not None
                 connection.idle_rounds = 0 if connection.was_active else connection.idle_rounds + 1
@@ -208,7 +208,7 @@ class Listener:
 
     def relieve(self) -> None:
         """Closes connections whose answers take twice the memory that is allowed, the one that reads least first."""
-        now_s = self.turns.now_s()
+        now_s = self.queue.now_s()
         unread = [(since_s, each) for each in self._connections if (since_s := each.unread_since_s(now_s)) is not None]
         for _, connection in sorted(unread, key=itemgetter(0)):
             if not self.memory.is_overfull:

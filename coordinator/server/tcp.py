@@ -12,7 +12,7 @@
 6. A large frame is read when its whole size is granted (:class:`~coordinator.broker.queued_bytes.QueuedBytes`). While it is
    not whole, memory grows with what has arrived, from one block on: a client that announces a huge frame and sends nothing
    of it costs one block. A connection that waits for a request has no receive buffer.
-7. When a connection is served, and for how long, is a matter of :class:`~coordinator.server.turns.Turns`.
+7. When a connection is served, and for how long, is a matter of :class:`~coordinator.server.fair_queue.FairQueue`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from coordinator.broker.queued_bytes import QueuedBytes
-from coordinator.server.turns import QUANTUM_S, Turns
+from coordinator.server.fair_queue import QUANTUM_S, FairQueue
 
 logger = logging.getLogger("coordinator.server")
 
@@ -81,7 +81,7 @@ class Door(Protocol):
     memory: QueuedBytes
 
     @property
-    def turns(self) -> Turns: ...
+    def queue(self) -> FairQueue: ...
 
     def enter(self, connection: Connection) -> bool:
         """Takes note of a new connection; False if there is no room for it."""
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._new_handler = new_handler
         self._handler: Handler = _not_connected
         self._door = door
-        self._turns = door.turns
+        self._queue = door.queue
         self._memory = door.memory
         self.frame_bytes_max = door.frame_bytes_max
         self._view: memoryview | None = None
@@ -128,8 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._draining = False
         self.host = ""
-        self.used_s = door.turns.newcomers_s()
-        self.is_in_line = False
+        self.used_s = door.queue.newcomers_s()
+        self.is_queued = False
         self.has_more = False
         self.was_active = True
         """Set with every byte that arrives or is taken; whoever looks for idle connections clears it."""
@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         """The client sends no more. What it has sent is worked off: with acks=0 it waits for no answer before it closes."""
         if self._transport is None or self._transport.is_closing():
             return False
-        if not (self._held or self.is_in_line or self._holds_frame()):
+        if not (self._held or self.is_queued or self._holds_frame()):
             return False
         if self._transport.get_extra_info("sslcontext") is None:
             self._draining = True
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable = False
-        self._unread_since_s = self._turns.now_s()
+        self._unread_since_s = self._queue.now_s()
 
     def resume_writing(self) -> None:
         self._writable = True
@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         self._granted = size
         assert self._view is not None
         self._large_size = size
-        self._large_since_s = self._turns.now_s()
+        self._large_since_s = self._queue.now_s()
         self._large = bytearray(min(size, _FIRST_BLOCK_BYTES))
         self._large_filled = self._end - self._start - 4
         self._large[: self._large_filled] = self._view[self._start + 4 : self._end]
@@ -287,7 +287,7 @@ class Connection(asyncio.BufferedProtocol):
     def _on_granted(self, size: int) -> None:
         self._granted = size
         self._is_waiting_for_memory = False
-        self._turns.enter(self)
+        self._queue.enter(self)
 
     def _end_large(self) -> memoryview:
         assert self._large is not None
@@ -322,8 +322,8 @@ class Connection(asyncio.BufferedProtocol):
     def _work(self) -> None:
         """Has frames answered if they can be; else sees to it that reading stops and goes on in time."""
         if self._task is None and self._may_answer() and self._transport is not None:
-            self._turns.serve(self)
-            if self.is_in_line:
+            self._queue.serve(self)
+            if self.is_queued:
                 # More may arrive before its turn than there is room for.
                 self._settle()
             return
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def serve(self) -> float:
         """Answers frames for a moment, or until one has to wait; the seconds that it took."""
-        now_s = self._turns.now_s
+        now_s = self._queue.now_s
         begun_s = at_s = now_s()
         self.has_more = False
         try:
@@ -463,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        self._unread_since_s = self._turns.now_s()
+        self._unread_since_s = self._queue.now_s()
         self._push(transport)
         self._note_unsent()
         if self._held:
@@ -480,7 +480,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def is_idle(self) -> bool:
         """Whether every request that arrived has been answered."""
-        return self._task is None and not self.is_in_line and not self._holds_frame()
+        return self._task is None and not self.is_queued and not self._holds_frame()
 
     def is_stalled(self, now_s: float, pressed_since_s: float) -> bool:
         """Whether it holds memory for which others wait and does not get on.

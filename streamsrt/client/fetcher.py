@@ -99,7 +99,7 @@ class Fetcher:
         self._nodes: dict[int, asyncio.Task[None]] = {}
         self._node_wakes: dict[int, asyncio.Event] = {}
         self._failures: dict[int, int] = {}
-        self._turn = 0
+        self._rotation = 0
         metadata.on_update(self._wake)
 
     # ------------------------------------------------------------------------------------ from the processing thread
@@ -252,8 +252,8 @@ class Fetcher:
             else:
                 chosen.append(partition)
         if len(chosen) > 1:
-            self._turn = (self._turn + 1) % len(chosen)
-            chosen = chosen[self._turn :] + chosen[: self._turn]
+            self._rotation = (self._rotation + 1) % len(chosen)
+            chosen = chosen[self._rotation :] + chosen[: self._rotation]
         return chosen, others_wait, retry_at
 
     async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> None:

@@ -89,7 +89,7 @@ class TransactionCoordination:
         self._timeout_ms = timeout_ms
         self._producer_id = -1
         self._producer_epoch = -1
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
 
@@ -117,7 +117,7 @@ class TransactionCoordination:
             producer_epoch=self._producer_epoch if again else -1,
         )
         what = f"Transactional id {self._id!r} could not be taken over"
-        async with self._turn:
+        async with self._lock:
             response = await self._ask(request, LAST_INIT_VERSION, deadline, what, lambda answer: answer.error_code)
         self._added.clear()
         self._groups.clear()
@@ -130,7 +130,7 @@ class TransactionCoordination:
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
         make = types.AddPartitionsToTxnRequest
-        async with self._turn:
+        async with self._lock:
             request = make(
                 v3_and_below_transactional_id=self._id,
                 v3_and_below_producer_id=self._producer_id,
@@ -152,7 +152,7 @@ class TransactionCoordination:
         deadline: float,
     ) -> None:
         """Make offsets part of the transaction. Raises StaleMemberEpochError, UnknownMemberError, CommitError too."""
-        async with self._turn:
+        async with self._lock:
             if group_id not in self._groups:
                 request = types.AddOffsetsToTxnRequest(
                     transactional_id=self._id,
@@ -176,7 +176,7 @@ class TransactionCoordination:
             committed=committed,
         )
         what = f"The transaction of {self._id!r} could not be {'committed' if committed else 'aborted'}"
-        async with self._turn:
+        async with self._lock:
             await self._ask(request, LAST_END_VERSION, deadline, what, lambda response: response.error_code)
         self._added.clear()
         self._groups.clear()

@@ -14,7 +14,7 @@
 - ``instance_metrics``  all metrics of one instance, made when somebody asks
 - ``lifecycle``         what an application decides about its own life: failures, and how it leaves
 - ``memory``            the budget of ``cache.max.bytes``: who gets what of it, and what is used
-- ``meter``             what the processing thread counts about itself: plain integers, changed once a turn, never
+- ``meter``             what the processing thread counts about itself: plain integers, changed once an iteration, never
                         once a record
 - ``metrics``           metrics under Kafka Streams' names, made of what the runtime counts anyway when somebody asks
                         for them

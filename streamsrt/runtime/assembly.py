@@ -118,7 +118,7 @@ def assemble(
             poll_ms=config.poll_ms,
             linger_ms=config.linger_ms,
             purge_interval_ms=config.repartition_purge_interval_ms,
-            turn_max_ms=_turn_max_ms(config),
+            iteration_max_ms=_iteration_max_ms(config),
             is_static=config.group_instance_id is not None,
         ),
         network,
@@ -375,7 +375,7 @@ def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
     return ready if config.topology_epoch is None else replace(ready, epoch=config.topology_epoch)
 
 
-def _turn_max_ms(config: StreamsConfig) -> int:
+def _iteration_max_ms(config: StreamsConfig) -> int:
     """Exactly once, a commit that is late is a transaction that times out."""
     if not config.is_exactly_once:
         return 0

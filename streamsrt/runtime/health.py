@@ -73,7 +73,7 @@ def why_task(task: TaskProgress) -> str:
 
 
 def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> list[str]:
-    """Why the instance should be started anew; empty where it should not. ``silent_s``: since the last turn of its loop."""
+    """Why the instance should be started anew; else empty. ``silent_s``: since the last iteration of its loop."""
     if state in (State.ERROR, State.NOT_RUNNING):
         return [f"the application is {state.value}"]
     if state is not State.CREATED and silent_s > limit_s:

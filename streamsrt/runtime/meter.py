@@ -1,7 +1,7 @@
-"""What the processing thread counts about itself: plain integers, changed once a turn, never once a record.
+"""What the processing thread counts about itself: plain integers, changed once an iteration, never once a record.
 
 Rates, ratios and maxima are of the last half minute, as Kafka's metrics have it (``metrics.sample.window.ms``); totals are
-since the start. Another thread may read at any time: each number is whole, two of them may be of neighbouring turns.
+since the start. Another thread may read at any time: each number is whole, two of them may be of neighbouring iterations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ThreadMeter:
         self.blocked_ns = 0
         """Waiting for input."""
         self.turned_ns = time.monotonic_ns()
-        """When the last turn began (``time.monotonic_ns``)."""
+        """When the last iteration began (``time.monotonic_ns``)."""
         self._samples: deque[tuple[int, tuple[tuple[int, int, int], ...]]] = deque()
         self.sample(self.turned_ns)
 
@@ -46,7 +46,7 @@ class ThreadMeter:
         return self.poll, self.process, self.punctuate, self.commit
 
     def sample(self, now_ns: int) -> None:
-        """Called once a turn: keeps what the rates are computed from."""
+        """Called once an iteration: keeps what the rates are computed from."""
         self.turned_ns = now_ns
         samples = self._samples
         if samples and now_ns - samples[-1][0] < _SAMPLE_NS:

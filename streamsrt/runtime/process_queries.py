@@ -188,7 +188,7 @@ class _Scan(NamedTuple):
     """Rows that a stream thread keeps for us."""
 
     connection: Connection
-    turn: threading.Lock
+    lock: threading.Lock
     number: int
 
 
@@ -254,11 +254,11 @@ class ProcessQueries(StoreQueries):
                 rebalancing = error
                 continue
             answered += 1
-            turn = threading.Lock()
+            lock = threading.Lock()
             for partition, answer in answers.items():
                 if prepared is not None and not prepared.of_one_row and answer.result is not None:
                     first, number = answer.result
-                    answer = replace(answer, result=(first, _Scan(connection, turn, number)))
+                    answer = replace(answer, result=(first, _Scan(connection, lock, number)))
                 if partition not in found or not found[partition].is_success:
                     found[partition] = answer
             if self._routing.stores.is_global(store):
@@ -269,7 +269,7 @@ class ProcessQueries(StoreQueries):
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
         scan: _Scan = rows
-        with scan.turn:
+        with scan.lock:
             answer: list[RawRow] = _exchange(scan.connection, More(scan.number, timeout_s), timeout_s)
         return answer
 

@@ -34,7 +34,7 @@ PASSED_BYTES = 16 << 20
 PATIENCE_S = 10.0
 
 
-class Turns:
+class HandoverLock:
     """Who works with the stores that are followed: the restore thread, step by step, or who makes it stand still.
 
     Those who want it to stand still come first, and there may be several of them.
@@ -103,7 +103,7 @@ class RestoreThread:
         patience_s: float = PATIENCE_S,
         step_records: int = STEP_RECORDS,
     ) -> None:
-        self.standing_still = Turns(self.doing, patience_s)
+        self.standing_still = HandoverLock(self.doing, patience_s)
         self.meter = StepMeter(is_timed=True)
         self._fetcher = fetcher
         self._arrived = arrived
@@ -201,10 +201,10 @@ class RestoreThread:
 
     def _step(self) -> bool:
         """Whether there was something to do."""
-        work, turns = self._work, self.standing_still
+        work, lock = self._work, self.standing_still
         passed: set[TopicPartition] = set()
         is_over = False
-        turns.begin()
+        lock.begin()
         began_ns = time.monotonic_ns()
         try:
             if not work.has_work:
@@ -221,7 +221,7 @@ class RestoreThread:
                     self._fetcher.remove_partitions([step.changelog])
                     self._let_go.add(step.changelog)
         finally:
-            turns.end()
+            lock.end()
         if passed:
             self._hold_back(passed)
         if passed or is_over:

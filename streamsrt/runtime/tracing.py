@@ -1,6 +1,6 @@
 """OpenTelemetry: spans of what the processing thread does, where ``otel.spans`` asks for them.
 
-1. A span is of one turn that processed something, or of one commit, never of a record: some a second, made after the fact.
+1. A span is of one iteration that processed something, or of one commit, never of a record: some a second, made afterwards.
 2. The trace of a record goes on without this: its headers, ``traceparent`` among them, are those of what is made of it.
 3. Spans go to whatever tracer provider the application has set up; without one, OpenTelemetry drops them.
 

@@ -23,7 +23,7 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Says once for each time that a turn takes longer than ``limit_s`` (``max.poll.interval.ms``) what keeps it.
+    """Says once for each time that an iteration takes longer than ``limit_s`` (``max.poll.interval.ms``) what keeps it.
 
     By then the group has taken the tasks away. ``on_stuck`` is called ``grace_s`` later, if it still has not come around,
     and again every now and then.

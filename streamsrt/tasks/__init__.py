@@ -1,7 +1,7 @@
 """Tasks: one subtopology over one partition number, and the manager that keeps them as assigned.
 
 - ``task``          a task: one subtopology for one partition, as a value machine
-- ``task_meter``    what a task counts about itself: once a run of records and once a turn, never once a record
+- ``task_meter``    what a task counts about itself: once a run of records and once an iteration, never once a record
 - ``async_calls``   asynchronous functions of operators, called side by side
 - ``input``         what a task reads, and in which order
 - ``output``        what a task writes

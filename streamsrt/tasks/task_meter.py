@@ -1,11 +1,11 @@
-"""What a task counts about itself: once a run of records and once a turn, never once a record.
+"""What a task counts about itself: once a run of records and once an iteration, never once a record.
 
 1. What every record would have to be asked for is taken of a sample: of each run some :data:`SAMPLE` timestamps, and of the
    latest one; of short runs (partitions that alternate) one run in so many. Where a task is ``exact``
    (``metrics.recording.level`` DEBUG and up) it is all of them, and there are counters of nodes and stores too.
 2. What a task has produced is what the collector has got more of a topic than before, since tasks work one after another.
-3. Latencies are wall-clock time minus the record's timestamp, at the time at which the turn began, in milliseconds; how long
-   something takes is in nanoseconds of ``clock_ns``.
+3. Latencies are wall-clock time minus the record's timestamp, at the time at which the iteration began, in milliseconds; how
+   long something takes is in nanoseconds of ``clock_ns``.
 
 Source: org.apache.kafka.streams.processor.internals.metrics (TaskMetrics, TopicMetrics, ProcessorNodeMetrics).
 """
@@ -138,12 +138,12 @@ class TaskMeter:
         return self.latencies.setdefault(node, Spread())
 
     def turned(self, began_ns: int, records: int, now_ms: int) -> None:
-        """A turn that processed so many records is over."""
+        """An iteration that processed so many records is over."""
         self.process.add(began_ns, self.clock_ns(), records)
         self.look(now_ms)
 
     def look_at_buffers(self, held_back: Mapping[str, SuppressionBuffer], now_ms: int) -> None:
-        """Asks suppressions what they hold back. Called after a turn where it is ``exact``."""
+        """Asks suppressions what they hold back. Called after an iteration where it is ``exact``."""
         for name, buffer in held_back.items():
             counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
             if not buffer.counts_bytes:

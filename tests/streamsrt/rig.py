@@ -163,10 +163,10 @@ class Rig:
         """The coordinator assigns these tasks."""
         self.member.waiting.append(AssignmentChanged(tasks, self.member.member_epoch))
 
-    def turn(self, count: int = 1) -> None:
+    def iterate(self, count: int = 1) -> None:
         """The loop goes round so many times."""
         for _ in range(count):
-            self.thread._turn()
+            self.thread._iterate()
 
     def commit(self) -> None:
         self.committer.commit(self.manager.running(), "member", 1)

@@ -1,9 +1,9 @@
 """Decides what the processing thread does next: ``step(state, event, now_ms) -> (state, actions)``.
 
 1. Nothing here reads a clock, touches a task or waits; ``now_ms`` is a clock that never goes back.
-2. A turn waits for input only if the last one found nothing to process, and no asynchronous calls are under way: no longer
-   than ``poll.ms``, and not beyond the next commit. Input alone is no reason to hurry, for a task may wait for its other
-   partitions (``max.task.idle.ms``).
+2. An iteration waits for input only if the last one found nothing to process, and no asynchronous calls are under way: no
+   longer than ``poll.ms``, and not beyond the next commit. Input alone is no reason to hurry, for a task may wait for its
+   other partitions (``max.task.idle.ms``).
 3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
    commit, or when one of them asks for it; repartition topics are purged after a commit.
 4. A loop that is told to stop tells the group, and processes until the group has taken note: fifteen seconds at the most
@@ -11,7 +11,7 @@
    nothing, commits and ends.
 5. A lost membership ends every task without a commit; what the group assigns next is the first of a new membership. With
    the first assignment of a membership it is looked, before a task is opened, whether others run another version.
-6. A commit that is late is kept together with the turn that kept it, so that why it was late can be told.
+6. A commit that is late is kept together with the iteration that kept it, so that why it was late can be told.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ from streamsrt.runtime.loop.values import (
     DrainChecked,
     GiveUpTasks,
     InputTaken,
+    IterationBegan,
+    IterationEnded,
+    IterationTimes,
     LateCommit,
     Life,
     LookForSources,
@@ -73,9 +76,6 @@ from streamsrt.runtime.loop.values import (
     StopRequested,
     Tell,
     TellOffsets,
-    TurnBegan,
-    TurnEnded,
-    TurnTimes,
     UpdateRouting,
     Wait,
     Warn,
@@ -84,9 +84,9 @@ from streamsrt.runtime.values import State
 
 Step: TypeAlias = tuple[LoopState, tuple[Action, ...]]
 
-RECORDS_PER_TASK_AND_TURN = 20_000
-FIRST_RECORDS_PER_TASK_AND_TURN = 1_000
-"""Where turns are limited in time, until it is known how long a record takes."""
+RECORDS_PER_TASK_AND_ITERATION = 20_000
+FIRST_RECORDS_PER_TASK_AND_ITERATION = 1_000
+"""Where iterations are limited in time, until it is known how long a record takes."""
 LEAVE_TIMEOUT_MS = 15_000
 DRAIN_CHECK_INTERVAL_MS = 100
 NO_TASKS_MS = 15_000
@@ -113,25 +113,27 @@ def initial(settings: LoopSettings, now_ms: int) -> LoopState:
             Deadline.CHECK_DRAINED: now_ms,
         }
     )
-    limit = FIRST_RECORDS_PER_TASK_AND_TURN if settings.turn_max_ms else RECORDS_PER_TASK_AND_TURN
+    limit = FIRST_RECORDS_PER_TASK_AND_ITERATION if settings.iteration_max_ms else RECORDS_PER_TASK_AND_ITERATION
     return LoopState(settings, schedule, limit)
 
 
 def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
     """What follows from an event."""
     match event:
-        case TurnBegan(has_work):
+        case IterationBegan(has_work):
             return _begin(state, has_work, now_ms)
         case PollEnded():
-            return replace(state, turn=replace(state.turn, at_ms=now_ms, polled_ms=now_ms - state.turn.at_ms)), ()
+            return replace(
+                state, iteration=replace(state.iteration, at_ms=now_ms, polled_ms=now_ms - state.iteration.at_ms)
+            ), ()
         case InputTaken(is_paused):
             return _advance(state, is_paused, now_ms)
         case Processed():
             return _after_processing(state, event, now_ms)
         case Committed():
             return _after_commit(state, now_ms)
-        case TurnEnded(is_settled):
-            return _end_turn(state, is_settled, now_ms)
+        case IterationEnded(is_settled):
+            return _end_iteration(state, is_settled, now_ms)
         case DrainChecked():
             return _set(state, Deadline.CHECK_DRAINED, now_ms + DRAIN_CHECK_INTERVAL_MS), ()
         case StopRequested(operation):
@@ -154,11 +156,11 @@ def _set(state: LoopState, what: Deadline, at_ms: int) -> LoopState:
     return replace(state, schedule=state.schedule.set(what, at_ms))
 
 
-# --------------------------------------------------------------------------------------------------------------- a turn
+# ---------------------------------------------------------------------------------------------------------- an iteration
 
 
 def _begin(state: LoopState, has_work: bool, now_ms: int) -> Step:
-    began = replace(state, turn=TurnTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
+    began = replace(state, iteration=IterationTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
     if not began.is_polling:
         return began, (AnswerQueries(),)
     commit_at_ms = state.schedule.at_ms(Deadline.COMMIT)
@@ -167,8 +169,8 @@ def _begin(state: LoopState, has_work: bool, now_ms: int) -> Step:
 
 
 def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
-    turn = replace(state.turn, at_ms=now_ms, assigned_ms=now_ms - state.turn.at_ms)
-    taken = replace(state, turn=turn, is_paused=is_paused)
+    iteration = replace(state.iteration, at_ms=now_ms, assigned_ms=now_ms - state.iteration.at_ms)
+    taken = replace(state, iteration=iteration, is_paused=is_paused)
     if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.GIVE_UP_LEAVING, now_ms):
         text = "the group coordinator did not confirm that this member left; it will notice by itself"
         return replace(taken, life=Life.ENDED), (Warn(text), CommitAll())
@@ -179,8 +181,8 @@ def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
 
 def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     records, commit_requested = event.records, event.commit_requested
-    took_ms = now_ms - state.turn.at_ms
-    turn = replace(state.turn, at_ms=now_ms, processed_ms=took_ms)
+    took_ms = now_ms - state.iteration.at_ms
+    iteration = replace(state.iteration, at_ms=now_ms, processed_ms=took_ms)
     schedule, actions = state.schedule, list[Action]()
     # What was processed must not wait for more records of the same partition longer than the linger time.
     if not state.is_paused and schedule.is_due(Deadline.SEND, now_ms):
@@ -194,13 +196,13 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
             actions.append(PurgeRepartitionTopics())
     late = state.late_commit
     if is_due:
-        late = _lateness(state, turn, records, now_ms)
+        late = _lateness(state, iteration, records, now_ms)
         if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
             schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
             actions.append(Note(late_commit_text(late)))
     processed = replace(
         state,
-        turn=turn,
+        iteration=iteration,
         schedule=schedule,
         advanced=records > 0 or (event.is_calling and not state.is_paused),
         late_commit=late,
@@ -209,31 +211,31 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     return processed, tuple(actions)
 
 
-def _lateness(state: LoopState, turn: TurnTimes, records: int, now_ms: int) -> LateCommit | None:
+def _lateness(state: LoopState, iteration: IterationTimes, records: int, now_ms: int) -> LateCommit | None:
     late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
     if late_ms < max(LATE_COMMIT_MS, state.settings.commit_interval_ms // 10):
         return None
-    return LateCommit(late_ms, turn, records)
+    return LateCommit(late_ms, iteration, records)
 
 
 def _next_limit(state: LoopState, took_ms: int) -> int:
-    """How many records the next turn may process, when this one took so long."""
-    limit, turn_max_ms = state.limit_records, state.settings.turn_max_ms
-    if not turn_max_ms:
+    """How many records the next iteration may process, when this one took so long."""
+    limit, iteration_max_ms = state.limit_records, state.settings.iteration_max_ms
+    if not iteration_max_ms:
         return limit
-    if took_ms > turn_max_ms:
-        return max(1, limit * turn_max_ms // took_ms)
-    return min(RECORDS_PER_TASK_AND_TURN, limit * 2) if took_ms * 2 < turn_max_ms else limit
+    if took_ms > iteration_max_ms:
+        return max(1, limit * iteration_max_ms // took_ms)
+    return min(RECORDS_PER_TASK_AND_ITERATION, limit * 2) if took_ms * 2 < iteration_max_ms else limit
 
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:
-    took_ms = now_ms - state.turn.at_ms
-    turn = replace(state.turn, at_ms=now_ms, committed_ms=took_ms)
-    committed = replace(state, turn=turn, last_commit_ms=took_ms)
+    took_ms = now_ms - state.iteration.at_ms
+    iteration = replace(state.iteration, at_ms=now_ms, committed_ms=took_ms)
+    committed = replace(state, iteration=iteration, last_commit_ms=took_ms)
     return _set(committed, Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), ()
 
 
-def _end_turn(state: LoopState, is_settled: bool, now_ms: int) -> Step:
+def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     schedule = state.schedule
     actions: list[Action] = [CleanUp()]
     if schedule.is_due(Deadline.TELL_OFFSETS, now_ms):

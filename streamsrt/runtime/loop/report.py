@@ -22,16 +22,16 @@ def report(state: LoopState, now_ms: int, waiting: tuple[str, ...] = ()) -> Loop
 
 def late_commit_text(late: LateCommit) -> str:
     """Why a commit was late."""
-    turn = late.turn
+    iteration = late.iteration
     parts = {
-        f"processed {late.records} records for {turn.processed_ms} ms": turn.processed_ms,
-        f"closed and opened tasks, as the group had assigned, for {turn.assigned_ms} ms": turn.assigned_ms,
-        f"waited for input and took it in for {turn.polled_ms} ms": turn.polled_ms,
+        f"processed {late.records} records for {iteration.processed_ms} ms": iteration.processed_ms,
+        f"closed and opened tasks, as the group had assigned, for {iteration.assigned_ms} ms": iteration.assigned_ms,
+        f"waited for input and took it in for {iteration.polled_ms} ms": iteration.polled_ms,
     }
     text, took_ms = max(parts.items(), key=lambda part: part[1])
     if 2 * took_ms < late.late_ms:
         text = "was not what kept it: a commit before it, or the whole process, took longer"
-    return f"the commit began {late.late_ms} ms late: the turn before it {text}"
+    return f"the commit began {late.late_ms} ms late: the iteration before it {text}"
 
 
 def _poll_text(state: LoopState) -> str:

@@ -50,6 +50,8 @@ from streamsrt.runtime.loop.values import (
     DrainChecked,
     GiveUpTasks,
     InputTaken,
+    IterationBegan,
+    IterationEnded,
     Life,
     LookForSources,
     LoopEvent,
@@ -69,8 +71,6 @@ from streamsrt.runtime.loop.values import (
     StopRequested,
     Tell,
     TellOffsets,
-    TurnBegan,
-    TurnEnded,
     UpdateRouting,
     Wait,
     Warn,
@@ -138,8 +138,8 @@ class StreamThread:
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
         self._state = initial(settings, now_ms())
-        self._turn_ms = now_ms()
-        """What the clock shows to the tasks during this turn."""
+        self._iteration_ms = now_ms()
+        """What the clock shows to the tasks during this iteration."""
         self._processed_now = 0
         self._offsets_told: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
@@ -164,7 +164,7 @@ class StreamThread:
         self._thread_id = threading.get_ident()
         try:
             while not self._has_ended():
-                self._turn()
+                self._iterate()
                 if until is not None and not self._is_stopping() and until(self):
                     self._stop_requested = True
         except StreamsError as error:
@@ -185,10 +185,10 @@ class StreamThread:
     def _is_stopping(self) -> bool:
         return self._stop_requested or self._state.life is not Life.RUNNING
 
-    def _turn(self) -> None:
+    def _iterate(self) -> None:
         self.meter.sample(time.monotonic_ns())
-        self._hear(TurnBegan(self._manager.has_work()))
-        self._turn_ms = self._now_ms()
+        self._hear(IterationBegan(self._manager.has_work()))
+        self._iteration_ms = self._now_ms()
         self._take_input()
         self._hear(PollEnded())
         for event in self._member.events():
@@ -204,7 +204,7 @@ class StreamThread:
         requested = any(owned.task.commit_requested for owned in self._manager.running())
         self._hear(Processed(self._processed_now, requested, self._manager.is_calling()))
         settled = self._manager.is_settled and self._member.member_epoch > 0
-        self._hear(TurnEnded(settled))
+        self._hear(IterationEnded(settled))
 
     def _hear(self, event: LoopEvent) -> None:
         self._state, actions = step(self._state, event, self._now_ms())
@@ -243,7 +243,7 @@ class StreamThread:
             case PurgeRepartitionTopics():
                 self._purge_repartition_topics()
             case CleanUp():
-                self._manager.clean_up(self._turn_ms)
+                self._manager.clean_up(self._iteration_ms)
             case _:
                 self._do_for_group(action)
 
@@ -295,20 +295,20 @@ class StreamThread:
 
     def _advance(self) -> None:
         member_id, epoch = self._member.member_id, self._member.member_epoch
-        if self._manager.open_waiting(self._turn_ms):
+        if self._manager.open_waiting(self._iteration_ms):
             self._member.tell(ReportOwned(self._manager.open_tasks()))
-        if self._committer.prepare_start(self._turn_ms):
-            self._manager.start_tasks(self._turn_ms, member_id, epoch)
-        self._manager.follow_sources(self._turn_ms, member_id, epoch)
+        if self._committer.prepare_start(self._iteration_ms):
+            self._manager.start_tasks(self._iteration_ms, member_id, epoch)
+        self._manager.follow_sources(self._iteration_ms, member_id, epoch)
 
     def _process(self, limit_records: int) -> None:
         began_ns = time.monotonic_ns()
-        processed = self._manager.process(limit_records, self._turn_ms)
+        processed = self._manager.process(limit_records, self._iteration_ms)
         ended_ns = time.monotonic_ns()
         if processed:
             self.meter.process.add(began_ns, ended_ns, processed)
             self.on_work("process", began_ns, ended_ns, processed)
-        punctuated = sum(owned.task.punctuate(self._turn_ms) for owned in self._manager.running())
+        punctuated = sum(owned.task.punctuate(self._iteration_ms) for owned in self._manager.running())
         if punctuated:
             self.meter.punctuate.add(ended_ns, time.monotonic_ns(), punctuated)
         self._processed_now = processed

@@ -2,8 +2,9 @@
 
 1. The state holds all that decides what is done next. Tasks, stores and connections are the thread's; what the machine has
    to know of them comes with an event.
-2. Events are the steps of one turn, in this order: ``TurnBegan``, ``InputTaken``, ``Processed``, ``TurnEnded``; in between
-   what the membership tells (:mod:`streamsrt.membership.values`), a request to stop, and the end of a commit.
+2. Events are the steps of one iteration, in this order: ``IterationBegan``, ``InputTaken``, ``Processed``,
+   ``IterationEnded``; in between what the membership tells (:mod:`streamsrt.membership.values`), a request to stop, and the
+   end of a commit.
 3. Actions are carried out in the order in which they stand. What comes of one is the next event.
 """
 
@@ -26,7 +27,7 @@ from streamsrt.runtime.values import State
 class LoopSettings:
     """What the loop takes from the configuration; times in milliseconds.
 
-    ``turn_max_ms``: how long one turn of the loop may process, about, so that commits are in time; 0: as long as it takes.
+    ``iteration_max_ms``: how long one iteration may process, about, so that commits are in time; 0: as long as it takes.
     ``is_static``: whether the member has a ``group.instance.id``.
     """
 
@@ -34,7 +35,7 @@ class LoopSettings:
     poll_ms: int
     linger_ms: int
     purge_interval_ms: int
-    turn_max_ms: int = 0
+    iteration_max_ms: int = 0
     is_static: bool = False
 
 
@@ -48,8 +49,8 @@ class Life(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnTimes:
-    """What took the time in one turn, in milliseconds: waiting for input and taking it in, doing what the group said,
+class IterationTimes:
+    """What took the time in one iteration, in milliseconds: waiting for input and taking it in, doing what the group said,
     processing, committing. ``at_ms`` is when the part began that is going on."""
 
     at_ms: int = 0
@@ -61,10 +62,10 @@ class TurnTimes:
 
 @dataclass(frozen=True, slots=True)
 class LateCommit:
-    """A commit that began later than it was due, and the turn that kept it."""
+    """A commit that began later than it was due, and the iteration that kept it."""
 
     late_ms: int
-    turn: TurnTimes
+    iteration: IterationTimes
     records: int
 
 
@@ -75,13 +76,13 @@ class LoopState:
     settings: LoopSettings
     schedule: Schedule
     limit_records: int
-    """How many records a task may process in the next turn."""
+    """How many records a task may process in the next iteration."""
     life: Life = Life.RUNNING
     is_paused: bool = False
     advanced: bool = False
-    """Whether the last turn processed anything."""
+    """Whether the last iteration processed anything."""
     is_polling: bool = True
-    """Whether this turn waits for input; it does not while fetched input is being processed."""
+    """Whether this iteration waits for input; it does not while fetched input is being processed."""
     wanted: Tasks | None = None
     """What the group assigned last; None before the first assignment and without membership."""
     assigned_at_ms: int = 0
@@ -92,7 +93,7 @@ class LoopState:
     failure: StreamsError | None = None
     was_shut_down: bool = False
     """Another member asked the whole application to end."""
-    turn: TurnTimes = field(default_factory=TurnTimes)
+    iteration: IterationTimes = field(default_factory=IterationTimes)
     last_commit_ms: int = 0
     """How long the last commit took."""
     late_commit: LateCommit | None = None
@@ -103,8 +104,8 @@ class LoopState:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnBegan:
-    """A turn begins. ``has_work``: some running task has input that was fetched and not processed."""
+class IterationBegan:
+    """An iteration begins. ``has_work``: some running task has input that was fetched and not processed."""
 
     has_work: bool
 
@@ -116,7 +117,7 @@ class PollEnded:
 
 @dataclass(frozen=True, slots=True)
 class InputTaken:
-    """All that came since the last turn, input and news of the group, is taken in."""
+    """All that came since the last iteration, input and news of the group, is taken in."""
 
     is_paused: bool
 
@@ -139,7 +140,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnded:
+class IterationEnded:
     """``is_settled``: every active task runs, and this is a member of the group."""
 
     is_settled: bool
@@ -162,10 +163,18 @@ class Released:
     """Every task was committed and closed, and the member was told."""
 
 
-TurnEvent: TypeAlias = (
-    TurnBegan | PollEnded | InputTaken | Processed | Committed | TurnEnded | StopRequested | DrainChecked | Released
+IterationEvent: TypeAlias = (
+    IterationBegan
+    | PollEnded
+    | InputTaken
+    | Processed
+    | Committed
+    | IterationEnded
+    | StopRequested
+    | DrainChecked
+    | Released
 )
-LoopEvent: TypeAlias = TurnEvent | MembershipEvent
+LoopEvent: TypeAlias = IterationEvent | MembershipEvent
 
 
 # ------------------------------------------------------------------------------------------------------------ actions

@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 RETRY_BACKOFF_MS = 500
 CLEAN_INTERVAL_MS = 60_000
 CALLS_PATIENCE_S = 0.01
-"""How long a turn waits for asynchronous calls where nothing else is to be done."""
+"""How long an iteration waits for asynchronous calls where nothing else is to be done."""
 
 
 class TaskManager:

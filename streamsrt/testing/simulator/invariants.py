@@ -55,7 +55,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------------------------- ownership
 
     def look_at(self, instance: Instance, others: Iterable[Instance]) -> None:
-        """After a turn of an instance. Raises ViolationError."""
+        """After an iteration of an instance. Raises ViolationError."""
         claims = _claims(instance)
         if claims == self._open.get(instance.name):
             return

@@ -202,7 +202,7 @@ class Simulation:
             self._settled = not self._why_not
 
     def turned(self, instance: Instance) -> None:
-        """After every turn of an instance's processing thread."""
+        """After every iteration of an instance's processing thread."""
         try:
             self.monitor.look_at(instance, self.instances)
         except ViolationError as violation:

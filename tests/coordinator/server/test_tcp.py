@@ -15,6 +15,7 @@ import pytest
 import trustme
 
 from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.server.fair_queue import PATIENT_DISCOUNT, QUANTUM_S
 from coordinator.server.listener import STALLED_CHECK_S, Limits, Listener
 from coordinator.server.tcp import (
     OTHER_FRAME_BYTES_MAX,
@@ -25,7 +26,6 @@ from coordinator.server.tcp import (
     Handler,
     ProtocolViolationError,
 )
-from coordinator.server.turns import PATIENT_DISCOUNT, QUANTUM_S
 from tests.coordinator.turns import PATIENCE_S, turn, until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -104,12 +104,12 @@ class TestFraming:
     def test_who_sends_nothing_behind_a_long_request_is_patient(self) -> None:
         async def scenario(listener: Listener, streams: Streams) -> None:
             connection, clock = await only(listener), count()
-            listener.turns.now_s = lambda: next(clock) * 10 * QUANTUM_S
+            listener.queue.now_s = lambda: next(clock) * 10 * QUANTUM_S
             for _ in range(3):
                 used_s = connection.used_s
                 streams[1].write(framed(b"long request"))
                 await read_frame(streams[0])
-                assert not connection.is_in_line
+                assert not connection.is_queued
                 assert connection.used_s - used_s == pytest.approx(10 * QUANTUM_S / PATIENT_DISCOUNT)
 
         over_socket(scenario)

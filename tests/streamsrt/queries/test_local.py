@@ -54,7 +54,7 @@ def write(rig: Rig, *keys: str) -> None:
 
 def began(rig: Rig, *partitions: int) -> Rig:
     rig.give(Tasks(active=rig.tasks(*partitions)))
-    rig.turn(4)
+    rig.iterate(4)
     return rig
 
 
@@ -90,13 +90,13 @@ def test_queries_equal_a_model(
     began(rig, 0, 1)
     for key, then in script:
         write(rig, key)
-        rig.turn(2)
+        rig.iterate(2)
         if then == "commit":
             rig.commit()
         if then == "evict":
             for owned in rig.manager:
                 owned.task.caches["counts"].evict(0)
-    rig.turn(3)
+    rig.iterate(3)
     model = Counter(key for key, _ in script)
     with rig.gate.idle:
         store = counts_of(rig)
@@ -111,7 +111,7 @@ def test_queries_equal_a_model(
 def test_timestamps_and_prefixes(rig: Rig) -> None:
     began(rig, 0, 1)
     write(rig, "apple", "apricot", "beet", "apple")
-    rig.turn(4)
+    rig.iterate(4)
     stamp = values(rig, TimestampedRangeQuery("apple", "apple"))[0][1].timestamp
     (answer,) = [each for each in ask(rig, TimestampedKeyQuery("apple")).values() if each.result is not None]
     assert answer.result == ValueAndTimestamp(2, stamp)
@@ -125,13 +125,13 @@ def test_timestamps_and_prefixes(rig: Rig) -> None:
 def test_a_long_scan_is_read_in_pieces_and_is_of_one_moment(rig: Rig) -> None:
     began(rig, 0)
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
-    rig.turn(4)
+    rig.iterate(4)
     rig.commit()
     with rig.gate.idle:
         rows = iter(counts_of(rig).all())
         found = [next(rows)]
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
-    rig.turn(4)
+    rig.iterate(4)
     rig.commit()
     with rig.gate.idle:
         found += list(rows)
@@ -142,7 +142,7 @@ def test_a_long_scan_is_read_in_pieces_and_is_of_one_moment(rig: Rig) -> None:
 def test_a_scan_whose_task_goes_away_says_so(rig: Rig) -> None:
     began(rig, 0)
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
-    rig.turn(4)
+    rig.iterate(4)
     rig.commit()
     with rig.gate.idle:
         rows = iter(counts_of(rig).all())
@@ -171,10 +171,10 @@ def test_windows(make_rig: MakeRig) -> None:
     began(rig, 0, 1)
     for key, time in [("a", 100), ("b", 200), ("a", 900), ("a", 1_100), ("b", 2_500), ("a", 2_600)]:
         rig.network.write(place(key), [(key.encode(), number(1))], timestamp=time)
-        rig.turn(2)
+        rig.iterate(2)
         if time == 1_100:
             rig.commit()
-    rig.turn(2)
+    rig.iterate(2)
     with rig.gate.idle:
         store = LocalWindowStore(rig.queries, rig.routing, "per-second")
         assert [store.fetch("a", start) for start in (0, 1_000, 2_000, 3_000)] == [2, 1, 1, None]
@@ -202,7 +202,7 @@ def test_windows(make_rig: MakeRig) -> None:
 def test_positions_bound_what_is_asked(rig: Rig) -> None:
     began(rig, 0, 1)
     write(rig, "a", "a", "a")
-    rig.turn(4)
+    rig.iterate(4)
     partition = place("a")[1]
     result = ask(rig, KeyQuery("a"))[partition]
     assert result.position == Position({"in": {partition: 2}})
@@ -214,7 +214,7 @@ def test_positions_bound_what_is_asked(rig: Rig) -> None:
     assert f"in-{partition} is at offset 2, not yet at 3" in late[partition].failure_message
     assert late[1 - partition].is_success
     write(rig, "a")
-    rig.turn(2)
+    rig.iterate(2)
     assert ask(rig, KeyQuery("a"), position_bound=too_much)[partition].result == 4
 
 
@@ -222,7 +222,7 @@ def test_a_position_begins_where_the_task_begins(make_rig: MakeRig) -> None:
     rig = make_rig("same")
     began(rig, 0, 1)
     write(rig, "a", "a")
-    rig.turn(4)
+    rig.iterate(4)
     rig.commit()
     rig.close()
     again = make_rig("same", network=rig.network)
@@ -243,7 +243,7 @@ def test_a_store_behind_a_cache_is_where_that_was_flushed(make_rig: MakeRig) -> 
     rig = make_rig(topology=behind_a_cache(), network=network)
     began(rig, 0, 1)
     write(rig, "a")
-    rig.turn(4)
+    rig.iterate(4)
     partition = place("a")[1]
     bound = PositionBound.at(Position({"in": {partition: 0}}))
     assert ask(rig, KeyQuery("a"), position_bound=bound)[partition].result == 1
@@ -278,7 +278,7 @@ def test_what_another_instance_has_is_named(make_rig: MakeRig) -> None:
             }
         )
     )
-    rig.turn()
+    rig.iterate()
     theirs = next(key for key in "abcdefgh" if place(key)[1] == 1)
     mine = next(key for key in "abcdefgh" if place(key)[1] == 0)
     found = ask(rig, KeyQuery(theirs), partitions=[0, 1, 2])
@@ -310,11 +310,11 @@ def test_a_standby_answers_when_it_may(make_rig: MakeRig) -> None:
     first = make_rig()
     began(first, 0, 1)
     write(first, "a", "a")
-    first.turn(4)
+    first.iterate(4)
     first.commit()
     rig = make_rig(network=first.network)
     rig.give(Tasks(standby=rig.tasks(0, 1)))
-    rig.turn(4)
+    rig.iterate(4)
     partition = place("a")[1]
     assert ask(rig, KeyQuery("a"))[partition] == QueryResult(2, Position({CHANGELOG: {partition: 0}}))
     refused = ask(rig, KeyQuery("a"), require_active=True)[partition]
@@ -330,7 +330,7 @@ def test_a_task_that_is_restored_is_waited_for(make_rig: MakeRig) -> None:
     first = make_rig()
     began(first, 0, 1)
     write(first, "a")
-    first.turn(4)
+    first.iterate(4)
     first.commit()
     rig = make_rig(network=first.network)
     rig.start(Tasks(active=rig.tasks(0, 1)))
@@ -379,7 +379,7 @@ def test_sessions_and_versions(make_rig: MakeRig) -> None:
     began(visits, 0, 1)
     for time in (100, 900, 5_000):
         network.write(place("a"), [(b"a", number(1))], timestamp=time)
-        visits.turn(2)
+        visits.iterate(2)
     with visits.gate.idle:
         store = LocalSessionStore(visits.queries, visits.routing, "visits")
         found = [(key.start_ms, key.end_ms, count) for key, count in store.fetch("a")]
@@ -393,7 +393,7 @@ def test_sessions_and_versions(make_rig: MakeRig) -> None:
     partition = place("a")[1]
     for time, price in ((1_000, 5), (3_000, 7)):
         network.write(("prices", partition), [(b"a", price.to_bytes(8, "big"))], timestamp=time)
-        prices.turn(2)
+        prices.iterate(2)
     with prices.gate.idle:
         versioned = LocalVersionedStore(prices.queries, prices.routing, "prices")
         assert versioned.get("a") == VersionedRecord(7, 3_000, None)

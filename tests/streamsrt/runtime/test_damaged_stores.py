@@ -47,12 +47,12 @@ def test_its_task_alone_starts_over_and_the_state_is_restored(
     rig = make_rig(handlers=ExceptionHandlers(processing=log_and_continue))
     write(rig)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(4)
+    rig.iterate(4)
     rig.thread._commit_all()
     damage(rig, 0)
     other, opened = task_of(rig, 1), rig.manager.opened
     write(rig)
-    rig.turn(12)
+    rig.iterate(12)
     rig.thread._commit_all()
     assert rig.counts() == {f"{partition}-{name}": 2 for partition in (0, 1) for name in NAMES}
     assert rig.manager.opened == opened + 1
@@ -70,9 +70,9 @@ def test_exactly_once_all_tasks_of_the_transaction_start_over(make_rig: MakeRig)
     damage(rig, 0)
     opened = rig.manager.opened
     write(rig)
-    rig.turn(12)
+    rig.iterate(12)
     member.commit()
-    rig.turn(4)
+    rig.iterate(4)
     member.commit()
     assert rig.counts() == {f"{partition}-{name}": 2 for partition in (0, 1) for name in NAMES}
     assert rig.manager.opened == opened + 2

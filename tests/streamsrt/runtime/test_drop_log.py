@@ -58,7 +58,7 @@ def test_the_loop_tells_what_its_tasks_dropped(rig: Rig, caplog: pytest.LogCaptu
     rig.give(Tasks(active=rig.tasks(0)))
     for _ in range(5):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     task = next(iter(rig.manager))
     assert dropped(caplog) == [f"task {task}: 2 records of in-0 were dropped: of a null key or value"]
 
@@ -68,13 +68,13 @@ def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.Lo
     rig.give(Tasks(active=rig.tasks(0)))
     for _ in range(5):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     rig.network.write(("in", 0), [(None, number(1)), (None, number(2))])
-    rig.turn(2)
+    rig.iterate(2)
     assert len(dropped(caplog)) == 1
     task = next(iter(rig.manager))
     rig.give(Tasks(active=rig.tasks(1)))
-    rig.turn()
+    rig.iterate()
     assert dropped(caplog)[1:] == [f"task {task}: 2 records of in-0 were dropped: of a null key or value"]
 
 
@@ -86,7 +86,7 @@ def test_a_stream_of_poison_is_one_line_with_the_last_of_it(
     rig.give(Tasks(active=rig.tasks(0)))
     for _ in range(5):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     (line,) = dropped(caplog)
     assert (
         ": 50 records of in-0 were dropped: they can't be deserialized and the deserialization handler continues"
@@ -103,7 +103,7 @@ def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: p
             f"a record of {size} bytes is too large", "out", 0, error_code=ErrorCode.MESSAGE_TOO_LARGE
         )
         assert refused(RefusedRecord("out", 0, b"k", b"v", 0, (), error)) is RefusalAnswer.DROP
-    rig.turn()
+    rig.iterate()
     assert dropped(caplog) == [
         "the producer: 1000 records were dropped: the cluster does not take them and the production handler continues. "
         "The last one: a record of 999 bytes is too large"
@@ -112,7 +112,7 @@ def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: p
 
 def test_dead_letters_that_were_shortened_are_one_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.collector.shortened_letters, rig.collector.last_shortened = 7, "too large"
-    rig.turn()
+    rig.iterate()
     (line,) = [each for each in caplog.messages if "dead letters" in each]
     assert line.startswith(
         "the producer: 7 dead letters that are too large for their topic were written without their value"
@@ -122,7 +122,7 @@ def test_dead_letters_that_were_shortened_are_one_line(rig: Rig, caplog: pytest.
 
 
 def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.turn()
+    rig.iterate()
     rig.collector.dropped_records, rig.collector.last_refusal = 7, "too large"
     rig.member.waiting.append(LeftGroup())
     rig.thread.run()

@@ -87,12 +87,12 @@ class ExactlyOnceRig:
 
     def began(self, *partitions: int) -> ExactlyOnceRig:
         self.rig.give(Tasks(active=self.rig.tasks(*partitions)))
-        self.rig.turn(4)
+        self.rig.iterate(4)
         return self
 
     def commit(self) -> None:
         self.rig.clock_ms += 1_000_000
-        self.rig.turn()
+        self.rig.iterate()
 
     def committed(self) -> dict[TopicPartition, int]:
         return {tp: at.offset for tp, at in self.network.admin.offsets.items()}
@@ -130,7 +130,7 @@ def test_all_tasks_are_committed_when_one_goes(make_member: MakeMember) -> None:
     member.network.write(("in", 1), keys("b", "b"))
     member.began(0, 1)
     member.rig.give(Tasks(active=member.rig.tasks(1)))
-    member.rig.turn()
+    member.rig.iterate()
     assert member.transactions.commits == [(1, {("in", 0): 1, ("in", 1): 2})]
     assert member.rig.phases() == {1: "active running"}
 
@@ -145,7 +145,7 @@ def test_no_task_starts_before_the_transactional_id_is_initialized(make_member: 
     assert len(member.transactions.hindrances) == 1
     for _ in range(2):
         member.rig.clock_ms += 500
-        member.rig.turn(3)
+        member.rig.iterate(3)
     assert member.rig.phases() == {0: "active running"}
     assert member.transactions.initialized == 1
 
@@ -155,7 +155,7 @@ def test_a_timeout_that_the_broker_refuses_ends_the_application(make_member: Mak
     member.transactions.hindrances = [ConfigError("transaction.timeout.ms")]
     member.rig.give(Tasks(active=member.rig.tasks(0)))
     with pytest.raises(ConfigError):
-        member.rig.turn()
+        member.rig.iterate()
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_what_was_not_committed_is_done_again(make_member: MakeMember, error: St
     member.began(0)
     member.commit()
     member.network.write(("in", 0), keys("a", "b"))
-    member.rig.turn(3)
+    member.rig.iterate(3)
     member.transactions.refusals = [error]
     before = member.transactions.initialized
     member.commit()
     assert member.transactions.initialized == before + 1
     assert len(member.network.read("out")) == 2
-    member.rig.turn(4)
+    member.rig.iterate(4)
     member.commit()
     counts = [(key, int.from_bytes(value or b"", "big")) for key, value in member.network.read("out")]
     assert counts == [(b"a", 1), (b"a", 2), (b"a", 3), (b"b", 1)]
@@ -220,7 +220,7 @@ def test_lost_tasks_take_their_work_with_them(make_member: MakeMember) -> None:
     member.network.write(("in", 0), keys("a"))
     member.began(0)
     member.rig.member.waiting.append(TasksLost("fenced"))
-    member.rig.turn()
+    member.rig.iterate()
     assert not member.transactions.is_open
     assert (member.network.read("out"), member.committed()) == ([], {})
     assert ReportOwned(NOTHING) in member.rig.member.told

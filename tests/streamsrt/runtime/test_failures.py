@@ -44,7 +44,7 @@ def test_the_thread_does_what_the_table_says(
     assert action_for(error) is action
     rig.network.write(("in", 0), [(b"a", number(1))])
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(4)
+    rig.iterate(4)
     opened = rig.manager.opened
     commit = rig.committer.commit
     failures = [error]

@@ -57,7 +57,7 @@ class Scene:
         self.exactly_once = ExactlyOnceRig(self.rig) if guarantee == "exactly_once_v2" else None
         self.committed_before: dict[str, int] = {}
         self.rig.give(Tasks(active=frozenset((part.id, 0) for part in self.rig.topology.subtopologies)))
-        self.rig.turn(4)
+        self.rig.iterate(4)
 
     def write(self, topic: str, key: str, value: str | None, timestamp: int) -> None:
         raw = None if value is None else value.encode()
@@ -65,7 +65,7 @@ class Scene:
 
     def pipe(self, topic: str, key: str, value: str | None, timestamp: int) -> None:
         self.write(topic, key, value, timestamp)
-        self.rig.turn(TURNS)
+        self.rig.iterate(TURNS)
 
     def run(self) -> None:
         """The loop, with a commit in each turn, until something fails."""
@@ -87,7 +87,7 @@ class Scene:
 
     def commit(self) -> None:
         self.rig.clock_ms += 1_000_000
-        self.rig.turn(3)
+        self.rig.iterate(3)
 
     def committed(self, topic: str) -> int:
         at = self.network.admin.offsets.get((topic, 0))

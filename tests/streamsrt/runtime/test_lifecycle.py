@@ -71,20 +71,20 @@ def test_the_application_says_what_becomes_of_a_failure(
 
 def test_nothing_is_processed_while_it_is_paused(rig: Rig) -> None:
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(3)
+    rig.iterate(3)
     rig.thread.is_paused = True
     rig.network.write(("in", 0), [(b"a", number(1))])
-    rig.turn(4)
+    rig.iterate(4)
     assert rig.thread.processed_records == 0
     rig.thread.is_paused = False
-    rig.turn(3)
+    rig.iterate(3)
     assert rig.thread.processed_records == 1
 
 
 def test_who_remains_in_the_group_tells_it_nothing(rig: Rig) -> None:
     rig.network.write(("in", 0), [(b"a", number(1))])
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(4)
+    rig.iterate(4)
     rig.member.told.clear()
     rig.thread.leaving = GroupMembershipOperation.REMAIN_IN_GROUP
     rig.thread.stop()
@@ -97,16 +97,16 @@ def test_who_remains_in_the_group_tells_it_nothing(rig: Rig) -> None:
 def test_a_static_member_may_leave_for_good(rig: Rig) -> None:
     rig.thread.leaving = GroupMembershipOperation.LEAVE_GROUP
     rig.thread.stop()
-    rig.turn()
+    rig.iterate()
     assert Leave(remain=False) in rig.member.told
     rig.member.waiting.append(ReleaseTasks())
-    rig.turn()
+    rig.iterate()
 
 
 @pytest.mark.requirement("SG-074")
 def test_it_is_known_that_the_application_was_shut_down(rig: Rig) -> None:
     rig.member.waiting.append(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "Member m requested it."),)))
-    rig.turn()
+    rig.iterate()
     assert rig.thread.was_shut_down
 
 
@@ -131,10 +131,10 @@ def test_a_processor_may_ask_for_a_commit(make_rig: MakeRig) -> None:
     rig = make_rig(topology=builder.build(), commit_interval_ms=1_000_000)
     rig.give(Tasks(active=rig.tasks(0)))
     rig.network.write(("in", 0), [(b"k", number(1))])
-    rig.turn(4)
+    rig.iterate(4)
     assert rig.network.admin.offsets == {}
     rig.network.write(("in", 0), [(b"k", number(2)), (b"k", number(3))])
-    rig.turn(2)
+    rig.iterate(2)
     assert rig.network.admin.offsets["in", 0].offset >= 2
 
 
@@ -218,7 +218,7 @@ def test_every_status_is_told_with_what_to_do(
     rig.member.waiting.append(StatusChanged((Status(code, "Something is so."),), is_classic))
     for _ in range(2):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     (told,) = rig.thread.progress.statuses
     assert told == f"{code.name}: Something is so. {advice[code]}"
     ready = (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS, StatusCode.STALE_TOPOLOGY)
@@ -303,7 +303,7 @@ def test_what_keeps_it_is_named(make_rig: MakeRig, caplog: pytest.LogCaptureFixt
 
     with caplog.at_level(logging.ERROR), Watchdog(rig.thread, 0.1, on_stuck, grace_s=0.0):
         rig.thread._thread_id = threading.get_ident()
-        rig.turn(6)
+        rig.iterate(6)
     assert rig.thread.processed_records == 3
     what = next(each for each in told if "in slow" in each)
     assert "longer than max.poll.interval.ms (0.1 s): it processes in-0 offset 0 (of a batch of 0 to 2) at " in what

@@ -377,7 +377,7 @@ def test_global_stores_are_told_of_as_stores_of_a_task_of_their_own(tmp_path: Pa
     network.write(("names", 0), [(b"a", b"1"), (b"b", b"2")])
     rig = Rig(tmp_path, builder.build(), network)
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(6)
+    rig.iterate(6)
     found = board()
     with rig.gate.idle:
         rig.queries.look_at_globals(partial(global_store_metrics, found, {"thread-id": "t"}))

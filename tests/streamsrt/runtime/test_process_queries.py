@@ -54,7 +54,7 @@ class Scene:
         for index, partitions in ((1, (0,)), (2, (1,))):
             rig = Rig(folder / str(index), network=network, partitions=3)
             rig.give(Tasks(active=rig.tasks(*partitions)))
-            rig.turn(6)
+            rig.iterate(6)
             # The processing thread waits for input: queries are answered on the threads that bring them.
             rig.gate.give()
             self.workers.append(Worker(rig))

@@ -14,7 +14,7 @@ from streamsrt.client.values import Fetched, FetchError, OffsetOutOfRangeError, 
 from streamsrt.errors import StateError, StoreCorruptedError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.queries.values import RangeQuery
-from streamsrt.runtime.restore_thread import PASSED_BYTES, RestoreThread, Turns
+from streamsrt.runtime.restore_thread import PASSED_BYTES, HandoverLock, RestoreThread
 from streamsrt.tasks.restore.changelog_work import Applied, Failed, Followed, Report
 from streamsrt.tasks.restore.listeners import RestoreListener
 from streamsrt.wire.records import RecordColumns
@@ -208,7 +208,7 @@ def test_nobody_is_held_up_by_a_thread_that_never_began(network: InProcessNetwor
 
 
 def test_several_may_want_it_to_stand_still() -> None:
-    turns, order = Turns(lambda: ""), []
+    turns, order = HandoverLock(lambda: ""), []
     with turns:
         working = threading.Thread(target=lambda: (turns.begin(), order.append("step"), turns.end()))
         working.start()

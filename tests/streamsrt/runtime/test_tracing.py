@@ -44,7 +44,7 @@ def test_spans_of_turns_and_commits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     rig.thread.on_work = spans_of(TRACED)
     rig.network.write(("in", 0), [(b"a", number(1))] * 3)
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(4)
+    rig.iterate(4)
     rig.thread._commit_all()
     found = {span.name: span for span in exporter.get_finished_spans()}
     assert sorted(found) == ["shop commit", "shop process"]

@@ -110,7 +110,7 @@ def held(rig: Rig, tmp_path: Path) -> Iterator[tuple[Rig, StateDirectory]]:
 def turns(rig: Rig, count: int) -> None:
     for _ in range(count):
         rig.clock_ms += 200
-        rig.turn()
+        rig.iterate()
 
 
 def test_only_the_task_waits_whose_store_another_process_holds(
@@ -168,16 +168,16 @@ def test_damage_that_shows_when_a_store_is_opened_is_restored(
     rig = make_rig()
     write(rig)
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(4)
+    rig.iterate(4)
     rig.thread._commit_all()
     store = task_of(rig, 0).stores["counts"]
     damage(rig, 0, all_of_it=True)
     path = Path(store.path)
     rig.give(NOTHING)
-    rig.turn(2)
+    rig.iterate(2)
     assert list(path.glob("*.sst"))
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(12)
+    rig.iterate(12)
     assert rig.phases() == {0: "active running"}
     rig.thread._commit_all()
     assert "it is wiped and restored from its changelog" in caplog.text

@@ -55,7 +55,7 @@ def results(rig: Rig) -> list[str]:
 def started(folder: Path, network: InProcessNetwork, *, in_memory: bool = False) -> Rig:
     rig = Rig(folder, enriched(in_memory=in_memory), network)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(6)
+    rig.iterate(6)
     return rig
 
 
@@ -67,9 +67,9 @@ def test_tasks_start_when_all_partitions_are_read(tmp_path: Path) -> None:
     network.write(("in", 1), text(("c", "ch")))
     rig = Rig(tmp_path, enriched(), network)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn()
+    rig.iterate()
     assert set(rig.phases().values()) == {"active created"}
-    rig.turn(5)
+    rig.iterate(5)
     assert set(rig.phases().values()) == {"active running"}
     assert results(rig) == ["ch:CH", "de:DE", "nl:None"]
     rig.close()
@@ -81,9 +81,9 @@ def test_what_is_written_later_is_followed_and_deletions_delete(tmp_path: Path) 
     rig = started(tmp_path, network)
     network.write(("countries", 0), text(("de", "new"), ("at", "A")))
     network.write(("countries", 2), text(("at", None)))
-    rig.turn(2)
+    rig.iterate(2)
     network.write(("in", 0), text(("a", "de"), ("b", "at")))
-    rig.turn(3)
+    rig.iterate(3)
     assert results(rig) == ["at:None", "de:new"]
     rig.close()
 
@@ -104,7 +104,7 @@ def test_a_restart_reads_only_what_is_missing(tmp_path: Path, in_memory: bool) -
     assert {tp: network.restorer.positions[tp] for tp in expected} == expected
     network.write(("in", 0), text(("a", "de"), ("b", "at")))
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(6)
+    rig.iterate(6)
     assert results(rig) == ["at:AUT", "de:DE"]
     rig.close()
 
@@ -128,7 +128,7 @@ def test_stores_are_written_now_and_then(tmp_path: Path) -> None:
     network.write(("countries", 2), text(("de", "DE"), ("at", "AT")))
     rig = started(tmp_path, network)
     rig.clock_ms += WRITE_INTERVAL_MS
-    rig.turn()
+    rig.iterate()
     assert rig.directory.read_positions("countries", 0) == {0: 0, 1: 0, 2: 2}
     rig.close()
 
@@ -204,7 +204,7 @@ def test_a_store_that_is_damaged_while_it_is_read_is_filled_anew(tmp_path: Path)
     names = [f"{index:05d}" for index in range(3_000)]
     network.write(("countries", 0), text(*((name, name * 3) for name in names), ("de", "DE")))
     rig = started(tmp_path, network)
-    rig.turn(20)
+    rig.iterate(20)
     assert rig.global_consumer is not None
     rig.global_consumer.write()
     store = rig.global_consumer._stores["countries"]
@@ -217,7 +217,7 @@ def test_a_store_that_is_damaged_while_it_is_read_is_filled_anew(tmp_path: Path)
     network.write(("in", 0), text(*((name, name) for name in names)))
     ended_and_wiped(rig, "state store 'countries' in .* can't be read: its files are damaged")
     again = started(tmp_path, network)
-    again.turn(20)
+    again.iterate(20)
     assert results(again) == sorted(f"{name}:{name * 3}" for name in names)
     again.close()
 
@@ -226,7 +226,7 @@ def test_a_global_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
     rig = Rig(tmp_path, enriched(), InProcessNetwork({"in": 2, "out": 2}))
     rig.give(Tasks(active=rig.tasks(0)))
     with pytest.raises(MissingTopicError, match="countries"):
-        rig.turn(2)
+        rig.iterate(2)
     rig.directory.close()
 
 
@@ -344,7 +344,7 @@ def test_a_global_processor_that_fails_ends_the_thread_unless_the_handler_skips(
     rig = Rig(tmp_path, strict(), network, global_config=settings)
     rig.give(Tasks(active=rig.tasks(0)))
     if enabled:
-        rig.turn(4)
+        rig.iterate(4)
         assert rig.global_consumer is not None
         assert rig.global_consumer.state.counters() == {"dropped": 1}
         store = rig.global_consumer.state.read_only("numbers")
@@ -353,7 +353,7 @@ def test_a_global_processor_that_fails_ends_the_thread_unless_the_handler_skips(
         rig.close()
     else:
         with pytest.raises(ProcessingError, match=r"global\.enabled=true"):
-            rig.turn(4)
+            rig.iterate(4)
         rig.directory.close()
 
 

@@ -62,7 +62,7 @@ def add(running: Running, count: int) -> None:
 
 
 def work(running: Running) -> None:
-    """What a stream thread does in a turn."""
+    """What a stream thread does in an iteration."""
     if not running.task.process(1000, 0, finishes=False):
         running.task.await_calls(0.01)
 
@@ -116,7 +116,7 @@ def test_results_that_need_no_order_go_on_past_it() -> None:
 
 @BOTH
 def test_no_more_is_taken_than_calls_are_made_of(build: Callable[..., Build]) -> None:
-    """So that a turn ends soon, the progress moves, and an end has little to wait for."""
+    """So that an iteration ends soon, the progress moves, and an end has little to wait for."""
     gate = Gate(*range(1000))
     running = Running(topology_of(build(gate, concurrency=3)))
     add(running, 100)

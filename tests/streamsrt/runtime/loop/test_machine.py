@@ -45,6 +45,8 @@ from streamsrt.runtime.loop.values import (
     DrainChecked,
     GiveUpTasks,
     InputTaken,
+    IterationBegan,
+    IterationEnded,
     Life,
     LoopEvent,
     LoopSettings,
@@ -63,8 +65,6 @@ from streamsrt.runtime.loop.values import (
     StopRequested,
     Tell,
     TellOffsets,
-    TurnBegan,
-    TurnEnded,
     Wait,
     Warn,
 )
@@ -89,7 +89,7 @@ class Loop:
             self.state, _ = step(self.state, Committed(), self.now_ms)
         return actions
 
-    def turn(
+    def iteration(
         self,
         records: int = 0,
         *,
@@ -99,74 +99,74 @@ class Loop:
         has_work: bool = False,
         requested: bool = False,
     ) -> list[Action]:
-        actions = [*self.hear(TurnBegan(has_work)), *self.hear(PollEnded(), after_ms=wait_ms)]
+        actions = [*self.hear(IterationBegan(has_work)), *self.hear(PollEnded(), after_ms=wait_ms)]
         for event in news:
             actions += self.hear(event)
         actions += self.hear(InputTaken(is_paused=False))
         actions += self.hear(Processed(records, requested), after_ms=process_ms)
-        return [*actions, *self.hear(TurnEnded(is_settled=True))]
+        return [*actions, *self.hear(IterationEnded(is_settled=True))]
 
 
 def test_a_turn_without_input_waits_but_not_beyond_the_next_commit() -> None:
     loop = Loop()
-    assert loop.hear(TurnBegan(has_work=False)) == (Wait(100),)
-    assert loop.hear(TurnBegan(has_work=False), after_ms=930) == (Wait(70),)
-    assert loop.hear(TurnBegan(has_work=False), after_ms=500) == (Wait(0),)
+    assert loop.hear(IterationBegan(has_work=False)) == (Wait(100),)
+    assert loop.hear(IterationBegan(has_work=False), after_ms=930) == (Wait(70),)
+    assert loop.hear(IterationBegan(has_work=False), after_ms=500) == (Wait(0),)
 
 
 def test_while_fetched_input_is_processed_nothing_is_waited_for() -> None:
     loop = Loop()
-    loop.turn(records=5)
-    assert loop.hear(TurnBegan(has_work=True)) == (AnswerQueries(),)
+    loop.iteration(records=5)
+    assert loop.hear(IterationBegan(has_work=True)) == (AnswerQueries(),)
     assert "skipped" in report(loop.state, loop.now_ms).poll
 
 
 def test_while_calls_are_under_way_only_they_are_waited_for() -> None:
     loop = Loop()
     loop.hear(Processed(0, commit_requested=False, is_calling=True))
-    assert loop.hear(TurnBegan(has_work=True)) == (AnswerQueries(),)
+    assert loop.hear(IterationBegan(has_work=True)) == (AnswerQueries(),)
 
 
 def test_input_that_waits_for_other_partitions_is_no_reason_to_hurry() -> None:
     loop = Loop()
-    loop.turn(records=0)
-    assert loop.hear(TurnBegan(has_work=True)) == (Wait(100),)
+    loop.iteration(records=0)
+    assert loop.hear(IterationBegan(has_work=True)) == (Wait(100),)
 
 
 def test_outputs_are_sent_every_linger_time() -> None:
     loop = Loop()
-    loop.turn()
-    assert SendOutputs() in loop.turn(wait_ms=10)
-    assert SendOutputs() not in loop.turn(wait_ms=9)
-    assert SendOutputs() in loop.turn(wait_ms=1)
+    loop.iteration()
+    assert SendOutputs() in loop.iteration(wait_ms=10)
+    assert SendOutputs() not in loop.iteration(wait_ms=9)
+    assert SendOutputs() in loop.iteration(wait_ms=1)
 
 
 def test_commits_follow_the_interval_counted_from_the_end_of_the_last_one() -> None:
     loop = Loop()
-    assert CommitAll() not in loop.turn(wait_ms=999)
-    assert CommitAll() in loop.turn(wait_ms=11)
-    assert CommitAll() not in loop.turn(wait_ms=999)
-    assert CommitAll() in loop.turn(wait_ms=1)
+    assert CommitAll() not in loop.iteration(wait_ms=999)
+    assert CommitAll() in loop.iteration(wait_ms=11)
+    assert CommitAll() not in loop.iteration(wait_ms=999)
+    assert CommitAll() in loop.iteration(wait_ms=1)
 
 
 def test_a_task_may_ask_for_a_commit_at_once() -> None:
     loop = Loop()
-    assert CommitAll() in loop.turn(requested=True)
+    assert CommitAll() in loop.iteration(requested=True)
     assert loop.state.schedule.at_ms(Deadline.COMMIT) == loop.now_ms + 1_000
 
 
 def test_repartition_topics_are_purged_after_a_commit_only() -> None:
     loop = Loop()
-    assert PurgeRepartitionTopics() not in loop.turn(wait_ms=1_000)
+    assert PurgeRepartitionTopics() not in loop.iteration(wait_ms=1_000)
     loop.now_ms += 1_999
-    actions = loop.turn(wait_ms=1)
+    actions = loop.iteration(wait_ms=1)
     assert actions.index(CommitAll()) < actions.index(PurgeRepartitionTopics())
-    assert PurgeRepartitionTopics() not in loop.turn(requested=True)
+    assert PurgeRepartitionTopics() not in loop.iteration(requested=True)
 
 
 def test_nothing_is_processed_or_sent_while_it_is_paused() -> None:
     loop = Loop()
-    loop.hear(TurnBegan(has_work=True))
+    loop.hear(IterationBegan(has_work=True))
     assert loop.hear(InputTaken(is_paused=True)) == (AdvanceTasks(),)
     assert loop.hear(Processed(0, commit_requested=False), after_ms=50) == ()
     assert "paused" in report(loop.state, loop.now_ms).poll
@@ -174,40 +174,40 @@ def test_nothing_is_processed_or_sent_while_it_is_paused() -> None:
 
 def test_housekeeping_has_its_own_intervals() -> None:
     loop = Loop()
-    first = loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    first = loop.iteration(news=[AssignmentChanged(TASKS, 1)])
     assert {TellOffsets(), MeasureMemory(), Publish(), ShowState(State.RUNNING)} <= set(first)
-    assert loop.turn(wait_ms=50)[-2:] == [CleanUp(), ShowState(State.RUNNING)]
-    then = loop.turn(wait_ms=60)
+    assert loop.iteration(wait_ms=50)[-2:] == [CleanUp(), ShowState(State.RUNNING)]
+    then = loop.iteration(wait_ms=60)
     assert Publish() in then
     assert MeasureMemory() not in then
 
 
 def test_a_paused_loop_does_not_spin_while_calls_are_under_way() -> None:
     loop = Loop()
-    loop.hear(TurnBegan(has_work=True))
+    loop.hear(IterationBegan(has_work=True))
     loop.hear(InputTaken(is_paused=True))
     loop.hear(Processed(0, commit_requested=False, is_calling=True))
-    assert loop.hear(TurnBegan(has_work=True)) == (Wait(100),)
+    assert loop.hear(IterationBegan(has_work=True)) == (Wait(100),)
 
 
-# ------------------------------------------------------------------------------------------------------- turns in time
+# ------------------------------------------------------------------------------------------------------- iterations in time
 
 
 @given(st.integers(1, 20_000), st.integers(0, 100_000), st.integers(1, 10_000))
-def test_turns_get_as_long_as_they_may(limit_records: int, took_ms: int, turn_max_ms: int) -> None:
-    state = replace(initial(replace(SETTINGS, turn_max_ms=turn_max_ms), 0), limit_records=limit_records)
+def test_iterations_get_as_long_as_they_may(limit_records: int, took_ms: int, iteration_max_ms: int) -> None:
+    state = replace(initial(replace(SETTINGS, iteration_max_ms=iteration_max_ms), 0), limit_records=limit_records)
     found = step(state, Processed(1, commit_requested=False), took_ms)[0].limit_records
-    assert 1 <= found <= machine.RECORDS_PER_TASK_AND_TURN
-    if took_ms > turn_max_ms:
-        assert found * took_ms <= max(limit_records * turn_max_ms, took_ms)
+    assert 1 <= found <= machine.RECORDS_PER_TASK_AND_ITERATION
+    if took_ms > iteration_max_ms:
+        assert found * took_ms <= max(limit_records * iteration_max_ms, took_ms)
     else:
         assert found >= limit_records
 
 
 def test_without_a_limit_in_time_every_turn_may_process_as_many() -> None:
     loop = Loop()
-    loop.turn(records=20_000, process_ms=60_000)
-    assert loop.state.limit_records == machine.RECORDS_PER_TASK_AND_TURN
+    loop.iteration(records=20_000, process_ms=60_000)
+    assert loop.state.limit_records == machine.RECORDS_PER_TASK_AND_ITERATION
 
 
 # --------------------------------------------------------------------------------------------------------------- leaving
@@ -215,7 +215,7 @@ def test_without_a_limit_in_time_every_turn_may_process_as_many() -> None:
 
 def test_who_stops_tells_the_group_and_processes_until_it_has_left() -> None:
     loop = Loop()
-    loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    loop.iteration(news=[AssignmentChanged(TASKS, 1)])
     actions = loop.hear(StopRequested())
     assert actions[1:] == (ShowState(State.PENDING_SHUTDOWN), Tell(Leave(remain=True)))
     assert loop.hear(StopRequested()) == (), "it is told once"
@@ -239,7 +239,7 @@ def test_a_group_that_does_not_answer_is_not_waited_for_longer_than_its_time() -
 def test_the_group_has_its_time_after_the_tasks_were_released() -> None:
     """The last commit may wait for asynchronous calls, for longer than a group may take to answer."""
     loop = Loop()
-    loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    loop.iteration(news=[AssignmentChanged(TASKS, 1)])
     loop.hear(StopRequested())
     loop.hear(ReleaseTasks())
     loop.hear(Released(), after_ms=60_000)
@@ -351,20 +351,20 @@ def test_the_wait_for_an_instance_id_is_told_until_there_is_an_assignment() -> N
 )
 def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: str) -> None:
     loop = Loop()
-    actions = loop.turn(records=7, wait_ms=wait_ms, process_ms=process_ms)
+    actions = loop.iteration(records=7, wait_ms=wait_ms, process_ms=process_ms)
     text = report(loop.state, loop.now_ms).commit
-    assert text == f"the commit began 810 ms late: the turn before it {why}"
+    assert text == f"the commit began 810 ms late: the iteration before it {why}"
     assert Note(text) in actions
-    assert Note(text) not in loop.turn(records=7, wait_ms=wait_ms, process_ms=process_ms), "not again so soon"
+    assert Note(text) not in loop.iteration(records=7, wait_ms=wait_ms, process_ms=process_ms), "not again so soon"
     loop.now_ms += 990
-    loop.turn(wait_ms=10)
+    loop.iteration(wait_ms=10)
     assert report(loop.state, loop.now_ms).commit == ""
 
 
 def test_a_commit_that_is_late_for_another_reason_blames_no_turn() -> None:
     loop = Loop()
     loop.now_ms += 5_000
-    loop.turn(wait_ms=100)
+    loop.iteration(wait_ms=100)
     assert "was not what kept it" in report(loop.state, loop.now_ms).commit
 
 
@@ -393,12 +393,12 @@ def test_it_is_looked_for_the_end_of_input_at_intervals() -> None:
 # -------------------------------------------------------------------------------------------------------------- always
 
 EVENTS: st.SearchStrategy[LoopEvent] = st.one_of(
-    st.builds(TurnBegan, st.booleans()),
+    st.builds(IterationBegan, st.booleans()),
     st.just(PollEnded()),
     st.builds(InputTaken, st.booleans()),
     st.builds(Processed, st.integers(0, 30_000), st.booleans()),
     st.just(Committed()),
-    st.builds(TurnEnded, st.booleans()),
+    st.builds(IterationEnded, st.booleans()),
     st.builds(StopRequested, st.sampled_from(GroupMembershipOperation)),
     st.just(DrainChecked()),
     st.just(Released()),
@@ -417,7 +417,7 @@ LIVES = list(Life)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40))
 def test_whatever_happens(events: list[tuple[LoopEvent, int]]) -> None:
-    loop = Loop(replace(SETTINGS, turn_max_ms=100))
+    loop = Loop(replace(SETTINGS, iteration_max_ms=100))
     told = 0
     for event, after_ms in events:
         before: LoopState = loop.state
@@ -426,7 +426,7 @@ def test_whatever_happens(events: list[tuple[LoopEvent, int]]) -> None:
         times = [entry.at_ms for entry in loop.state.schedule.entries]
         assert times == sorted(times)
         assert len({entry.what for entry in loop.state.schedule.entries}) == len(times)
-        assert 1 <= loop.state.limit_records <= machine.RECORDS_PER_TASK_AND_TURN
+        assert 1 <= loop.state.limit_records <= machine.RECORDS_PER_TASK_AND_ITERATION
         told += sum(isinstance(action, Tell) for action in actions)
         assert told <= 1, "it says once that it leaves"
         for action in actions:

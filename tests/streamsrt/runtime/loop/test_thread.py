@@ -48,7 +48,7 @@ def keys(*names: str) -> list[tuple[bytes, bytes]]:
 def began(rig: Rig, *partitions: int) -> Rig:
     """Tasks run and have processed what is there."""
     rig.give(Tasks(active=rig.tasks(*partitions)))
-    rig.turn(4)
+    rig.iterate(4)
     return rig
 
 
@@ -66,7 +66,7 @@ def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
     began(rig, 0)
     assert (rig.thread.processed_records, committed(rig)) == (3, None)
     rig.clock_ms += 500
-    rig.turn()
+    rig.iterate()
     assert committed(rig) == 3
     assert rig.counts() == {"a": 2, "b": 1}
     assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
@@ -92,7 +92,7 @@ def test_a_commit_of_an_old_epoch_is_repeated_before_a_task_goes(rig: Rig) -> No
     stale = StaleMemberEpochError("the epoch moved on", 113, {})
     rig.network.admin.refusals = [stale, stale]
     rig.give(NOTHING)
-    rig.turn()
+    rig.iterate()
     assert committed(rig) == 1
     assert rig.member.told[-1] == ReportOwned(NOTHING)
 
@@ -105,7 +105,7 @@ def test_offsets_of_tasks_that_went_are_not_committed_later(rig: Rig) -> None:
     rig.network.is_away = True
     rig.thread._commit_all()
     rig.give(Tasks(active=rig.tasks(1)))
-    rig.turn()
+    rig.iterate()
     rig.network.is_away, rig.network.admin.refusals = False, []
     rig.thread._commit_all()
     assert (committed(rig, 0), committed(rig, 1)) == (None, 1)
@@ -136,14 +136,14 @@ def test_who_else_runs_is_asked_each_time_it_has_joined_and_a_silent_broker_is_n
 
     rig.thread._check_version = look
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(2)
+    rig.iterate(2)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(2)
+    rig.iterate(2)
     assert len(asked) == 1
     rig.member.waiting.append(TasksLost("fenced"))
-    rig.turn()
+    rig.iterate()
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(2)
+    rig.iterate(2)
     assert len(asked) == 2
 
 
@@ -156,7 +156,7 @@ def test_results_that_were_not_acknowledged_are_made_again(rig: Rig) -> None:
     rig.network.producer.fails_with = [DeliveryTimeoutError("nobody answers", "out", 0)]
     rig.thread._commit_all()
     assert committed(rig) is None
-    rig.turn(4)
+    rig.iterate(4)
     rig.thread._commit_all()
     assert committed(rig) == 3
     assert rig.counts() == {"a": 2, "b": 1}
@@ -182,7 +182,7 @@ def test_a_delivery_that_fails_while_tasks_go_does_not_confuse_who_has_what(rig:
     began(rig, 0, 1)
     rig.network.producer.fails_with = [DeliveryTimeoutError("nobody answers", "out", 0)]
     rig.give(Tasks(active=rig.tasks(1)))
-    rig.turn(2)
+    rig.iterate(2)
     assert rig.member.told[-1] == ReportOwned(Tasks(active=rig.tasks(1)))
     assert rig.phases() == {1: "active running"}
     assert committed(rig) is None
@@ -191,12 +191,12 @@ def test_a_delivery_that_fails_while_tasks_go_does_not_confuse_who_has_what(rig:
 def test_what_lost_tasks_had_not_sent_is_thrown_away(make_rig: MakeRig) -> None:
     rig = make_rig(cache_max_bytes=0)
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(2)
+    rig.iterate(2)
     rig.network.write(("in", 0), keys("a"))
     rig.manager.add_input(rig.network.fetcher.poll()[0])
     rig.manager.process(10, rig.clock_ms)
     rig.member.waiting.append(TasksLost("fenced"))
-    rig.turn()
+    rig.iterate()
     assert rig.member.told[-1] == ReportOwned(NOTHING)
     rig.collector.flush()
     rig.network.producer.flush()
@@ -251,7 +251,7 @@ def test_it_stops_when_asked(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
     began(rig, 0)
     rig.thread.stop(wake=False)
-    rig.turn()
+    rig.iterate()
     assert rig.member.told[-1] == Leave(remain=True)
     rig.member.waiting.append(ReleaseTasks())
     rig.member.waiting.append(LeftGroup())
@@ -265,7 +265,7 @@ def test_it_stops_by_itself_when_the_coordinator_does_not_let_it_go(rig: Rig) ->
     rig.network.write(("in", 0), keys("a"))
     began(rig, 0)
     rig.thread.stop()
-    rig.turn()
+    rig.iterate()
     rig.clock_ms += 16_000
     rig.thread.run()
     assert committed(rig) == 1
@@ -294,7 +294,7 @@ def test_a_restore_that_takes_long_is_told_of(rig: Rig, caplog: pytest.LogCaptur
     rig.give(Tasks(active=rig.tasks(0)))
     for _ in range(3):
         rig.clock_ms += 10_000
-        rig.turn()
+        rig.iterate()
     (restoring,) = [each for task in rig.thread.progress.tasks for each in task.restoring]
     assert (restoring.restored_records, restoring.remaining_records, restoring.eta_s) == (10, 10, 20.0)
     assert rig.thread.progress.restore_eta_s == 20.0
@@ -306,7 +306,7 @@ def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
     for _ in range(2):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     assert rig.thread.progress.statuses == (
         f"MISSING_INTERNAL_TOPICS: Internal topics are missing: x. {ADVICE[StatusCode.MISSING_INTERNAL_TOPICS]}",
         "the group coordinator does not answer: no route to host. Retrying; the tasks continue as long as the "
@@ -315,7 +315,7 @@ def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     rig.member.waiting.extend([StatusChanged(()), HeartbeatRecovered(1_000)])
     for _ in range(2):
         rig.clock_ms += 1_000
-        rig.turn()
+        rig.iterate()
     assert rig.thread.progress.statuses == ()
 
 
@@ -326,12 +326,12 @@ def test_quiet_is_when_all_input_is_processed_and_committed(rig: Rig) -> None:
     assert not rig.thread.commit_if_drained(), "not before there is an assignment"
     rig.network.write(("in", 0), keys("a", "b"))
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn()
+    rig.iterate()
     seen = []
     for _ in range(6):
         rig.clock_ms += 1_000
         seen.append(rig.thread.commit_if_drained())
-        rig.turn()
+        rig.iterate()
     assert seen[-1]
     assert committed(rig) == 2
     rig.network.write(("in", 1), keys("c"))
@@ -341,7 +341,7 @@ def test_quiet_is_when_all_input_is_processed_and_committed(rig: Rig) -> None:
 
 def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     rig.give(NOTHING)
-    rig.turn()
+    rig.iterate()
     rig.clock_ms += 1_000
     assert not rig.thread.commit_if_drained()
     rig.clock_ms += 15_000
@@ -350,7 +350,7 @@ def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
         StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x. Creation failed: x (no disk)."
     )
     rig.member.waiting.append(StatusChanged((missing,)))
-    rig.turn()
+    rig.iterate()
     rig.clock_ms += 15_000
     assert not rig.thread.commit_if_drained(), "it has no tasks because something is wrong"
 
@@ -373,16 +373,16 @@ def test_tasks_that_wait_for_other_partitions_do_not_spin(make_rig: MakeRig) -> 
     began(rig, 0)
     assert rig.manager.has_work()
     before = rig.network.waits
-    rig.turn(10)
+    rig.iterate(10)
     assert rig.network.waits == before + 10
 
 
 def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     rig = began(make_rig(), 0, 1)
     rig.give(Tasks(active=rig.tasks(1)))
-    rig.turn(2)
+    rig.iterate(2)
     rig.member.waiting.append(TasksLost("fenced"))
-    rig.turn(2)
+    rig.iterate(2)
     latest = rig.manager.assignment_changes.latest()
     told = [(each.task_id[-1], each.change, each.why.partition(" (")[0]) for each in latest]
     assert told == [
@@ -392,7 +392,7 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
         ("1", "closed", "this member lost its membership: fenced"),
     ]
     rig.clock_ms += 1_000
-    rig.turn()
+    rig.iterate()
     assert rig.thread.progress.assignment_changes == rig.manager.assignment_changes.latest()
 
 
@@ -428,7 +428,7 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     began(rig, 0)
     assert slow.under_way.wait(30)
     rig.thread.stop()
-    rig.turn()
+    rig.iterate()
     rig.member.waiting += [ReleaseTasks(), LeftGroup()]
 
     class LetGo(logging.Handler):
@@ -441,7 +441,7 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.thread")
     log.addHandler(handler)
     try:
-        rig.turn()
+        rig.iterate()
     finally:
         log.removeHandler(handler)
     (told,) = [text for text in caplog.messages if "asynchronous call" in text]

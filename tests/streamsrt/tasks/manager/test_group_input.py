@@ -123,18 +123,18 @@ def test_it_is_told_why_a_run_does_not_end(rig: Rig, caplog: pytest.LogCaptureFi
 def ends(rig: Rig, after_ms: int) -> bool:
     rig.clock_ms += after_ms
     found = rig.thread.commit_if_drained()
-    rig.turn()
+    rig.iterate()
     return found
 
 
 def test_a_member_without_tasks_is_not_quiet_while_a_killed_one_has_them(rig: Rig) -> None:
     rig.network.write(("in", 0), row("a"))
     rig.give(NOTHING)
-    rig.turn()
+    rig.iterate()
     assert not ends(rig, 20_000)
     assert not ends(rig, 1_000)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(4)
+    rig.iterate(4)
     assert [ends(rig, 1_000) for _ in range(6)][-1]
     assert rig.thread.processed_records == 1
 
@@ -143,7 +143,7 @@ def test_of_two_members_each_is_quiet_when_both_have_committed(rig: Rig) -> None
     rig.network.write(("in", 0), [(b"k", bytes(8))])
     rig.network.write(("in", 1), [(b"k", bytes(8))])
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(4)
+    rig.iterate(4)
     assert not any(ends(rig, 1_000) for _ in range(6))
     assert rig.network.admin.offsets[("in", 0)].offset == 1, "the other one need not wait for this one"
     commit(rig, ("in", 1), 1)

@@ -84,20 +84,20 @@ def test_a_topic_that_is_gone_is_not_read_any_more(make_rig: MakeRig) -> None:
 def test_the_loop_looks_when_the_epoch_changes_and_now_and_then(make_rig: MakeRig) -> None:
     rig = make_rig(topology=two_sources(), network=InProcessNetwork({"wide": 2, "narrow": 1, "out": 2}))
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    rig.turn(3)
+    rig.iterate(3)
     assert read_by(rig) == {0: {"wide", "narrow"}, 1: {"wide"}}
     rig.network.make_topic("narrow", 2)
-    rig.turn(2)
+    rig.iterate(2)
     assert read_by(rig)[1] == {"wide"}
     rig.member.waiting.append(EpochChanged(2))
-    rig.turn(2)
+    rig.iterate(2)
     assert read_by(rig)[1] == {"wide", "narrow"}
     rig.network.make_topic("wide", 3)
     rig.give(Tasks(active=rig.tasks(0, 1, 2)))
-    rig.turn(3)
+    rig.iterate(3)
     rig.network.make_topic("narrow", 3)
     rig.clock_ms += LATER_MS
-    rig.turn(2)
+    rig.iterate(2)
     assert read_by(rig)[2] == {"wide", "narrow"}
 
 

@@ -82,14 +82,14 @@ def test_tasks_without_state_are_not_told(make_rig: MakeRig) -> None:
 
 def test_the_loop_tells_the_membership_what_changed(rig: Rig) -> None:
     rig.give(Tasks(active=rig.tasks(0)))
-    rig.turn(3)
+    rig.iterate(3)
     (key,) = rig.tasks(0)
     rig.clock_ms += 500
-    rig.turn()
+    rig.iterate()
     assert rig.member.told[-1] == SetTaskOffsets({key: 0}, {key: 0})
     rig.network.write((CHANGELOG, 1), keys("x"))
     before = len(rig.member.told)
     for _ in range(3):
         rig.clock_ms += 500
-        rig.turn()
+        rig.iterate()
     assert len(rig.member.told) == before

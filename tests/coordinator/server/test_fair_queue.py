@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from coordinator.server.turns import PASS_S, Turns
+from coordinator.server.fair_queue import PASS_S, FairQueue
 
 
 class Clients:
@@ -14,7 +14,7 @@ class Clients:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.ready: deque[Callable[[], None]] = deque()
-        self.turns = Turns(self.ready.append, lambda: self.now_s)
+        self.queue = FairQueue(self.ready.append, lambda: self.now_s)
         self.order: list[str] = []
 
     def turn(self) -> None:
@@ -28,8 +28,8 @@ class Client:
 
     def __init__(self, clients: Clients, name: str, cost_s: float, requests: int) -> None:
         self.clients, self.name, self.cost_s, self.requests = clients, name, cost_s, requests
-        self.used_s = clients.turns.place_s
-        self.is_in_line = self.has_more = False
+        self.used_s = clients.queue.virtual_time_s
+        self.is_queued = self.has_more = False
 
     def serve(self) -> float:
         self.requests -= 1
@@ -39,7 +39,7 @@ class Client:
         return self.cost_s
 
     def arrive(self) -> None:
-        self.clients.turns.serve(self)
+        self.clients.queue.serve(self)
 
 
 def test_who_is_alone_is_served_at_once() -> None:
@@ -128,7 +128,7 @@ def test_many_that_come_together_do_not_all_go_before_a_quiet_client() -> None:
     quiet.arrive()
     for i in range(100):
         newcomer = Client(clients, f"new {i}", 0.015, 2)
-        newcomer.used_s = clients.turns.newcomers_s()
+        newcomer.used_s = clients.queue.newcomers_s()
         newcomer.arrive()
     for _ in range(10):
         quiet.requests = 1
