@@ -16,7 +16,12 @@ from streamsrt.client.values import NewTopic
 from streamsrt.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from faust import App
+
+    from streamsrt.client.interface import Administering
+    from streamsrt.faust.reading import DeclaredTopic
 
 app = typer.Typer(help="Run applications of faust-streaming as they are.", no_args_is_help=True)
 
@@ -82,21 +87,28 @@ def run(
 
 def _create_topics(application: App, address: str) -> None:
     """Creates the topics of the application that are missing, as faust does at its start."""
-    from streamsrt.faust.program import declared_topics
+    from streamsrt.faust.program import declared_changelogs, declared_topics
 
-    if not application.conf.topic_allow_declare:
-        return
-    wanted = {topic.name: topic for topic in declared_topics(application)}
     with cluster(address) as network:
-        present = network.admin.topics(wanted)
-        missing = [
-            NewTopic(
-                name=name, partitions=each.partitions, replication_factor=each.replication_factor, configs=each.configs
-            )
-            for name, each in wanted.items()
-            if name not in present
-        ]
-        failed = network.admin.create_topics(missing) if missing else {}
+        if application.conf.topic_allow_declare:
+            _create(network.admin, declared_topics(application))
+        if any(table.is_global for table in application.tables.values()):
+            there = network.admin.topics(None)
+            partitions = {name: each.partitions for name, each in there.items()}
+            _create(network.admin, declared_changelogs(application, partitions))
+
+
+def _create(admin: Administering, topics: Sequence[DeclaredTopic]) -> None:
+    wanted = {topic.name: topic for topic in topics}
+    present = admin.topics(wanted)
+    missing = [
+        NewTopic(
+            name=name, partitions=each.partitions, replication_factor=each.replication_factor, configs=each.configs
+        )
+        for name, each in wanted.items()
+        if name not in present
+    ]
+    failed = admin.create_topics(missing) if missing else {}
     errors = [f"topic {name!r} was not created: {error}" for name, error in failed.items() if error is not None]
     if errors:
         raise ConfigError("; ".join(errors))

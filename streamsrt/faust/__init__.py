@@ -18,6 +18,7 @@ module          what it has
 ``decoding``    keys and values from bytes, as the application's schemas have it
 ``sends``       what agents send, gathered until their records are worked off
 ``tables``      tables over the stores of the task
+``sets``        tables of sets
 ``test_app``    an application in a test, without a broker
 ==============  =============================================================================================
 

@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamsrt.faust.agents import AgentNode
 from streamsrt.faust.reading import DeclaredTopic, declared, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of
-from streamsrt.faust.tables import store_of
+from streamsrt.faust.tables import changelog_of, shared_name, store_of
 from topology.dsl.builder import StreamsBuilder
 from topology.graph.topology import Topology
 from topology.spec import serdes
@@ -37,6 +37,9 @@ def topology(app: faust.App) -> Topology:
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))
+        if table.is_global:
+            store = store_of(table)
+            builder.global_table(changelog_of(table), key=store.key, value=store.value, store=shared_name(table))
     stores = [table.name for table in found.tables]
     for agent in found.agents:
         channels = channels_of(agent)
@@ -52,6 +55,22 @@ def topology(app: faust.App) -> Topology:
 def declared_topics(app: faust.App) -> list[DeclaredTopic]:
     """The topics that faust would create at the start."""
     return topics_of(app, (channel for agent in app.agents.values() for channel in channels_of(agent)[1:]))
+
+
+def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[DeclaredTopic]:
+    """The changelogs that must be there before the start, as every process reads them: those of global tables.
+
+    ``partitions``: of the topics that there are.
+    """
+    read = {name for agent in app.agents.values() for topic in channels_of(agent) for name in topic.topics}
+    count = max((partitions[name] for name in read if name in partitions), default=app.conf.topic_partitions)
+    replicas = app.conf.topic_replication_factor or 1
+    compact = {"cleanup.policy": "compact"}
+    return [
+        DeclaredTopic(changelog_of(table), count, replicas, compact | table.extra_topic_configs)
+        for table in app.tables.values()
+        if table.is_global
+    ]
 
 
 def _supplier(

@@ -19,7 +19,17 @@ from streamsrt.faust.host import Host
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer
-from streamsrt.faust.tables import BoundTable, Rows, expire, hears_of_closed_windows, watch_expiry
+from streamsrt.faust.sets import Rows, refuse_changes
+from streamsrt.faust.tables import (
+    BoundTable,
+    GlobalRows,
+    Readable,
+    expire,
+    hears_of_closed_windows,
+    is_of_sets,
+    shared_name,
+    watch_expiry,
+)
 from streamsrt.faust.timers import Jobs, ReadOnlyRows
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.kinds.user_processors import Context
@@ -95,6 +105,8 @@ class RunningApplication:
         self._tables = found.tables
         self._bound: list[BoundTable] = []
         self._tasks: dict[int, RunningTask] = {}
+        self._shared: dict[str, Readable] = {}
+        """By global table, what has the rows of all partitions."""
         self._before: dict[str, object] = {}
         self._background: Background | None = None
         self._was_told = False
@@ -106,30 +118,43 @@ class RunningApplication:
 
         ``is_first``: it is the first agent of the application.
         """
+        env = context.environment
+        task = self._tasks.get(id(env))
+        own = self._stores(context) if task is None else {}
         loop = self.host.enter()
         if not self._tasks:
             self._bind(loop)
-            self._loose = Outbox(context.environment, self._on_put())
-        env = context.environment
-        task = self._tasks.get(id(env))
+            self._loose = Outbox(env, self._on_put())
         if task is None:
-            task = self._tasks[id(env)] = self._begin(context)
+            task = self._tasks[id(env)] = self._begin(context, own)
             self.has_news = self._background is not None and self._background.listens
         task.agents += 1
         task.leads = task.leads or (is_first and task.partition == 0)
         return task
 
-    def _begin(self, context: Context) -> RunningTask:
-        stores: dict[str, Rows] = {table.name: context.get_state_store(table.name) for table in self._tables}
+    def _stores(self, context: Context) -> dict[str, Rows]:
+        """Those of a task. Raises UserError for one that can't be read."""
+        own: dict[str, Rows] = {table.name: context.get_state_store(table.name) for table in self._tables}
+        for table in self._tables:
+            if is_of_sets(table):
+                refuse_changes(own[table.name])
+        return own
+
+    def _begin(self, context: Context, own: dict[str, Rows]) -> RunningTask:
+        stores = dict(own)
+        for table in self._tables:
+            if table.is_global:
+                shared = self._shared[table.name] = context.get_state_store(shared_name(table))
+                stores[table.name] = GlobalRows(own[table.name], shared)
         task = RunningTask(context.environment, stores, self._on_put())
         expiring = [table for table in self._tables if table._should_expire_keys()]
         for table in expiring:
-            watch_expiry(table, task.partition, stores[table.name])
+            watch_expiry(table, task.partition, own[table.name])
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
 
         def clean(now_ms: int) -> None:
             for table in expiring:
-                closed = expire(table, task.partition, stores[table.name], now_ms / 1000)
+                closed = expire(table, task.partition, own[table.name], now_ms / 1000)
                 if closed and hears_of_closed_windows(table):
                     with _current(task):
                         jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
@@ -194,7 +219,10 @@ class RunningApplication:
         def stores(name: str) -> Callable[[], Iterator[Rows]]:
             return lambda: (task.stores[name] for task in list(self._tasks.values()))
 
-        return {table.name: ReadOnlyRows(stores(table.name)) for table in self._tables}
+        found: dict[str, Rows] = {table.name: ReadOnlyRows(stores(table.name)) for table in self._tables}
+        for name, shared in self._shared.items():
+            found[name] = GlobalRows(found[name], shared)
+        return found
 
     def leave(self, task: RunningTask, workers: list[asyncio.Task[None]]) -> None:
         """An agent of that task ends."""

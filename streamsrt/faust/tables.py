@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 from faust.exceptions import KeyDecodeError
 
 from streamsrt.faust.decoding import Decode, plain_key, plain_value
+from streamsrt.faust.sets import Rows, SetRows, store_of_sets
 from topology.spec.codecs import CallableSerde
-from topology.spec.stores import Store
+from topology.spec.stores import Store, ValueAndTimestamp
 
 if TYPE_CHECKING:
     import faust
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 _MEMO_MAX = 100_000
 
 
-class Rows(Protocol):
-    """What a table needs of a store."""
+class Readable(Protocol):
+    """What is read of a store."""
 
     def get(self, key: object, /) -> object: ...
-    def put(self, key: object, value: object, /) -> None: ...
     def all(self) -> Iterator[tuple[object, object]]: ...
-    def approximate_num_entries(self) -> int: ...
 
 
 def store_of(table: faust.Table) -> Store:
     """The store of a table, with faust's bytes."""
+    if is_of_sets(table):
+        return store_of_sets(table)
     topic = table.changelog_topic
     name = f"{table.name} of faust"
     key: CallableSerde[object] = CallableSerde(f"keys of {name}", _key_writer(table), _key_reader(table))
@@ -48,6 +49,24 @@ def store_of(table: faust.Table) -> Store:
         caching=True,
         changelog_config={key: str(value) for key, value in table.extra_topic_configs.items()},
     )
+
+
+def is_of_sets(table: faust.Table) -> bool:
+    """Whether its rows are sets."""
+    from faust.tables.sets import SetTable
+
+    return isinstance(table, SetTable)
+
+
+def changelog_of(table: faust.Table) -> str:
+    """The name of the topic that has its rows."""
+    name: str = table.changelog_topic.get_topic_name()
+    return name
+
+
+def shared_name(table: faust.Table) -> str:
+    """The name of the store that has all rows of a global table, of every partition."""
+    return f"{table.name}-global"
 
 
 def _reader(decode: Decode) -> Callable[[bytes], object]:
@@ -129,13 +148,43 @@ class TableRows(MutableMapping[object, object]):
         return self._rows().approximate_num_entries()
 
 
+class GlobalRows:
+    """The rows of a global table: those of the task, which it has written, and what the changelog brings of all others.
+
+    ``shared`` reads the changelog of all partitions, and is a little behind.
+    """
+
+    def __init__(self, own: Rows, shared: Readable) -> None:
+        self._own = own
+        self._shared = shared
+        self.put = own.put
+
+    def get(self, key: object, /) -> object:
+        """The row of that key."""
+        row = self._own.get(key)
+        return _bare(self._shared.get(key)) if row is None else row
+
+    def all(self) -> Iterator[tuple[object, object]]:
+        """All rows."""
+        rows = {key: _bare(row) for key, row in self._shared.all()}
+        rows.update(self._own.all())
+        yield from rows.items()
+
+    def approximate_num_entries(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self.all())
+
+
+def _bare(row: object) -> object:
+    return row.value if isinstance(row, ValueAndTimestamp) else row
+
+
 class BoundTable:
     """A table whose data is ours, until :meth:`unbind`. ``partition`` says which one runs."""
 
     def __init__(self, table: faust.Table, rows: Callable[[], Rows], partition: Callable[[], int]) -> None:
         self._table = table
         self._data = table._data
-        table._data = TableRows(rows)
         self._replace("on_key_get", _nothing)
         if table._should_expire_keys():
             known = table._partition_timestamp_keys
@@ -153,6 +202,7 @@ class BoundTable:
         else:
             self._replace("on_key_set", _changed)
             self._replace("on_key_del", _nothing)
+        table._data = SetRows(rows, table.on_key_set) if is_of_sets(table) else TableRows(rows)
 
     def _replace(self, name: str, function: Callable[..., None]) -> None:
         setattr(self._table, name, function)

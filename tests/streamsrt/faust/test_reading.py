@@ -107,8 +107,7 @@ HERE = r"\S*test_reading\.py:\d+"
     [
         (_page, r"@app\.page"),
         (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
-        (lambda app: app.GlobalTable("all", default=int), "GlobalTable of table all"),
-        (lambda app: app.SetTable("sets"), "SetTable of table sets"),
+        (lambda app: app.SetGlobalTable("sets"), "SetGlobalTable of table sets"),
         (lambda app: app.Table("t", on_changelog_event=print), "on_changelog_event= of table t"),
         (lambda app: app.Table("t", use_partitioner=True), "use_partitioner=True of table t"),
     ],

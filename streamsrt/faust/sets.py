@@ -1,0 +1,153 @@
+"""Tables of sets (``app.SetTable``).
+
+1. A row is a whole set. Its entry in the changelog is an update that adds all members, so faust restores it, too. The number
+   of that operation is written as a float, which tells it from faust's own entries.
+2. Faust's own entries are changes of sets: the last one of a key is not the set, so they can't be restored by key. They are
+   an error at the start, and not lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Protocol
+
+from faust.models import maybe_model
+from mode.utils.collections import ManagedUserSet
+
+from streamsrt.errors import UserError
+from streamsrt.faust.decoding import Decode
+from topology.spec.codecs import CallableSerde
+from topology.spec.stores import Store
+
+if TYPE_CHECKING:
+    import faust
+
+_UPDATE = 15.0
+
+
+class Rows(Protocol):
+    """What sets need of a store."""
+
+    def get(self, key: object, /) -> object: ...
+    def put(self, key: object, value: object, /) -> None: ...
+    def all(self) -> Iterator[tuple[object, object]]: ...
+    def approximate_num_entries(self) -> int: ...
+
+
+def store_of_sets(table: faust.SetTable) -> Store:
+    """The store of a table of sets."""
+    topic, registry, name = table.changelog_topic, table.app.serializers, f"{table.name} of faust"
+    key_serializer, value_serializer = table.key_serializer, table.value_serializer
+
+    def write_key(key: object) -> bytes:
+        raw: bytes = topic.prepare_key((_UPDATE, key), key_serializer)[0]
+        return raw
+
+    def read_key(raw: bytes) -> object:
+        operation, key = registry.loads_key(None, raw, serializer=key_serializer)
+        if type(operation) is not float:
+            raise UserError(
+                f"the changelog {topic} of table {table.name} holds changes of sets that faust has written, not sets: "
+                "they can't be taken over. Delete the topic with no instance running, and let the sets fill again"
+            )
+        return table._to_key(key)
+
+    def write(members: object) -> bytes:
+        assert isinstance(members, set)
+        raw: bytes = topic.prepare_value([list(members), []], value_serializer)[0]
+        return raw
+
+    def read(raw: bytes) -> object:
+        row = registry.loads_value(None, raw, serializer=value_serializer)
+        match row:
+            case [list(members), _]:
+                return {maybe_model(each) for each in members}
+        return set()
+
+    keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
+    values: CallableSerde[object] = CallableSerde(f"values of {name}", write, _reader(read))
+    # Each change would write the whole set: retention and compaction are those of every other table.
+    return Store(table.name, key=keys, value=values, caching=True)
+
+
+def _reader(decode: Callable[[bytes], object]) -> Decode:
+    def read(raw: bytes | None) -> object:
+        assert raw is not None
+        return decode(raw)
+
+    return read
+
+
+def refuse_changes(rows: Rows) -> None:
+    """Raises UserError where a restored store holds what faust has written."""
+    for _ in rows.all():
+        pass
+
+
+def _writing(name: str) -> Callable[..., object]:
+    plain = getattr(ManagedUserSet, name)
+
+    def change(self: StoredSet, *arguments: object) -> object:
+        result = plain(self, *arguments)
+        self.write()
+        return result
+
+    change.__name__ = name
+    return change
+
+
+class StoredSet(ManagedUserSet):  # type: ignore[misc]  # mode is not typed here
+    """One set, whose every change is written to its row."""
+
+    def __init__(self, key: object, members: set[object], write: Callable[[object, set[object]], None]) -> None:
+        self.data = members
+        self._key = key
+        self._write = write
+
+    def write(self) -> None:
+        """Makes the members the row."""
+        self._write(self._key, self.data)
+
+    add = _writing("add")
+    discard = _writing("discard")
+    clear = _writing("clear")
+    pop = _writing("pop")
+    update = _writing("update")
+    difference_update = _writing("difference_update")
+    intersection_update = _writing("intersection_update")
+    symmetric_difference_update = _writing("symmetric_difference_update")
+    __iand__ = _writing("__iand__")
+    __ior__ = _writing("__ior__")
+    __isub__ = _writing("__isub__")
+    __ixor__ = _writing("__ixor__")
+
+
+class SetRows(MutableMapping[object, object]):
+    """The data of one table of sets: the rows of the task that runs. ``changed`` hears of each key that is written."""
+
+    def __init__(self, rows: Callable[[], Rows], changed: Callable[[object, object], None]) -> None:
+        self._rows = rows
+        self._changed = changed
+
+    def _write(self, key: object, members: set[object]) -> None:
+        self._rows().put(key, members)
+        self._changed(key, members)
+
+    def __contains__(self, key: object) -> bool:
+        return self._rows().get(key) is not None
+
+    def __getitem__(self, key: object) -> StoredSet:
+        members = self._rows().get(key)
+        return StoredSet(key, members if isinstance(members, set) else set(), self._write)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise NotImplementedError("a table of sets gets its members by table[key].add() and update()")
+
+    def __delitem__(self, key: object) -> None:
+        raise NotImplementedError("a table of sets loses members by table[key].discard() and clear()")
+
+    def __iter__(self) -> Iterator[object]:
+        return iter([key for key, _ in self._rows().all()])
+
+    def __len__(self) -> int:
+        return self._rows().approximate_num_entries()

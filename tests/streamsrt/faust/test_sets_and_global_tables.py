@@ -1,0 +1,159 @@
+"""Tables of sets, and tables whose rows every process has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from streamsrt.errors import ProcessingError, UserError
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+from streamsrt.faust import TestApp  # noqa: E402
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+def visits(app: faust.App, change: Any) -> Any:
+    """A table of sets, whose set of the record's key is changed by its value."""
+    seen = app.SetTable("seen")
+
+    @app.agent(app.topic("visits", key_type=str, value_serializer="json"))
+    async def visit(stream: Any) -> None:
+        async for key, value in stream.items():
+            change(seen, key, value)
+
+    return seen
+
+
+def test_sets_grow_shrink_and_are_restored() -> None:
+    app = an_app()
+    told: list[Any] = []
+
+    def change(seen: Any, key: str, value: Any) -> None:
+        action, *members = value
+        told.append((key in seen, len(seen[key]), sorted(seen)))
+        if action in ("add", "discard"):
+            getattr(seen[key], action)(members[0])
+        else:
+            getattr(seen[key], action)(set(members))
+
+    visits(app, change)
+    with TestApp(app) as test:
+        for value in (["add", 1], ["add", 2], ["add", 2], ["update", 3, 4], ["discard", 1]):
+            test.send("visits", key="a", value=value)
+        test.send("visits", key="b", value=["add", 9])
+        test.driver.restart()
+        test.send("visits", key="a", value=["difference_update", 4])
+        test.send("visits", key="b", value=["intersection_update", 7])
+        test.driver.restart()
+        assert test.table("seen") == {"a": {2, 3}, "b": set()}
+        log = [each for each in test.driver.producer_history if each.topic == "shop-seen-changelog"]
+    assert told[0] == (False, 0, [])
+    assert told[-1] == (True, 1, ["a", "b"])
+    assert log[-1].key == b'[15.0,"b"]'
+    assert log[-1].value == b"[[],[]]"
+
+
+def test_faust_restores_the_sets_from_what_is_written_here() -> None:
+    app = an_app()
+    visits(app, lambda seen, key, value: seen[key].add(value))
+    with TestApp(app) as test:
+        for value in (1, 2):
+            test.send("visits", key="a", value=value)
+        test.driver.commit()
+        log = [each for each in test.driver.producer_history if each.topic == "shop-seen-changelog"]
+    other = an_app()
+    theirs = other.SetTable("seen")
+    for each in log:
+        operation, key = orjson.loads(each.key or b"")
+        theirs.data[key].apply_changelog_event(operation, orjson.loads(each.value or b""))
+    assert set(theirs["a"]) == {1, 2}
+
+
+def test_what_faust_has_written_is_refused_and_not_lost() -> None:
+    app = an_app()
+    visits(app, lambda seen, key, value: seen[key].add(value))
+    with TestApp(app) as test:
+        test.send("visits", key="a", value=1)
+        test.driver._capture.add("shop-seen-changelog", [b'[1,"b"]'], [b"5"], [0], None, 0)
+        with pytest.raises(
+            (UserError, ProcessingError), match="changelog shop-seen-changelog of table seen holds changes"
+        ):
+            test.driver.restart()
+
+
+def test_windows_of_sets_by_the_time_of_the_record() -> None:
+    app = an_app()
+    seen = app.SetTable("seen").tumbling(10, expires=60)
+
+    @app.agent(app.topic("visits", key_type=str, value_type=int))
+    async def visit(stream: Any) -> None:
+        async for key, value in stream.items():
+            seen[key].add(value)
+
+    with TestApp(app) as test:
+        for value, at in ((1, 1), (2, 2), (3, 11)):
+            test.send("visits", key="a", value=value, timestamp=at)
+        assert test.table("seen") == {("a", (0.0, 9.9)): {1, 2}, ("a", (10.0, 19.9)): {3}}
+        test.driver.restart()
+        test.driver.advance_wall_clock_time(75_000)
+        assert test.table("seen") == {("a", (10.0, 19.9)): {3}}
+
+
+def test_sets_are_changed_through_their_manager() -> None:
+    app = an_app()
+    seen = app.SetTable("seen", start_manager=True, key_type=str)
+
+    @app.agent(app.topic("visits", key_type=str, value_type=int))
+    async def visit(stream: Any) -> None:
+        async for key, value in stream.items():
+            if value:
+                await seen.manager.add(key, value)
+            else:
+                await seen.manager.clear(key)
+
+    with TestApp(app) as test:
+        for key, value in (("a", 1), ("a", 2), ("b", 3), ("b", 0)):
+            test.send("visits", key=key, value=value)
+        test.driver.commit()
+        assert test.table("seen") == {"a": {1, 2}, "b": set()}
+
+
+def test_a_global_table_has_the_rows_of_all_partitions() -> None:
+    app, seen = an_app(), []
+    rates = app.GlobalTable("rates", default=int, key_type=str)
+
+    @app.agent(app.topic("rates-in", key_type=str, value_type=int))
+    async def learn(stream: Any) -> None:
+        async for key, value in stream.items():
+            rates[key] = value
+            assert rates[key] == value, "its own changes are there at once"
+
+    @app.agent(app.topic("orders", key_type=str))
+    async def use(stream: Any) -> None:
+        async for event in stream.events():
+            key = event.key
+            seen.append((key, rates[key], key in rates, sorted(rates.items()), len(rates)))
+
+    @app.timer(10.0)
+    async def tell() -> None:
+        seen.append(sorted(rates.items()))
+
+    with TestApp(app, partitions=2) as test:
+        test.send("rates-in", key="a", value=1, partition=0)
+        test.send("rates-in", key="b", value=2, partition=1)
+        test.driver.commit()
+        for partition in (0, 1):
+            test.send("orders", key="a", partition=partition)
+            test.send("orders", key="x", partition=partition)
+        test.driver.advance_wall_clock_time(10_000)
+    both = [("a", 1), ("b", 2)]
+    assert seen == [("a", 1, True, both, 2), ("x", 0, False, both, 2)] * 2 + [both]
