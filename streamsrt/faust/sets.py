@@ -141,10 +141,10 @@ class SetRows(MutableMapping[object, object]):
         return StoredSet(key, members if isinstance(members, set) else set(), self._write)
 
     def __setitem__(self, key: object, value: object) -> None:
-        raise NotImplementedError("a table of sets gets its members by table[key].add() and update()")
+        raise TypeError("a table of sets gets its members by table[key].add() and update()")
 
     def __delitem__(self, key: object) -> None:
-        raise NotImplementedError("a table of sets loses members by table[key].discard() and clear()")
+        raise TypeError("a table of sets loses members by table[key].discard() and clear()")
 
     def __iter__(self) -> Iterator[object]:
         return iter([key for key, _ in self._rows().all()])
