@@ -5,6 +5,8 @@ module                  commands
 ======================  =====================================================================
 ``entry``               the entry point: collects the commands, turns errors into messages
 ``run``                 ``run``
+``init``                ``init``
+``project_files``       what ``init`` writes
 ``faust``               ``faust run``: applications of faust-streaming
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``

@@ -33,6 +33,9 @@ COMMANDS = {
         "run",
         "Run an application as one member of its group; start it on several machines to share the work.",
     ),
+    "init": _Command(
+        "init", "init", "Write a project: application, tests, Dockerfile, compose file with Apache Kafka, CI workflow."
+    ),
     "faust": _Command("faust", "app", "Run applications of faust-streaming as they are."),
     "broker": _Command(
         "broker", "broker", "Run the bundled broker until it is stopped; its address is the first line on stdout."

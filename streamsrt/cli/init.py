@@ -1,0 +1,44 @@
+"""``streamsrt init``: a new project."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.output import note
+from streamsrt.cli.project_files import files_of, module_of
+from streamsrt.cli.topology_versions import version_of
+from streamsrt.errors import ConfigError
+from streamsrt.runtime.topology_lock import LOCK_FILE, write_lock
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_NAMES_TAKEN = {"coordinator", "streamsrt", "test", "tests", "topology"}
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="name of the project, its directory and its application")],
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="where to write it (default: a directory of that name)")
+    ] = None,
+) -> None:
+    """Write a project: application, tests, Dockerfile, compose file with Apache Kafka, CI workflow.
+
+    The directory must be new or empty.
+    """
+    if _NAME.fullmatch(name) is None or module_of(name) in _NAMES_TAKEN:
+        raise ConfigError(
+            f"{name!r} can't be a project's name: give lower-case letters, digits and hyphens, as in page-views, and none "
+            "of " + ", ".join(sorted(_NAMES_TAKEN))
+        )
+    folder = Path(name) if directory is None else directory
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} is there already, and not empty: give another name, or --dir another directory")
+    for path, text in files_of(name).items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    write_lock(folder / LOCK_FILE, version_of(f"{folder / module_of(name) / 'app.py'}:topology", {}))
+    note(f"project {name} is in {folder}: its README.md says how to test it and run it")
