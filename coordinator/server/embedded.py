@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
-from coordinator.group.classic.state import CONSUMER, ClassicGroup
+from coordinator.group.classic.state import CONSUMER, ClassicGroup, GroupState
 from coordinator.group.streams.describe import state_name
 from coordinator.log import LogDirectory
 from coordinator.log.fsync import OnSynced, Syncable, Syncer
@@ -197,6 +197,13 @@ class EmbeddedBroker:
             {member_id: group.current[member_id].epoch for member_id in group.members},
             {(*task,): owners for task, owners in group.active_owners.items()},
         )
+
+    def leader_at_work(self, group_id: str) -> str:
+        """The leader of a classic group while the others wait for what it assigns; empty otherwise."""
+        group = self._broker.groups.classic_group(group_id)
+        if group is None or group.live.state is not GroupState.COMPLETING_REBALANCE:
+            return ""
+        return group.live.leader or ""
 
     def committed(self, group_id: str) -> dict[tuple[str, int], int]:
         """The group's offsets that count."""

@@ -40,6 +40,7 @@ from streamsrt.testing.simulator.values import (
     Inputs,
     Output,
     Outputs,
+    Protocols,
     SimulationFailure,
     SimulationResult,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Inputs",
     "Output",
     "Outputs",
+    "Protocols",
     "SimulationFailure",
     "SimulationResult",
     "simulate",

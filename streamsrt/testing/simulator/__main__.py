@@ -10,12 +10,12 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from streamsrt.application import load_application, module_and_attribute
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.testing.simulator.running import simulate_seeds
-from streamsrt.testing.simulator.values import Faults, Inputs, SimulationFailure
+from streamsrt.testing.simulator.values import Faults, Inputs, Protocols, SimulationFailure
 from topology.spec.errors import TopologyError
 
 _OF_A_REAL_CLUSTER = ("bootstrap.servers", "state.dir", "http.listen", "application.server", "num.stream.threads")
@@ -50,6 +50,7 @@ def _run(options: argparse.Namespace) -> int:
         instances=options.instances,
         partitions=options.partitions,
         faults=faults,
+        protocol=options.protocol,
         config=config,
         compare=options.compare,
     ):
@@ -105,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
     parser.add_argument("--instances", type=int, default=3, help="of the application (default: %(default)s)")
     parser.add_argument("--partitions", type=int, default=2, help="of each topic (default: %(default)s)")
+    parser.add_argument(
+        "--protocol",
+        choices=get_args(Protocols),
+        help="by which the instances join their group; both: some seeds begin with each, and change it while they run "
+        "(default: group.protocol of the application)",
+    )
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="of the application; repeatable"
     )

@@ -30,6 +30,8 @@ QUICK_GROUPS = {
     "group.streams.acceptable.recovery.lag": "5",
     "group.streams.min.task.offset.interval.ms": "1000",
     "group.streams.task.offset.interval.ms": "1000",
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "1",
     "log.cleaner.enable": "false",
 }
@@ -71,6 +73,7 @@ class BrokerLife(Protocol):
     def ends(self, topic: str) -> list[tuple[int, int]]: ...
     def read(self, topic: str, partition: int) -> Stored: ...
     def group(self, group_id: str) -> GroupView | None: ...
+    def leader_at_work(self, group_id: str) -> str: ...
     def committed(self, group_id: str) -> dict[tuple[str, int], int]: ...
 
 

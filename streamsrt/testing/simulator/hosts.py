@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import random
 import threading
 from collections import deque
@@ -46,8 +47,11 @@ class Host:
         self.is_dead = True
         self.held.clear()
         for task in self.tasks:
-            # Nobody will ever let it go on; asyncio is not to warn of that.
+            # Nobody will ever let it go on, or begin; asyncio is not to warn of that.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            work = task.get_coro()
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
 
 
 class HostKilled(GreenletExit):  # type: ignore[misc]  # greenlet says nothing of its types

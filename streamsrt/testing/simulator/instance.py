@@ -35,7 +35,6 @@ class World(Protocol):
     """What an instance needs to know of the simulation."""
 
     loop: VirtualLoop
-    config: StreamsConfig
 
     def now_ms(self) -> int: ...
     def note(self, host: str, text: str) -> None: ...
@@ -90,6 +89,8 @@ class Instance:
         self.starts = 0
         self.epoch = -1
         """The topology epoch of the process that started last."""
+        self.protocol = ""
+        """The protocol by which it joins its group."""
         self._world = world
         self._seed = seed
         self._life: _Life | None = None
@@ -119,17 +120,20 @@ class Instance:
 
     # ----------------------------------------------------------------------------------------------------- life, death
 
-    def start(self, topology: Topology, epoch: int) -> None:
+    def start(self, topology: Topology, epoch: int, config: StreamsConfig) -> None:
         """Starts the application with this version of the topology. Nothing happens where it runs already."""
         if self._life is not None:
             return
         self.starts += 1
-        self.epoch = epoch
+        self.epoch, self.protocol = epoch, config.group_protocol
         host = Host(self.name, random.Random(f"{self._seed}/{self.starts}"))
         life = self._life = _Life(host, SimulatedDirectory(self.disk))
         self._world.note(self.name, f"starts, topology epoch {epoch}")
+        self._world.note(self.name, f"joins by {config.group_protocol}")
+        if config.group_instance_id is not None:
+            config = StreamsConfig.of(config, group_instance_id=f"{config.group_instance_id}-{self.name}")
         blocking = GreenletBlocking()
-        work = self._work(life, blocking, replace(topology, epoch=epoch))
+        work = self._work(life, blocking, replace(topology, epoch=epoch), config)
         life.thread = blocking.thread = HostThread(host, self._world.loop, work)
 
     def kill(self) -> Host | None:
@@ -167,11 +171,13 @@ class Instance:
 
     # ---------------------------------------------------------------------------------------------------------- process
 
-    def _work(self, life: _Life, blocking: GreenletBlocking, topology: Topology) -> Callable[[], None]:
+    def _work(
+        self, life: _Life, blocking: GreenletBlocking, topology: Topology, config: StreamsConfig
+    ) -> Callable[[], None]:
         def work() -> None:
             error: StreamsError | None = None
             try:
-                self._run(life, blocking, topology)
+                self._run(life, blocking, topology, config)
             except StreamsError as caught:
                 error = caught
             if not life.host.is_dead:
@@ -183,8 +189,8 @@ class Instance:
 
         return work
 
-    def _run(self, life: _Life, blocking: GreenletBlocking, topology: Topology) -> None:
-        world, config = self._world, self._world.config
+    def _run(self, life: _Life, blocking: GreenletBlocking, topology: Topology, config: StreamsConfig) -> None:
+        world = self._world
         network = SimulatedNetwork(
             client_config(config, str(life.directory.process_id)), blocking, world.loop, life.host
         )

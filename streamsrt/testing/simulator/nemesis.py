@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from streamsrt.testing.simulator.broker import HOST_NAME, SimulatedBroker
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.loop import VirtualLoop
 from streamsrt.testing.simulator.net import SimulatedNet, Weather
-from streamsrt.testing.simulator.values import Faults
+from streamsrt.testing.simulator.values import Faults, Protocols
 
 KINDS = (
     "crashes",
@@ -25,11 +26,19 @@ KINDS = (
     "epoch_bumps",
     "growths",
 )
+CLASSIC_KINDS = ("lost_leaders",)
+KINDS_OF: Mapping[Protocols, tuple[str, ...]] = {
+    "streams": KINDS,
+    "classic": (*KINDS, *CLASSIC_KINDS),
+    "both": (*KINDS, *CLASSIC_KINDS, "protocol_changes"),
+}
+"""What can happen to instances that join by that protocol."""
+_WATCH_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``kind`` of :data:`KINDS`; ``length_s``: until it is over. ``chance`` decides the rest."""
+    """``kind`` of :data:`KINDS_OF`; ``length_s``: until it is over. ``chance`` decides the rest."""
 
     at_s: float
     kind: str
@@ -37,13 +46,15 @@ class Event:
     chance: float
 
 
-def plan(faults: Faults, chance: random.Random, chaos_s: float) -> tuple[Faults, list[Event]]:
+def plan(
+    faults: Faults, chance: random.Random, chaos_s: float, kinds: tuple[str, ...] = KINDS
+) -> tuple[Faults, list[Event]]:
     """The faults that this seed has at all, and what happens when, within ``chaos_s`` from the start."""
     if faults.varied:
-        left_out = {kind: 0.0 for kind in (*KINDS, "broken", "slow") if chance.random() < 0.5}
+        left_out = {kind: 0.0 for kind in (*KINDS, "broken", "slow", *kinds[len(KINDS) :]) if chance.random() < 0.5}
         faults = replace(faults, **left_out)  # type: ignore[arg-type]
     events = []
-    for kind in KINDS:
+    for kind in kinds:
         at_s, mean = 0.0, getattr(faults, kind)
         while mean > 0:
             at_s += chance.expovariate(mean / chaos_s)
@@ -73,6 +84,8 @@ class Victims(Protocol):
     def add_instance(self) -> Instance: ...
     def remove_instance(self, instance: Instance) -> None: ...
     def raise_epoch(self) -> bool: ...
+    def change_protocol(self) -> bool: ...
+    def leader_at_work(self) -> Instance | None: ...
     def grow_topics(self) -> None: ...
 
 
@@ -82,6 +95,8 @@ class Nemesis:
     def __init__(self, victims: Victims, faults: Faults, events: list[Event]) -> None:
         self._victims = victims
         self._timers = []
+        self._awaited: deque[Event] = deque()
+        """Leaders that are to be lost as soon as there are any."""
         victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
         for event in events:
             act: Callable[[Event], None] = getattr(self, f"_{event.kind}")
@@ -92,6 +107,7 @@ class Nemesis:
         victims = self._victims
         for timer in self._timers:
             timer.cancel()
+        self._awaited.clear()
         victims.net.weather = Weather()
         victims.broker.start()
         for instance in victims.instances:
@@ -161,11 +177,38 @@ class Nemesis:
 
     def _epoch_bumps(self, event: Event) -> None:
         """A rolling upgrade: one instance after the other is closed, and started with the next epoch."""
-        if not self._victims.raise_epoch():
-            return
+        if self._victims.raise_epoch():
+            self._roll(event)
+
+    def _protocol_changes(self, event: Event) -> None:
+        """One instance after the other is closed, and started with the other protocol."""
+        if self._victims.change_protocol():
+            self._roll(event)
+
+    def _roll(self, event: Event) -> None:
         for number, instance in enumerate(list(self._victims.instances)):
             at_s = number * event.length_s / 2
             self._timers.append(self._victims.loop.call_later(at_s, instance.stop))
+
+    def _lost_leaders(self, event: Event) -> None:
+        """The next one, once the others wait for it: it has been told their subscriptions, or soon is."""
+        self._awaited.append(event)
+        if len(self._awaited) == 1:
+            self._watch()
+
+    def _watch(self) -> None:
+        leader = self._victims.leader_at_work() if self._awaited else None
+        if leader is not None:
+            self._lose(leader, self._awaited.popleft())
+        if self._awaited:
+            self._victims.loop.call_later(_WATCH_S, self._watch)
+
+    def _lose(self, leader: Instance, event: Event) -> None:
+        self._victims.note(leader.name, "is lost while it leads")
+        instances = self._victims.instances
+        victim = replace(event, chance=(instances.index(leader) + 0.5) / len(instances))
+        ways = (self._crashes, self._crashes, self._cut_offs, self._freezes)
+        ways[int(event.chance * len(ways))](victim)
 
     # ------------------------------------------------------------------------------------------------------------ broker
 

@@ -15,6 +15,7 @@ from streamsrt.testing.simulator.values import (
     Faults,
     Inputs,
     Outputs,
+    Protocols,
     SimulationFailure,
     SimulationResult,
 )
@@ -31,6 +32,7 @@ def simulate(
     seed: int = 0,
     instances: int = 3,
     faults: Faults | None = None,
+    protocol: Protocols | None = None,
     config: Mapping[str, Any] | None = None,
     partitions: int = 2,
     broker_config: Mapping[str, str] | None = None,
@@ -46,7 +48,8 @@ def simulate(
     then everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run,
     which is made where they are not given. ``compare``: how they must be the same; by default ``each`` under
     exactly_once_v2, else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
-    :data:`~streamsrt.testing.simulator.simulation.CONFIG`.
+    :data:`~streamsrt.testing.simulator.simulation.CONFIG`; with ``group.instance.id`` each instance is a static member under
+    that and its own name. ``protocol``: by which the instances join their group, where that is not configured.
 
     Raises :class:`SimulationFailure`, which names the seed, what was wrong, what happened last, and the call to repeat it.
     """
@@ -65,6 +68,7 @@ def simulate(
         seed=seed,
         instances=instances,
         faults=Faults() if faults is None else faults,
+        protocol=protocol,
         chaos_s=chaos_s,
         settle_s=settle_s,
         **arguments,
@@ -76,7 +80,10 @@ def simulate(
             wrong = check(outputs, expected) if check is not None else compare_outputs(how, outputs, expected)
         if wrong is not None:
             raise SimulationFailure(
-                seed, wrong, _call(seed, instances, faults, arguments), tuple(simulation.trace.lines)
+                seed,
+                wrong,
+                _call(seed, instances, faults, {"protocol": protocol, **arguments}),
+                tuple(simulation.trace.lines),
             )
         return simulation.result(outputs)
     finally:

@@ -16,14 +16,14 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, StreamsError, UserError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.assembly import topology_settings
-from streamsrt.testing.simulator.broker import HOST_NAME, PORT, SimulatedBroker
+from streamsrt.testing.simulator.broker import HOST_NAME, PORT, GroupView, SimulatedBroker
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.invariants import Monitor, ViolationError
 from streamsrt.testing.simulator.loop import VirtualLoop
-from streamsrt.testing.simulator.nemesis import Nemesis, plan
+from streamsrt.testing.simulator.nemesis import KINDS_OF, Nemesis, plan
 from streamsrt.testing.simulator.net import SimulatedNet
 from streamsrt.testing.simulator.trace import Trace
-from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, SimulationResult
+from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, Protocols, SimulationResult
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
 from topology.graph.nodes import ProcessorNode
@@ -54,6 +54,13 @@ CONFIG: Mapping[str, Any] = {
     "retry.backoff.ms": 50,
 }
 """What a simulation sets where the application does not."""
+CLASSIC_CONFIG: Mapping[str, object] = {
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 1_000,
+    "acceptable.recovery.lag": 5,
+    "probing.rebalance.interval.ms": 60_000,
+}
+"""What it sets, too, where an instance joins a classic group: a streams group has this from its broker."""
 
 PartitionRows = tuple[list[bytes | None], list[bytes | None], list[int]]
 
@@ -74,11 +81,16 @@ class Simulation:
         broker_config: Mapping[str, str],
         chaos_s: float,
         settle_s: float,
+        protocol: Protocols | None = None,
         trace: Trace | None = None,
     ) -> None:
         _refuse_threads(topology)
         self.seed = seed
-        self.config = StreamsConfig.of({**CONFIG, **config})
+        self._chance = random.Random(f"{seed}/plan")
+        self._given_config = config
+        self._kinds = KINDS_OF[protocol or configured_protocol(config)]
+        self.config = config_by(_first(protocol, seed), config)
+        """Of instances that start from now on."""
         # What it lacks is what nothing here asks for: processes, files, signals.
         self.loop = VirtualLoop(START_S)  # type: ignore[abstract]
         self.trace = trace or Trace(self.elapsed_s)
@@ -96,7 +108,6 @@ class Simulation:
         self._partitions = partitions
         self._count = instances
         self._made = 0
-        self._chance = random.Random(f"{seed}/plan")
         self._inputs = _encoded(self.topology, inputs, partitions)
         self._left = 0
         self._is_calm = False
@@ -137,7 +148,7 @@ class Simulation:
         self._create_topics()
         for _ in range(self._count):
             self.start(self.add_instance(start=False))
-        faults, events = plan(self._faults, self._chance, self._chaos_s)
+        faults, events = plan(self._faults, self._chance, self._chaos_s, self._kinds)
         self._write_inputs()
         nemesis = Nemesis(self, faults, events)
         self.loop.call_later(_LOOK_S, self._look)
@@ -223,7 +234,7 @@ class Simulation:
     def start(self, instance: Instance) -> None:
         """Starts it with the topology of now, unless it runs or is to leave."""
         if instance in self.instances:
-            instance.start(self.topology, self.epoch)
+            instance.start(self.topology, self.epoch, self.config)
 
     def add_instance(self, *, start: bool = True) -> Instance:
         """One more."""
@@ -241,12 +252,36 @@ class Simulation:
         instance.stop()
 
     def raise_epoch(self) -> bool:
-        """Instances that start from now on have the next topology epoch. Not while the upgrade before is not begun."""
+        """Instances that start from now on have the next topology epoch. Not while the upgrade before is not begun, or the
+        protocol changes."""
         group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
-        if group is None or group.topology_epoch != self.epoch:
+        if group is None or group.topology_epoch != self.epoch or not self._have_changed(group):
             return False
         self.epoch += 1
         return True
+
+    def change_protocol(self) -> bool:
+        """Instances that start from now on join by the other protocol. Not before the last change and the last upgrade are
+        over."""
+        group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
+        if group is None or group.topology_epoch != self.epoch or not self._have_changed(group):
+            return False
+        if any(instance.epoch != self.epoch for instance in self.instances):
+            return False
+        self.config = config_by(_other(self.config.group_protocol), self._given_config)
+        return True
+
+    def _have_changed(self, group: GroupView) -> bool:
+        """Whether all members joined by the protocol of now, where that can change at all."""
+        if "protocol_changes" not in self._kinds:
+            return True
+        there = {each.member_id for each in self.instances if each.protocol == self.config.group_protocol}
+        return len(there) == len(self.instances) and there == set(group.epochs)
+
+    def leader_at_work(self) -> Instance | None:
+        """The leader of a classic group while the others wait for what it assigns."""
+        name = "" if self.broker.life is None else self.broker.life.leader_at_work(self.config.application_id)
+        return next((each for each in self.instances if name and each.member_id == name), None)
 
     # ------------------------------------------------------------------------------------------------------------- input
 
@@ -289,6 +324,29 @@ class Simulation:
             self.loop.call_at(
                 max(self.loop.time(), began_s + pairs[0][0]), self._write, topic, partition, pairs, began_s
             )
+
+
+def configured_protocol(config: Mapping[str, object]) -> Protocols:
+    """By which the application joins its group as it is configured; with ``auto`` streams, as the bundled broker does more
+    with it."""
+    return "classic" if StreamsConfig.of({**CONFIG, **config}).group_protocol == "classic" else "streams"
+
+
+def config_by(protocol: Protocols | None, config: Mapping[str, object]) -> StreamsConfig:
+    """The configuration of an instance that joins by this protocol; None: by the one that is configured."""
+    if (protocol or configured_protocol(config)) == "classic":
+        return StreamsConfig.of({**CONFIG, **CLASSIC_CONFIG, **config}, group_protocol="classic")
+    return StreamsConfig.of({**CONFIG, **config}, group_protocol=protocol)
+
+
+def _first(protocol: Protocols | None, seed: int) -> Protocols | None:
+    if protocol != "both":
+        return protocol
+    return random.Random(f"{seed}/protocol").choice(("streams", "classic"))
+
+
+def _other(protocol: str) -> Protocols:
+    return "streams" if protocol == "classic" else "classic"
 
 
 def _refuse_threads(topology: Topology) -> None:

@@ -29,6 +29,9 @@ class Output(NamedTuple):
 Inputs: TypeAlias = Mapping[str, Sequence[Input]]
 Outputs: TypeAlias = Mapping[str, Sequence[Output]]
 Compare = Literal["each", "last", "none lost"]
+Protocols = Literal["streams", "classic", "both"]
+"""By which protocol the instances join their group. ``both``: the seed says by which one they begin, and
+``protocol_changes`` of :class:`Faults` change it."""
 Check = Callable[[Outputs, Outputs], str | None]
 """``(outputs, those of an uninterrupted run) -> what is wrong with them``, None: nothing."""
 
@@ -44,6 +47,9 @@ class Faults:
     ``epoch_bumps``: the instances are restarted one by one with the next topology epoch. ``growths``: the source topics get
     a partition more (stateless topologies only: internal topics can't grow). ``broken``: a connection breaks at a write.
     ``slow``: something takes 20 to 300 ms. ``varied``: in every run each kind is left out with a probability of one half.
+
+    In classic groups only, ``lost_leaders``: the member that leads is killed, cut off or frozen while the others wait for
+    what it assigns. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other.
     """
 
     crashes: float = 2.0
@@ -56,6 +62,8 @@ class Faults:
     scalings: float = 0.5
     epoch_bumps: float = 0.5
     growths: float = 0.0
+    lost_leaders: float = 1.0
+    protocol_changes: float = 1.0
     broken: float = 0.01
     slow: float = 0.03
     varied: bool = True
@@ -71,6 +79,8 @@ NO_FAULTS = Faults(
     stalls=0,
     scalings=0,
     epoch_bumps=0,
+    lost_leaders=0,
+    protocol_changes=0,
     broken=0,
     slow=0,
     varied=False,

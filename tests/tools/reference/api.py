@@ -193,6 +193,7 @@ SECTIONS = (
             "Inputs",
             "Output",
             "Outputs",
+            "Protocols",
             "Check",
             "Compare",
             "Faults",

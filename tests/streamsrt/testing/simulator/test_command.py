@@ -34,6 +34,13 @@ def test_seeds_pass(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("3 seeds passed, ")
 
 
+def test_instances_join_by_the_protocol_that_is_asked_for(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([program, "--seeds", "1", "--protocol", "classic", "--config", "group.instance.id=static"]) == 0
+    told = capsys.readouterr().out
+    assert "joins by classic" in told
+    assert "joins by streams" not in told
+
+
 def test_a_seed_that_fails_is_described(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([program, "--seeds", "1", "--inputs", "simulated_program:poison"]) == 1
     told = capsys.readouterr().err

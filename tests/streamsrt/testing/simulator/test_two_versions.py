@@ -52,7 +52,7 @@ class TwoVersions(Simulation):
     def start(self, instance: Instance) -> None:
         if not instance.starts:
             version = word_count() if instance.name == "i1" else long_words()
-            instance.start(version.with_default_serdes(serdes.bytes, serdes.bytes), 0)
+            instance.start(version.with_default_serdes(serdes.bytes, serdes.bytes), 0, self.config)
 
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
         self.refused[instance.name] = error
