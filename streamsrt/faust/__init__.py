@@ -15,6 +15,7 @@ module          what it has
 ``agents``      one agent of one task: what it is given, what it acknowledged, what becomes of its exceptions
 ``streams``     the stream that an agent iterates over
 ``events``      events and messages, made when somebody asks for them
+``asking``      answers to those who ask agents
 ``decoding``    keys and values from bytes, as the application's schemas have it
 ``sends``       what agents send, gathered until their records are worked off
 ``tables``      tables over the stores of the task

@@ -79,6 +79,16 @@ class Background:
         self._host.turn(_TURNS)
         self.check()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether anything is."""
+        return bool(self._running)
+
+    def adopt(self, task: asyncio.Task[None]) -> None:
+        """No commit waits any more for what a timer does: it asks an agent."""
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
     def check(self) -> None:
         """Raises ProcessingError for what has raised."""
         failure, self._failure = self._failure, None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamsrt.faust.agents import AgentNode
+from streamsrt.faust.asking import BrokerAnswers, OpenAnswers
 from streamsrt.faust.reading import DeclaredTopic, declared, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of
@@ -32,8 +33,13 @@ def topology(app: faust.App) -> Topology:
 
     Run it with :func:`streamsrt.faust.config` as its configuration. Raises UserError for what is not supported.
     """
+    return topology_with(app, BrokerAnswers)
+
+
+def topology_with(app: faust.App, open_answers: OpenAnswers) -> Topology:
+    """The same, with answers to what the application asks from somewhere else."""
     found = declared(app)
-    running = RunningApplication(app, found)
+    running = RunningApplication(app, found, open_answers)
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))

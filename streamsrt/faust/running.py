@@ -6,6 +6,7 @@ the application are the same for all of them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsrt.errors import StreamsError, UserError
+from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.host import Host
 from streamsrt.faust.places import line_of
@@ -36,8 +38,6 @@ from streamsrt.operators.kinds.user_processors import Context
 from topology.spec.processor import PunctuationType
 
 if TYPE_CHECKING:
-    import asyncio
-
     import faust
 
 
@@ -71,6 +71,7 @@ class WholeProcess(NamedTuple):
 
 logger = logging.getLogger(__name__)
 
+_LOOK_MS = 100
 _REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
@@ -83,22 +84,13 @@ def current_task() -> RunningTask | WholeProcess:
     return task
 
 
-class NoReplies:
-    """Stands for what would wait for the answer of an agent."""
-
-    async def add(self, correlation_id: str, promise: object) -> None:
-        """Raises UserError."""
-        raise UserError(
-            "an agent was asked by ask, map or join, and nothing here waits for answers: send with agent.cast() or "
-            "agent.send(reply_to=topic), and let an agent read that topic"
-        )
-
-
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
-    def __init__(self, app: faust.App, found: Declared) -> None:
+    def __init__(self, app: faust.App, found: Declared, open_answers: OpenAnswers = BrokerAnswers) -> None:
         self.app = app
+        self._open_answers = open_answers
+        self._replies: Replies | None = None
         self._timers = found.timers
         self._app_tasks = app_tasks(found.tasks)
         self.host = Host()
@@ -189,17 +181,39 @@ class RunningApplication:
                     with _current(WholeProcess(self._all_rows(), task.outbox, task.partition)):
                         jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
             if is_first:
-                self._loose.env = task.env
-                if background.is_wanted:
-                    with _current(self._process()):
-                        background.look(leads=self._leads())
-                self._loose.flush(context.node_name)
+                self._look_at_background(background, task.env, context.node_name)
 
-        intervals = [1000, *(round(each.interval_s * 1000) or 1000 for each in self._timers)]
+        intervals = [_LOOK_MS, *(round(each.interval_s * 1000) or _LOOK_MS for each in self._timers)]
         if background.is_wanted:
             intervals.append(TICK_MS)
         if self._timers or background.is_wanted or background.listens:
             context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, look)
+
+    def _look_at_background(self, background: Background, env: Environment, node: str) -> None:
+        self._loose.env = env
+        replies = self._replies
+        if replies is not None:
+            replies.look()
+        if background.is_wanted or background.is_running:
+            with _current(self._process()):
+                background.look(leads=self._leads())
+        self._loose.flush(node)
+
+    def _begin_to_ask(self) -> None:
+        """Whoever runs asks an agent. Raises UserError for an agent; a commit no longer waits for a timer."""
+        if not isinstance(CURRENT.get(None), WholeProcess):
+            raise UserError(
+                "an agent, or on_window_close, asks an agent by ask, map or join. A commit waits for the record it works"
+                " on, and the answer for that commit: send with agent.cast() or agent.send(reply_to=topic) instead, and let"
+                " an agent read that topic. Tasks, services and timers may ask"
+            )
+        asks = asyncio.current_task()
+        for task in self._tasks.values():
+            if task.jobs is not None and asks in task.jobs.tasks:
+                task.jobs.tasks.discard(asks)
+                assert self._background is not None
+                self._background.adopt(asks)
+        CURRENT.set(self._process())
 
     def _leads(self) -> bool:
         return any(task.leads for task in self._tasks.values())
@@ -248,8 +262,14 @@ class RunningApplication:
         async def its_producer() -> Producer:
             return producer
 
+        async def nothing() -> None:
+            """The client runs already."""
+
         app.maybe_start_producer = its_producer
-        app._reply_consumer = NoReplies()
+        app.maybe_start_client = nothing
+        self._replies = app._reply_consumer = Replies(
+            app, lambda: self._open_answers(app, self._loose.env), self._begin_to_ask
+        )
         app._loop, app._stopped = loop, app._new_stopped_event()
         app.is_leader = self._leads
         self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
@@ -265,7 +285,10 @@ class RunningApplication:
         app = self.app
         for name, value in self._before.items():
             setattr(app, name, value)
+        if self._replies is not None:
+            self._replies.close()
         del app.maybe_start_producer
+        del app.maybe_start_client
         del app._reply_consumer
         del app.is_leader
 

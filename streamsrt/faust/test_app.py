@@ -10,12 +10,12 @@ It runs what ``streamsrt faust run`` runs. An agent by itself is tested as with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streamsrt.faust.decoding import Decoder, Row
-from streamsrt.faust.program import topology
+from streamsrt.faust.program import topology_with
 from streamsrt.faust.settings import config
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import Headers
@@ -23,6 +23,28 @@ from topology.spec.processor import RecordMetadata
 
 if TYPE_CHECKING:
     import faust
+
+
+class DriverAnswers:
+    """Answers to what the application asks, out of what the driver has seen."""
+
+    def __init__(self, test: TestApp) -> None:
+        self._test = test
+        self._at = 0
+        self._topics: set[str] = set()
+
+    def open(self, topic: str) -> None:
+        """Reads that topic from now on."""
+        self._topics.add(topic)
+
+    def arrived(self) -> Iterator[bytes]:
+        """What has come since the last call."""
+        history = self._test.driver.producer_history
+        new, self._at = history[self._at :], len(history)
+        yield from (each.value for each in new if each.topic in self._topics and each.value is not None)
+
+    def close(self) -> None:
+        """There is nothing to be closed."""
 
 
 class TestApp:
@@ -43,7 +65,7 @@ class TestApp:
     ) -> None:
         self._app = app
         self.driver = TopologyTestDriver(
-            topology(app),
+            topology_with(app, lambda _, __: DriverAnswers(self)),
             {**config(app), **(settings or {})},
             partitions=partitions,
             initial_wall_clock_ms=now_ms,

@@ -1,0 +1,133 @@
+"""Answers to those who ask agents: ``ask``, ``map``, ``kvmap``, ``join`` and ``kvjoin``.
+
+1. Tasks, services, timers and listeners may ask. A commit that waited for a timer no longer does so when it asks.
+2. An agent may not. A commit waits for its record, and the request and its answer are read and committed by the same thread,
+   or by one that waits as well: it would wait for itself. ``cast`` and ``send(reply_to=)`` wait for nothing.
+3. What is asked is sent as everything else is: with exactly once, it is read when its transaction is committed.
+4. Answers come to a topic that this process reads from its end on, all by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+from faust.agents.models import ReqRepResponse
+from faust.models import maybe_model
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, FetchConfig, NewTopic, ProducerConfig
+from streamsrt.config import StreamsConfig
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.runtime.assembly import client_config
+from streamsrt.wire.records import iter_columns
+
+if TYPE_CHECKING:
+    import faust
+
+_START_TIMEOUT_S = 10.0
+
+
+class Answers(Protocol):
+    """Where answers come from."""
+
+    def open(self, topic: str) -> None:
+        """Reads that topic from now on."""
+
+    def arrived(self) -> Iterator[bytes]:
+        """What has come since the last call."""
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+
+
+OpenAnswers = Callable[["faust.App", Environment], Answers]
+
+
+class BrokerAnswers:
+    """Answers from the cluster of the application, by a connection of their own."""
+
+    def __init__(self, app: faust.App, env: Environment) -> None:
+        config = client_config(StreamsConfig.of(env.plan.given_settings))
+        fetch = FetchConfig(isolation_level="read_committed", max_wait_ms=20)
+        own = replace(config, client_id=f"{config.client_id}-replies", fetch=fetch, producer=ProducerConfig())
+        self._app = app
+        self._network = NetworkThread(own)
+        self._network.start(timeout_s=_START_TIMEOUT_S)
+
+    def open(self, topic: str) -> None:
+        """Creates the topic, if it is not there. Raises StreamsError."""
+        conf, admin = self._app.conf, self._network.admin
+        if topic not in admin.topics([topic]):
+            retention = {"cleanup.policy": "delete", "retention.ms": str(round(conf.reply_expires * 1000))}
+            new = NewTopic(
+                name=topic,
+                partitions=1,
+                replication_factor=conf.topic_replication_factor or 1,
+                configs=retention,
+            )
+            for error in admin.create_topics([new]).values():
+                if error is not None:
+                    raise error
+        places = [(topic, number) for number in range(admin.partitions_for([topic])[topic])]
+        ends = admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+        self._network.fetcher.add_partitions({place: ends[place].offset for place in places})
+
+    def arrived(self) -> Iterator[bytes]:
+        """What has come since the last call. Raises StreamsError where the topic can't be read."""
+        for fetched in self._network.fetcher.poll(0.0):
+            if fetched.error is not None:
+                raise fetched.error
+            for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+                yield from (value for value in columns.values if value is not None)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._network.stop()
+
+
+class Replies:
+    """Those who wait for answers (in the place of faust's ``ReplyConsumer``). ``begin``: called by each who asks."""
+
+    def __init__(self, app: faust.App, answers: Callable[[], Answers], begin: Callable[[], None]) -> None:
+        self._app = app
+        self._open = answers
+        self._begin = begin
+        self._answers: Answers | None = None
+        self._topics: set[str] = set()
+        self._waiting: dict[str, WeakSet[asyncio.Future[object]]] = {}
+
+    async def add(self, correlation_id: str, promise: asyncio.Future[object]) -> None:
+        """Somebody waits for that answer. Raises UserError where nobody may."""
+        self._begin()
+        topic = promise.reply_to  # type: ignore[attr-defined]  # faust's ReplyPromise
+        if self._answers is None:
+            self._answers = self._open()
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._answers.open(topic)
+        self._waiting.setdefault(correlation_id, WeakSet()).add(promise)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anybody ever asked."""
+        return self._answers is not None
+
+    def look(self) -> None:
+        """Hands on what has come. Raises StreamsError."""
+        if self._answers is None:
+            return
+        for raw in self._answers.arrived():
+            answer = self._app.serializers.loads_value(ReqRepResponse, raw, serializer="json")
+            for promise in self._waiting.pop(answer.correlation_id, ()):
+                if not promise.done():
+                    promise.fulfill(answer.correlation_id, maybe_model(answer.value))  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """The last agent ends."""
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None

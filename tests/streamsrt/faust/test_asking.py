@@ -1,0 +1,111 @@
+"""Agents are asked by tasks and timers; agents themselves may not ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import UserError
+from tests.streams_server import next_turn
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+from streamsrt.faust import TestApp  # noqa: E402
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+def doubling(app: faust.App) -> Any:
+    """An agent that answers with the double."""
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def double(numbers: Any) -> AsyncIterator[int]:
+        async for number in numbers:
+            await next_turn()
+            yield number * 2
+
+    return double
+
+
+def ticks(test: TestApp, count: int) -> None:
+    """The clock goes on, and the application with it."""
+    for _ in range(count):
+        test.driver.advance_wall_clock_time(10)
+
+
+def test_a_task_asks_and_maps_and_joins() -> None:
+    app, seen = an_app(), []
+    double = doubling(app)
+
+    @app.task
+    async def ask() -> None:
+        seen.append(await double.ask(4))
+        seen.append(await double.join([1, 2, 3]))
+        seen.append(sorted([value async for value in double.map([5, 6])]))
+        seen.append(await double.kvjoin([("a", 7), ("b", 8)]))
+        seen.append(sorted([value async for value in double.kvmap([("a", 9)], reply_to="own-replies")]))
+
+    with TestApp(app) as test:
+        ticks(test, 40)
+    assert seen == [8, [2, 4, 6], [10, 12], [14, 16], [18]]
+
+
+def test_a_commit_does_not_wait_for_a_timer_that_asks() -> None:
+    app, seen = an_app(), []
+    double = doubling(app)
+
+    @app.timer(1.0)
+    async def ask() -> None:
+        seen.append("asks")
+        seen.append(await double.ask(4))
+        await app.topic("out").send(value="told", partition=0)
+
+    with TestApp(app) as test:
+        test.driver.advance_wall_clock_time(1_000)
+        test.driver.commit()
+        assert seen == ["asks"]
+        for _ in range(5):
+            test.driver.advance_wall_clock_time(100)
+        assert seen == ["asks", 8]
+        test.driver.advance_wall_clock_time(100)
+        assert test.received("out") == [(None, "told")]
+
+
+def test_models_are_asked_for_and_answered() -> None:
+    class Point(faust.Record, namespace="test.Point"):
+        x: int
+
+    app, seen = an_app(), []
+
+    @app.agent(app.topic("points", value_type=Point))
+    async def mirror(points: Any) -> AsyncIterator[Point]:
+        async for point in points:
+            yield Point(x=-point.x)
+
+    @app.task
+    async def ask() -> None:
+        seen.append(await mirror.ask(Point(x=3)))
+
+    with TestApp(app) as test:
+        ticks(test, 8)
+    assert seen == [Point(x=-3)]
+
+
+def test_an_agent_that_asks_is_told_what_to_do_instead() -> None:
+    app = an_app()
+    double = doubling(app)
+
+    @app.agent(app.topic("orders", value_type=int))
+    async def order(stream: Any) -> None:
+        async for number in stream:
+            await double.ask(number)
+
+    with TestApp(app) as test, pytest.raises(UserError, match=r"send with agent\.cast\(\) or agent\.send"):
+        test.send("orders", value=1)
