@@ -201,13 +201,17 @@ def _share(board: MetricList, tags: Mapping[str, str], name: str, work: Work) ->
     return min(1.0, board.per_second((UPDATER, name, *tags.values()), work.time_ns) / 1e9)
 
 
+_GAUGES = {"cache-size-bytes-total", "input-buffer-bytes-total", "restore-remaining-records-total"}
+"""Sums over tasks and stores of this moment, which Kafka Streams names as it names counters."""
+
+
 def prometheus_text(metrics: Iterable[Metric]) -> str:
     """The text format of Prometheus, version 0.0.4: ``kafka_streams_<group>_<name>{tags} value``."""
     families: dict[str, list[str]] = {}
     for metric in metrics:
         name = f"kafka_{metric.group}_{metric.name}".replace("-", "_").replace("kafka_stream_", "kafka_streams_stream_")
         if name not in families:
-            kind = "counter" if metric.name.endswith("-total") else "gauge"
+            kind = "counter" if metric.name.endswith("-total") and metric.name not in _GAUGES else "gauge"
             description = metric.description.replace("\\", "\\\\").replace("\n", "\\n")
             families[name] = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
         tags = ",".join(f'{key.replace("-", "_")}="{_escaped(value)}"' for key, value in metric.tags.items())

@@ -389,3 +389,12 @@ def test_global_stores_are_told_of_as_stores_of_a_task_of_their_own(tmp_path: Pa
     assert values["num-live-versions"] >= 1, "properties of RocksDB"
     assert (values["num-open-iterators"], values["size-bytes"] > 0) == (0, True)
     assert {"estimate-num-keys", "cache-size-bytes-total"} < set(values)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("process-total", "counter"), ("restore-remaining-records-total", "gauge"), ("cache-size-bytes-total", "gauge")],
+)
+def test_what_can_go_down_is_a_gauge_in_prometheus(name: str, kind: str) -> None:
+    text = prometheus_text([Metric(name, "stream-task-metrics", 1.0, {}, "")])
+    assert f"# TYPE kafka_streams_stream_task_metrics_{name.replace('-', '_')} {kind}\n" in text

@@ -1,0 +1,189 @@
+"""The deployment files: they can be read, and every metric, setting, option and path that they name exists."""
+
+from __future__ import annotations
+
+import configparser
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from streamsrt.app import KafkaStreams
+from streamsrt.cli.entry import command_line, run_command_line
+from streamsrt.config import StreamsConfig
+from streamsrt.http import answers
+from streamsrt.runtime.metrics import prometheus_text
+from tests.fixtures_brokers import ROOT, BundledBroker
+from tests.system.processes import wait_until
+from topology import StreamsBuilder, serdes
+
+FOLDER = ROOT / "examples" / "deploy"
+LABELS = {"instance", "job"}
+"""What Prometheus adds."""
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, Any]:
+    """By their kinds."""
+    return {each["kind"]: each for each in yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text())}
+
+
+@pytest.fixture(scope="module")
+def container(manifests: dict[str, Any]) -> Any:
+    (found,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def commands(container: Any) -> dict[str, list[str]]:
+    """The arguments of ``streamsrt`` by the file that has them."""
+    dockerfile = (FOLDER / "Dockerfile").read_text().replace("\\\n", "")
+    (cmd,) = re.findall(r"^CMD (.*)$", dockerfile, re.MULTILINE)
+    return {
+        "Dockerfile": json.loads(cmd),
+        "kubernetes.yaml": [word for each in container["args"] for word in _split(each)],
+        "shop.service": shlex.split(unit()["Service"]["ExecStart"])[1:],
+    }
+
+
+def _split(argument: str) -> list[str]:
+    """``--name=value`` as two words."""
+    name, separator, value = argument.partition("=")
+    return [name, value] if separator and name.startswith("--") else [argument]
+
+
+def unit() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, comment_prefixes="#")
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(FOLDER / "shop.service")
+    return parser
+
+
+def settings(words: list[str]) -> dict[str, str]:
+    return dict(value.split("=", 1) for name, value in pairwise(words) if name == "--config")
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "kubernetes.yaml", "shop.service"])
+def test_options_and_settings_exist(container: Any, file: str) -> None:
+    words = commands(container)[file]
+    group: Any = typer.main.get_command(command_line("run"))
+    options = {name for parameter in group.commands["run"].params for name in parameter.opts}
+    assert words[:2] == ["run", "shop.app:topology"]
+    assert {each for each in words if each.startswith("-")} <= options
+    StreamsConfig.of(settings(words), application_id="shop")
+
+
+def test_the_parts_of_kubernetes_fit(manifests: dict[str, Any], container: Any) -> None:
+    spec = manifests["StatefulSet"]["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["serviceName"] == manifests["Service"]["metadata"]["name"]
+    assert manifests["Service"]["spec"]["selector"] == labels
+    assert spec["selector"]["matchLabels"] == labels
+    assert manifests["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    assert manifests["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+    assert {each["name"] for each in container["volumeMounts"]} == {
+        *(each["name"] for each in spec["template"]["spec"]["volumes"]),
+        *(each["metadata"]["name"] for each in spec["volumeClaimTemplates"]),
+    }
+    env = {each["name"] for each in container["env"]}
+    assert set(re.findall(r"\$\((\w+)\)", " ".join(container["args"]))) <= env
+    probes = {container[each]["httpGet"]["path"] for each in ("readinessProbe", "livenessProbe")}
+    assert probes == {"/readyz", "/healthz"} <= answers.PROBES.keys()
+    assert settings(commands(container)["kubernetes.yaml"])["group.instance.id"] == "$(POD_NAME)"
+
+
+def test_state_and_memory_fit_the_container(container: Any) -> None:
+    words = commands(container)["kubernetes.yaml"]
+    state = words[words.index("--state-dir") + 1]
+    assert state in {each["mountPath"] for each in container["volumeMounts"]}
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi")) << 20
+    assert int(settings(words)["cache.max.bytes"]) <= limit / 2
+
+
+def test_nothing_runs_as_root(manifests: dict[str, Any]) -> None:
+    user = manifests["StatefulSet"]["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    assert f"\nUSER {user}\n" in (FOLDER / "Dockerfile").read_text()
+    assert unit()["Service"]["User"] != "root"
+
+
+def test_the_unit_is_not_started_again_for_the_users_mistake() -> None:
+    service = unit()["Service"]
+    assert (service["Restart"], service["RestartPreventExitStatus"], service["KillSignal"]) == (
+        "on-failure",
+        "2",
+        "SIGTERM",
+    )
+
+
+def expressions(file: str) -> Iterator[str]:
+    if file == "prometheus-rules.yaml":
+        for group in yaml.safe_load((FOLDER / file).read_text())["groups"]:
+            for rule in group["rules"]:
+                assert rule["labels"]["severity"] in ("warning", "critical")
+                assert rule["annotations"]["summary"]
+                yield rule["expr"]
+        return
+    dashboard = json.loads((FOLDER / file).read_text())
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+    for panel in panels:
+        yield from (target["expr"] for target in panel["targets"])
+    yield from (each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query")
+
+
+def typed(monkeypatch: pytest.MonkeyPatch, *words: str, stdin: str = "") -> None:
+    """One command, in this process."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+    with pytest.raises(SystemExit) as ended:
+        run_command_line(words)
+    assert not ended.value.code
+
+
+@pytest.fixture
+def scraped(tmp_path: Path, bundled_broker: BundledBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The labels of each metric that a running application gives to Prometheus."""
+    address = bundled_broker.bootstrap_servers
+    typed(monkeypatch, "topics", "create", "deploy-in", "deploy-out", "-b", address)
+    typed(monkeypatch, "produce", "deploy-in", "--key-separator", "=", "-b", address, stdin="a=1\n")
+    builder = StreamsBuilder()
+    events = builder.stream("deploy-in", key=serdes.string, value=serdes.string)
+    events.group_by_key().count(store="counts").to_stream().to("deploy-out", key=serdes.string, value=serdes.long)
+    config = {"application.id": "deploy", "bootstrap.servers": address, "state.dir": str(tmp_path)}
+    with KafkaStreams(builder.build(), config) as streams:
+        wait_until(lambda: streams.progress.processed_records == 1, "the record is processed")
+        text = prometheus_text(streams.metrics())
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if sample := re.fullmatch(r"(\w+)\{(.*)\} \S+", line):
+            found.setdefault(sample[1], set()).update(re.findall(r'(\w+)="', sample[2]))
+    return found
+
+
+def test_every_metric_of_the_dashboard_and_the_alerts_is_there(scraped: dict[str, set[str]]) -> None:
+    shown = [each for file in ("prometheus-rules.yaml", "grafana-dashboard.json") for each in expressions(file)]
+    assert len(shown) > 20
+    for expression in shown:
+        named = re.findall(r"\bkafka_\w+", expression)
+        assert set(named) <= scraped.keys(), expression
+        labels = {
+            label for each in re.findall(r"(?:by|without) \(([\w, ]+)\)", expression) for label in each.split(", ")
+        }
+        labels |= set(re.findall(r"(\w+)=~?\"", expression)) | set(
+            re.findall(r"label_values\(\w+, (\w+)\)", expression)
+        )
+        assert labels - LABELS <= set.union(*(scraped[each] for each in named)), expression
+
+
+def test_what_the_alerts_say_has_labels_that_are_there() -> None:
+    text = (FOLDER / "prometheus-rules.yaml").read_text()
+    for rule in yaml.safe_load(text)["groups"][0]["rules"]:
+        said = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+        kept = [set(each.split(", ")) for each in re.findall(r"by \(([\w, ]+)\)", rule["expr"])]
+        assert not kept or said <= set.intersection(*kept), rule["alert"]
