@@ -148,9 +148,10 @@ class StreamsConfig(BaseModel):
     group_instance_id: str | None = None
     """Makes the instance a static member: after a restart under the same id it gets its tasks back. One id per
     instance."""
-    group_protocol: Literal["streams", "classic", "auto"] = "streams"
-    """``classic``: a group that needs no broker newer than Kafka 2.8; its members assign the tasks themselves. ``auto``: the
-    protocol of the group that there is; of a new one the one with which this broker does more."""
+    group_protocol: Literal["streams", "classic", "auto"] = "auto"
+    """``auto``: the protocol of the group that there is; a new group gets ``streams`` where the broker has all of KIP-1071
+    (the bundled one), else ``classic``. ``streams``: the broker assigns the tasks. ``classic``: the members do, on any broker
+    from Kafka 2.8 on."""
     session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
     """When the group takes a member for dead that says nothing. In a classic group, as the next five; in a streams
     group they are the group's."""
@@ -441,7 +442,7 @@ class StreamsConfig(BaseModel):
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})
         of_the_group = _OF_THE_GROUP.keys() & merged.keys()
-        if merged.get("group.protocol") in {"classic", "auto"}:
+        if merged.get("group.protocol", cls.model_fields["group_protocol"].default) != "streams":
             of_the_group -= {_dotted(name) for name in cls.model_fields}
         for key in sorted(of_the_group):
             del merged[key]

@@ -212,16 +212,20 @@ def test_any_other_key_gives_a_config_error_and_nothing_else(key: str, value: in
 def test_what_the_group_coordinator_decides_has_no_effect(
     caplog: pytest.LogCaptureFixture, key: str, instead: str
 ) -> None:
-    assert StreamsConfig.of({"application.id": "a", key: "7"}) == StreamsConfig.of({"application.id": "a"})
+    streams = {"application.id": "a", "group.protocol": "streams"}
+    assert StreamsConfig.of({**streams, key: "7"}) == StreamsConfig.of(streams)
     assert f"{key} has no effect: the group coordinator decides; {instead}" in caplog.text
 
 
 @pytest.mark.requirement("SG-286")
-def test_the_members_of_a_classic_group_decide_it_themselves(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("protocol", [{"group.protocol": "classic"}, {"group.protocol": "auto"}, {}])
+def test_the_members_of_a_classic_group_decide_it_themselves(
+    protocol: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     config = StreamsConfig.of(
         {
             "application.id": "a",
-            "group.protocol": "classic",
+            **protocol,
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "500",
             "acceptable.recovery.lag": "7",

@@ -82,7 +82,8 @@ class AppProcess:
         options: Sequence[str] = (),
         surroundings: Mapping[str, str] | None = None,
     ) -> None:
-        """``surroundings``: more environment variables."""
+        """Without ``group.protocol`` in ``configs`` it is ``streams``, on Apache Kafka as on the bundled broker: the default
+        would be ``classic`` there. ``surroundings``: more environment variables."""
         self.folder = folder
         self.state_dir = folder / "state"
         self._cwd = cwd
@@ -92,7 +93,7 @@ class AppProcess:
             *("--json", "--progress-interval", "0.05", "--until", until),
             *options,
         ]
-        for key, value in (configs or {}).items():
+        for key, value in {"group.protocol": "streams", **(configs or {})}.items():
             self._arguments += ["--config", f"{key}={value}"]
         self._process: subprocess.Popen[str] | None = None
         self._readers: list[threading.Thread] = []

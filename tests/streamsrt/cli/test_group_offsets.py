@@ -147,7 +147,8 @@ def test_offsets_are_deleted(on_broker: Command, streams: KafkaStreams, topic: s
     assert "nothing is changed" in before.err
     assert on_broker("groups", "delete-offsets", group, "--topic", topic, "--execute").code == 0
     described = on_broker("groups", "describe", group, "--json").rows
-    assert {row["current_offset"] for row in described} == {"-"}
+    # A classic group without members names no topics, a streams group does.
+    assert {row["current_offset"] for row in described} <= {"-"}
     done = on_broker("groups", "delete-offsets", group, "--topic", topic)
     assert (done.code, "has committed nothing for" in done.err) == (2, True)
 

@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 WITH_STREAMS_GROUPS = {"bundled", VERSION}
 _NUMBERS = itertools.count()
 
-Start = Callable[[str], KafkaStreams]
+Start = Callable[[str | None], KafkaStreams]
 
 
 @pytest.mark.parametrize(
@@ -89,29 +89,32 @@ def name() -> str:
 
 @pytest.fixture
 def start(any_version: str, any_admin: BlockingAdmin, name: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts an instance with a protocol, and returns when it is running."""
+    """Starts an instance with a protocol, None: with none given. Returns when it is running."""
     any_admin.create_topics([NewTopic(name=each, partitions=2) for each in (name, f"{name}-out")])
     numbers = itertools.count()
     with ExitStack() as stack:
 
-        def started(protocol: str) -> KafkaStreams:
-            running = threading.Event()
+        def started(protocol: str | None) -> KafkaStreams:
+            changed = threading.Event()
+            states: list[State] = []
             builder = StreamsBuilder()
             builder.stream(name).to(f"{name}-out")
             config = {
                 "application.id": f"{name}-app",
                 "bootstrap.servers": any_version,
                 "state.dir": tmp_path / str(next(numbers)),
-                "group.protocol": protocol,
+                **({} if protocol is None else {"group.protocol": protocol}),
             }
 
             def listen(new: State, _: State) -> None:
+                states.append(new)
                 if new is not State.REBALANCING:
-                    running.set()
+                    changed.set()
 
             streams = stack.enter_context(KafkaStreams(builder.build(), config, state_listener=listen))
-            assert running.wait(PATIENCE_S)
-            assert streams.state is State.RUNNING
+            assert changed.wait(PATIENCE_S)
+            # It may rebalance again at once: Apache Kafka's group coordinator hears of new topics later than the client.
+            assert State.RUNNING in states
             return streams
 
         yield started
@@ -135,12 +138,12 @@ def chosen(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text.split(": ")[1].rpartition(" ")[2] for text in told]
 
 
-def test_of_a_new_group_the_broker_decides(
+def test_of_a_new_group_the_broker_decides_where_no_protocol_is_given(
     start: Start, any_admin: BlockingAdmin, version: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     expected = "streams" if version == "bundled" else "classic"
-    start("auto")
+    start(None)
     assert kind_of(any_admin, name) == KINDS[expected]
     assert chosen(caplog) == [expected]
     assert f"application {name}-app joins by {expected}: its group has no members, and the broker " in caplog.text
@@ -154,7 +157,7 @@ def test_a_group_that_has_members_is_joined_by_its_protocol(
     if protocol == "streams" and version not in WITH_STREAMS_GROUPS:
         pytest.skip("this broker has no streams groups")
     first = start(protocol)
-    second = start("auto")
+    second = start(None)
     assert kind_of(any_admin, name) == KINDS[protocol]
     assert chosen(caplog) == [protocol]
     assert f"application {name}-app joins by {protocol}: that is what its group is" in caplog.text
