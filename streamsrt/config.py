@@ -150,8 +150,8 @@ class StreamsConfig(BaseModel):
     instance."""
     group_protocol: Literal["streams", "classic", "auto"] = "auto"
     """``auto``: the protocol of the group that there is; a new group gets ``streams`` where the broker has all of KIP-1071
-    (the bundled one), else ``classic``. ``streams``: the broker assigns the tasks. ``classic``: the members do, on any broker
-    from Kafka 2.8 on."""
+    (the bundled one), else ``classic``. ``streams``: the broker assigns the tasks. ``classic``: the members do, on any
+    broker from Kafka 2.8 on."""
     session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
     """When the group takes a member for dead that says nothing. In a classic group, as the next five; in a streams
     group they are the group's."""

@@ -45,13 +45,14 @@ K = TypeVar("K")
 @dataclass(frozen=True, slots=True)
 class Claims:
     """Which members claim what. ``by_resource``: source and changelog partitions of active tasks, and ids with a partition.
-    ``by_task``: tasks in any role. ``twice``: what two members claim."""
+    ``by_task``: tasks in any role. ``twice``: what two members claim. ``processes``: of each member."""
 
     by_resource: Mapping[_Resource, frozenset[str]]
     by_task: Mapping[TaskId, frozenset[str]]
     to_let_go: Mapping[str, frozenset[TaskId]]
     twice: tuple[str, ...]
     parts: Mapping[bytes, Mapping[str, frozenset[str]]] = field(default_factory=dict)
+    processes: Mapping[str, str] = field(default_factory=dict)
 
 
 def claims_of(view: View, image: TopicsImage) -> Claims:
@@ -68,7 +69,8 @@ def claims_of(view: View, image: TopicsImage) -> Claims:
                 by_resource.setdefault(resource, set()).add(member.member_id)
                 contested.setdefault(resource, {})[member.member_id] = task
     to_let_go, twice = _conflicts(view, contested)
-    return Claims(_frozen(by_resource), _frozen(by_task), to_let_go, twice, parts)
+    processes = {member.member_id: member.process_id for member in view.members}
+    return Claims(_frozen(by_resource), _frozen(by_task), to_let_go, twice, parts, processes)
 
 
 def targets_of(
@@ -142,14 +144,15 @@ def older_versions(view: View, group: Version, without: Container[str]) -> list[
 def given(member: Participant, view: View, target: Tasks, claims: Claims) -> Tasks:
     """What the member is to run from this generation on, on its way to the target: tasks of its own version."""
     held = without(member.held, claims.to_let_go.get(member.member_id, frozenset()))
-    others = {m.member_id: m.process_id for m in view.members if m.member_id != member.member_id}
+    mine = frozenset({member.member_id})
 
     def active(task: TaskId) -> bool:
         needed = _partitions(claims.parts, member.version.digest, task)
-        return any(claims.by_resource.get(resource, frozenset()) & others.keys() for resource in needed)
+        return any(claims.by_resource.get(resource, mine) - mine for resource in needed)
 
     def in_process(task: TaskId) -> bool:
-        return any(others.get(name) == member.process_id for name in claims.by_task.get(task, ()))
+        others = claims.by_task.get(task, mine) - mine
+        return any(claims.processes[name] == member.process_id for name in others)
 
     before = Current(view.generation - 1, view.generation - 1, MemberState.STABLE, held)
     holders = Holders(active, in_process)
