@@ -344,18 +344,22 @@ class StateFiles:
             yield Snapshot(partition, positions, self.store.rows(files, partition))
 
     def _refuse_running(self) -> None:
-        try:
-            with open(self._directory / ".lock", "rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return
-        except BlockingIOError:
-            raise ConfigError(
-                f"an instance runs with {self._directory}, and its files are behind what it has committed: "
-                + (_FROM_CHANGELOG if self.store.changelog else "stop it first")
-            ) from None
-        except OSError as error:
-            raise StateError(f"state directory {self._directory} can't be read: {error}") from error
+        refuse_running(self._directory, _FROM_CHANGELOG if self.store.changelog else "stop it first")
+
+
+def refuse_running(directory: Path, instead: str) -> None:
+    """Raises ConfigError where an instance runs with an application's directory; ``instead``: what to do about it."""
+    try:
+        with open(directory / ".lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return
+    except BlockingIOError:
+        raise ConfigError(
+            f"an instance runs with {directory}, and its files are behind what it has committed: {instead}"
+        ) from None
+    except OSError as error:
+        raise StateError(f"state directory {directory} can't be read: {error}") from error
 
 
 _FROM_CHANGELOG = "leave the state directory away, and it is read from its changelog in the cluster (bootstrap servers)"

@@ -28,7 +28,7 @@ module                  commands
 ``group_members``       ``groups remove-members``: static members that are away leave the group
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
 ``dlq``                 ``dlq list|show|replay|drop``
-``state``               ``state export|clean``
+``state``               ``state export|inspect|diff|clean``
 ``arguments``           pairs of ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs

@@ -52,7 +52,7 @@ COMMANDS = {
     "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
     "dlq": _Command("dlq", "app", "Inspect, replay and drop dead letters."),
-    "state": _Command("state", "app", "Export and clean state stores."),
+    "state": _Command("state", "app", "Export, inspect, compare and clean state stores."),
     "query": _Command("query", "app", "Query the state of a running application (started with --http)."),
 }
 

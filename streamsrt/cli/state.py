@@ -1,19 +1,32 @@
-"""``streamsrt state``: stores as tables, and what lies in the state directory of this machine."""
+"""``streamsrt state``: stores as tables, what lies in the state directory of this machine, how two states differ."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from streamsrt.backfill.sources import connected
-from streamsrt.backfill.state_reading import Exported, StateFiles, StateLog, StoreReading, export_parquet
+from streamsrt.backfill.state_reading import (
+    COLUMNS,
+    Exported,
+    StateFiles,
+    StateLog,
+    StateRow,
+    StoreReading,
+    export_parquet,
+)
+from streamsrt.backfill.stopped_state import Comparison, StoppedState, compare_rows, exported_rows, is_export
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.errors import ConfigError
 from streamsrt.state.directory import StateDirectory
 
-app = typer.Typer(help="Export and clean state stores.", no_args_is_help=True)
+app = typer.Typer(help="Export, inspect, compare and clean state stores.", no_args_is_help=True)
 
 
 @app.callback()
@@ -66,6 +79,142 @@ def export(
             exported = export_parquet(StateLog(reading, network), folder)
     print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
     note(f"{sum(each.rows for each in exported)} rows of store {store} are in {folder}")
+
+
+DIFFERENT = 10
+_STORES = ("store", "partition", "kind", "rows", "size_bytes", "changelog", "position", "changed_at")
+_COUNTS = ("store", "first_rows", "second_rows", "only_first", "only_second", "different")
+_DIFFERENCES = ("store", "key", "window_start", "window_end", "first", "second")
+
+OfApplication = Annotated[
+    str | None,
+    typer.Option("--application", help="MODULE:ATTRIBUTE of the topology, to read keys and values by its serdes"),
+]
+
+
+@app.command("inspect")
+def inspect(
+    directory: Annotated[Path, typer.Argument(help="state directory of an instance that does not run")],
+    store: Annotated[str | None, typer.Option("--store", help="print the rows of this store")] = None,
+    application: OfApplication = None,
+    from_key: Annotated[str | None, typer.Option("--from", help="first key to print")] = None,
+    to_key: Annotated[str | None, typer.Option("--to", help="last key to print")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="maximum number of rows", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what an instance that does not run has on disk: stores with kind, size and position, or the rows of a store.
+
+    The number of rows is RocksDB's estimate. A position is the offset of the changelog from which the store would be
+    restored. Without --application, keys and values are shown as bytes. Nothing in the directory is changed.
+    """
+    stopped = StoppedState(directory)
+    if store is None:
+        if application is not None or from_key is not None or to_key is not None:
+            raise ConfigError("--application, --from and --to are for the rows of a store: name it with --store")
+        found = [
+            {
+                **each._asdict(),
+                "changed_at": datetime.fromtimestamp(each.changed_at_s, UTC).isoformat(timespec="seconds"),
+            }
+            for each in stopped.stores()
+        ]
+        print_rows(_STORES, found, as_json=as_json)
+        return
+    rows = stopped.rows(store, _reading(application, stopped, store))
+    chosen = (row for row in rows if _is_within(row, from_key, to_key))
+    print_rows(COLUMNS, [_shown(row) for row in islice(chosen, limit)], as_json=as_json)
+
+
+@app.command("diff")
+def diff(
+    first: Annotated[Path, typer.Argument(help="an export, or the state directory of an instance that does not run")],
+    second: Annotated[Path, typer.Argument(help="the other one")],
+    store: Annotated[str | None, typer.Option("--store", help="compare this store only")] = None,
+    application: OfApplication = None,
+    limit: Annotated[
+        int, typer.Option("--limit", help="maximum number of differences to print for a store", min=0)
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two states row by row: exports, state directories, or one of each (with --application and --store).
+
+    Rows are found by their keys and windows, whatever partition they are in, and compared by value. Without --application,
+    the bytes of two state directories are compared, timestamps included. The first state is held in memory. Exit codes: 0
+    the states are equal; 10 they differ.
+    """
+    if is_export(first) != is_export(second) and (store is None or application is None):
+        raise ConfigError(
+            "an export is compared with a state directory by the serdes of one store: give --application and --store"
+        )
+    are_equal = True
+    for name in _stores_of(first, second, store):
+        found = compare_rows(_rows_of(first, name, application), _rows_of(second, name, application), limit)
+        are_equal = are_equal and found.are_equal
+        _print_comparison(name, found, as_json=as_json)
+    raise typer.Exit(0 if are_equal else DIFFERENT)
+
+
+def _reading(application: str | None, stopped: StoppedState, store: str) -> StoreReading | None:
+    return None if application is None else StoreReading(application, stopped.application_id, store)
+
+
+def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:
+    if store is not None or is_export(first):
+        return [store or ""]
+    names = [{each.store for each in StoppedState(directory).stores()} for directory in (first, second)]
+    return sorted(set.union(*names))
+
+
+def _rows_of(directory: Path, store: str, application: str | None) -> Iterator[StateRow]:
+    if is_export(directory):
+        return exported_rows(directory)
+    stopped = StoppedState(directory)
+    if store not in {each.store for each in stopped.stores()}:
+        return iter(())
+    return stopped.rows(store, _reading(application, stopped, store))
+
+
+def _print_comparison(store: str, found: Comparison, *, as_json: bool) -> None:
+    counts = {"store": store or "-", **{name: getattr(found, name) for name in _COUNTS[1:]}}
+    print_rows(_COUNTS, [counts], as_json=as_json)
+    rows = []
+    for each in found.shown:
+        key, window_start, window_end, _ = each.key
+        sides = {"first": each.first and _text(each.first.value), "second": each.second and _text(each.second.value)}
+        rows.append(
+            {"store": store or "-", "key": _text(key), "window_start": window_start, "window_end": window_end, **sides}
+        )
+    if rows:
+        print_rows(_DIFFERENCES, rows, as_json=as_json)
+
+
+def _shown(row: StateRow) -> dict[str, object]:
+    return {**row._asdict(), "key": _text(row.key), "value": _text(row.value)}
+
+
+def _text(value: object) -> object:
+    """Bytes as text where they are text that can be printed, else as digits behind ``0x``."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
+    return text if text.isprintable() else f"0x{value.hex()}"
+
+
+def _is_within(row: StateRow, first: str | None, last: str | None) -> bool:
+    key = str(_text(row.key))
+    return (first is None or _order(first, key) <= 0) and (last is None or _order(key, last) <= 0)
+
+
+def _order(one: str, other: str) -> int:
+    """-1, 0 or 1: as numbers where both are, else as texts."""
+    try:
+        left, right = float(one), float(other)
+    except ValueError:
+        return (one > other) - (one < other)
+    return (left > right) - (left < right)
 
 
 def _row(exported: Exported) -> dict[str, object]:

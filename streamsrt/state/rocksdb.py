@@ -583,6 +583,13 @@ class RocksDBFiles:
         offset = self._stored(_CHANGELOG_OFFSET)
         return None if offset is None else int(_OFFSET.unpack(offset)[0])
 
+    def estimated_rows(self) -> int:
+        """About how many rows there are."""
+        if self._db is None:
+            return 0
+        stored = self._db.property_int_value("rocksdb.estimate-num-keys") or 0
+        return max(0, stored - (self._stored(_CHANGELOG_OFFSET) is not None))
+
     def range(
         self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

@@ -1,0 +1,191 @@
+"""What lies in the state directory of an instance that does not run, and how two states differ.
+
+1. A directory is only read: nothing of it is created, repaired or deleted. One that a running instance holds is refused, as
+   its files are behind what it has committed.
+2. Without the application, rows are the bytes that RocksDB has. With it, they are read by the store's serdes, as an export
+   has them.
+3. States are compared by key, window and start of version, whatever partition a row is in. Of rows that are read by serdes,
+   values are compared; of bytes, all. The rows of the first state are held in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from streamsrt.backfill.parquet_files import parquet
+from streamsrt.backfill.state_reading import COLUMNS, StateFiles, StateRow, StoreReading, refuse_running
+from streamsrt.errors import ConfigError
+from streamsrt.state.rocksdb import RocksDBFiles
+from streamsrt.state.store_format import read_format
+
+_EXPORTED = "partition-*.parquet"
+
+RowKey: TypeAlias = tuple[str | bytes, int | None, int | None, int | None]
+RowValue: TypeAlias = str | bytes | None
+
+
+class FoundStore(NamedTuple):
+    """A store on disk. ``kind`` and ``changelog`` are None where no note says so; ``rows`` is RocksDB's estimate."""
+
+    store: str
+    partition: int
+    kind: str | None
+    rows: int
+    size_bytes: int
+    changelog: str | None
+    position: int | None
+    changed_at_s: float
+
+
+class StoppedState:
+    """The state of one application in a state directory, or in the directory of the application below it.
+
+    Raises ConfigError where there is none or several, and where an instance runs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = _application_directory(directory)
+        refuse_running(self.path, "stop it first")
+
+    @property
+    def application_id(self) -> str:
+        return self.path.name
+
+    def stores(self) -> list[FoundStore]:
+        """All stores, by name and partition. Raises StoreCorruptedError."""
+        return [self._found(store, partition) for store, partition in self._on_disk()]
+
+    def rows(self, store: str, reading: StoreReading | None) -> Iterator[StateRow]:
+        """The rows of a store, by partition. Raises ConfigError where it is not there."""
+        partitions = [partition for name, partition in self._on_disk() if name == store]
+        if not partitions:
+            there = sorted({name for name, _ in self._on_disk()})
+            raise ConfigError(f"{self.path} has no store {store!r}; it has {', '.join(there) or 'none'}")
+        if reading is not None:
+            files = StateFiles(reading, self.path.parent)
+            for partition in files.partitions():
+                with files.snapshot(partition) as snapshot:
+                    yield from snapshot.rows
+            return
+        for partition in partitions:
+            with RocksDBFiles(self._store_path(store, partition), store) as files_of_store:
+                for key, row in files_of_store.range():
+                    yield StateRow(key, row, None, None, None, None, partition)
+
+    def _on_disk(self) -> list[tuple[str, int]]:
+        found = (self.path / "stores").glob("*/*")
+        return sorted((path.parent.name, int(path.name)) for path in found if path.name.isdigit() and path.is_dir())
+
+    def _store_path(self, store: str, partition: int) -> Path:
+        return self.path / "stores" / store / str(partition)
+
+    def _found(self, store: str, partition: int) -> FoundStore:
+        path = self._store_path(store, partition)
+        noted = read_format(path.with_name(f"{path.name}.json")) or {}
+        kind, changelog = noted.get("kind"), noted.get("changelog")
+        files = [each.stat() for each in path.iterdir() if each.is_file()]
+        with RocksDBFiles(path, store) as opened:
+            return FoundStore(
+                store,
+                partition,
+                None if kind is None else str(kind),
+                opened.estimated_rows(),
+                sum(each.st_size for each in files),
+                None if changelog is None else str(changelog),
+                opened.changelog_offset(),
+                max((each.st_mtime for each in files), default=0.0),
+            )
+
+
+def _application_directory(directory: Path) -> Path:
+    if (directory / "stores").is_dir():
+        return directory.absolute()
+    below = sorted(path.parent for path in directory.glob("*/stores") if path.is_dir())
+    if len(below) == 1:
+        return below[0].absolute()
+    if below:
+        raise ConfigError(
+            f"{directory} has the state of several applications: give one of {', '.join(map(str, below))}"
+        )
+    raise ConfigError(
+        f"{directory} has no state: give the state directory of an instance (--state-dir of streamsrt run), or the "
+        "directory of the application below it"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- comparison
+
+
+def is_export(directory: Path) -> bool:
+    """Whether ``streamsrt state export`` has written the directory."""
+    return next(directory.glob(_EXPORTED), None) is not None
+
+
+def exported_rows(directory: Path) -> Iterator[StateRow]:
+    """The rows of an export, by partition."""
+    pq = parquet()
+    for path in sorted(directory.glob(_EXPORTED)):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(COLUMNS)):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    yield StateRow(*row)
+
+
+class Difference(NamedTuple):
+    """A row that is in one state only, or has another value in the other one. ``first`` or ``second`` is None: not there."""
+
+    key: RowKey
+    first: StateRow | None
+    second: StateRow | None
+
+
+@dataclass
+class Comparison:
+    """How two states of a store differ. ``shown`` are the first differences."""
+
+    first_rows: int = 0
+    second_rows: int = 0
+    only_first: int = 0
+    only_second: int = 0
+    different: int = 0
+    shown: list[Difference] = field(default_factory=list)
+
+    @property
+    def are_equal(self) -> bool:
+        return not (self.only_first or self.only_second or self.different)
+
+
+def compare_rows(first: Iterator[StateRow], second: Iterator[StateRow], shown: int) -> Comparison:
+    """Compares two states of a store; ``shown`` is how many differences are kept."""
+    found = Comparison()
+    left: dict[RowKey, StateRow] = {}
+    for row in first:
+        found.first_rows += 1
+        left[_key(row)] = row
+
+    def keep(difference: Difference) -> None:
+        if len(found.shown) < shown:
+            found.shown.append(difference)
+
+    for row in second:
+        found.second_rows += 1
+        other = left.pop(key := _key(row), None)
+        if other is None:
+            found.only_second += 1
+            keep(Difference(key, None, row))
+        elif other.value != row.value:
+            found.different += 1
+            keep(Difference(key, other, row))
+    found.only_first = len(left)
+    for key, row in left.items():
+        keep(Difference(key, row, None))
+    return found
+
+
+def _key(row: StateRow) -> RowKey:
+    # A version is one of several of its key; elsewhere the timestamp is no part of what a row is.
+    starts = row.timestamp if row.valid_to is not None else None
+    return row.key, row.window_start, row.window_end, starts

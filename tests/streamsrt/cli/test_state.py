@@ -1,0 +1,161 @@
+"""``streamsrt state inspect`` and ``state diff``, over the directories of an instance that has stopped."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.cli.entry import run_command_line
+from streamsrt.state.directory import StateDirectory
+from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.cli import stopped_app
+from tests.streamsrt.cli.conftest import Command
+
+APPLICATION = "tests.streamsrt.cli.stopped_app:topology"
+MINUTE_MS = 60_000
+
+
+@dataclass
+class Stopped:
+    """State directories of one application at two times, and what was exported of the earlier one."""
+
+    before: Path
+    after: Path
+    export: Path
+
+
+def typed(*words: object, stdin: str = "") -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as ended:
+            run_command_line([str(word) for word in words])
+    assert not ended.value.code
+
+
+@pytest.fixture(scope="module")
+def stopped(bundled_broker: BundledBroker, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    folder = tmp_path_factory.mktemp("stopped")
+    address = bundled_broker.bootstrap_servers
+    typed("topics", "create", "stopped-events", "-b", address)
+
+    def process(*keys: int, timestamp: int) -> None:
+        lines = "".join(f"{key}=event\n" for key in keys)
+        words = ("--key", "integer", "--key-separator", "=", "--timestamp", timestamp, "-b", address)
+        typed("produce", "stopped-events", *words, stdin=lines)
+        config = {"application.id": "stopped", "bootstrap.servers": address, "state.dir": folder / "after"}
+        KafkaStreams(stopped_app.topology, config).run(until="quiet")
+
+    process(1, 2, 2, 10, timestamp=MINUTE_MS)
+    shutil.copytree(folder / "after", folder / "before")
+    export = ("--application", APPLICATION, "-a", "stopped", "--state-dir", folder / "before")
+    typed("state", "export", "counts", *export, "--parquet", folder / "export")
+    process(2, 30, timestamp=2 * MINUTE_MS)
+    return Stopped(folder / "before", folder / "after", folder / "export")
+
+
+def inspected(command: Command, *words: object) -> list[dict[str, Any]]:
+    done = command("state", "inspect", *words, "--json")
+    assert done.code == 0, done.err
+    return done.rows
+
+
+def test_stores_are_listed_with_kind_rows_and_position(command: Command, stopped: Stopped) -> None:
+    rows = inspected(command, stopped.before)
+    assert [(row["store"], row["partition"], row["kind"]) for row in rows] == [
+        ("counts", 0, "key_value"),
+        ("per-minute", 0, "window"),
+        ("sessions", 0, "session"),
+    ]
+    assert rows[0]["rows"] >= 3
+    assert all(row["size_bytes"] > 0 and row["position"] > 0 for row in rows)
+    assert rows[0]["changelog"] == "counts-changelog"
+    assert inspected(command, stopped.before / "stopped") == rows
+
+
+def test_rows_are_read_by_the_serdes_of_the_application(command: Command, stopped: Stopped) -> None:
+    of_counts = ("--store", "counts", "--application", APPLICATION)
+    rows = inspected(command, stopped.before, *of_counts)
+    assert {row["key"]: row["value"] for row in rows} == {"1": "1", "2": "2", "10": "1"}
+    between = inspected(command, stopped.before, *of_counts, "--from", "2", "--to", "10")
+    assert {row["key"] for row in between} == {"2", "10"}, "by number, not by text"
+    assert len(inspected(command, stopped.before, *of_counts, "--limit", "1")) == 1
+    (session,) = inspected(
+        command, stopped.before, "--store", "sessions", "--application", APPLICATION, "--from", "2", "--to", "2"
+    )
+    assert (session["value"], session["window_start"], session["window_end"]) == ("2", MINUTE_MS, MINUTE_MS)
+
+
+def test_rows_without_the_application_are_bytes(command: Command, stopped: Stopped) -> None:
+    rows = inspected(command, stopped.before, "--store", "counts")
+    assert {row["key"] for row in rows} == {"0x00000001", "0x00000002", "0x0000000a"}
+
+
+def test_two_directories_are_compared_store_by_store(command: Command, stopped: Stopped) -> None:
+    words = ("state", "diff", stopped.before, stopped.after, "--application", APPLICATION, "--json")
+    done = command(*words)
+    assert done.code == 10, done.err
+    counts = {row["store"]: row for row in done.rows if "first_rows" in row}
+    assert counts["counts"] | {"store": ""} == {
+        "store": "",
+        "first_rows": 3,
+        "second_rows": 4,
+        "only_first": 0,
+        "only_second": 1,
+        "different": 1,
+    }
+    assert (counts["sessions"]["only_second"], counts["sessions"]["different"]) == (2, 0)
+    changed = [row for row in done.rows if row["store"] == "counts" and "key" in row]
+    assert [(row["key"], row["first"], row["second"]) for row in changed if row["first"]] == [("2", "2", "3")]
+    assert len([row for row in command(*words, "--limit", "0").rows if "key" in row]) == 0
+
+
+def test_equal_states_are_equal(command: Command, stopped: Stopped) -> None:
+    assert command("state", "diff", stopped.before, stopped.before).code == 0
+    done = command("state", "diff", stopped.before, stopped.after, "--store", "counts")
+    assert done.code == 10, "as bytes, too"
+
+
+def test_an_export_is_compared_with_a_directory(command: Command, stopped: Stopped) -> None:
+    of_counts = ("--store", "counts", "--application", APPLICATION)
+    assert command("state", "diff", stopped.export, stopped.before, *of_counts).code == 0
+    assert command("state", "diff", stopped.after, stopped.export, *of_counts).code == 10
+    assert command("state", "diff", stopped.export, stopped.export).code == 0
+    refused = command("state", "diff", stopped.export, stopped.before)
+    assert refused.code == 2
+    assert "give --application and --store" in refused.err
+
+
+def test_the_directory_of_a_running_instance_is_refused(command: Command, stopped: Stopped) -> None:
+    with StateDirectory(stopped.before, "stopped"):
+        done = command("state", "inspect", stopped.before)
+    assert done.code == 2
+    assert "an instance runs with" in done.err
+    assert "stop it first" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "1"], "name it with --store"),
+        (["--store", "nothing"], "has no store 'nothing'; it has counts, per-minute, sessions"),
+    ],
+)
+def test_mistakes_are_told(command: Command, stopped: Stopped, words: list[str], said: str) -> None:
+    done = command("state", "inspect", stopped.before, *words)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_a_directory_without_state_is_refused(command: Command, tmp_path: Path) -> None:
+    done = command("state", "inspect", tmp_path)
+    assert done.code == 2
+    assert "has no state" in done.err
+    for name in ("one", "other"):
+        (tmp_path / name / "stores").mkdir(parents=True)
+    assert "several applications" in command("state", "inspect", tmp_path).err
