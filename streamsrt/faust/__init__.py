@@ -17,6 +17,7 @@ module          what it has
 ``events``      events and messages, made when somebody asks for them
 ``asking``      answers to those who ask agents
 ``decoding``    keys and values from bytes, as the application's schemas have it
+``encoding``    the same the other way round, as the topics that are sent to have it
 ``sends``       what agents send, gathered until their records are worked off
 ``tables``      tables over the stores of the task
 ``sets``        tables of sets

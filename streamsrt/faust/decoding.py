@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from faust.serializers.codecs import get_codec
+from faust.types.models import ModelT
+
 from streamsrt.faust.events import AgentMessage
 from streamsrt.wire.records import Headers
 from topology.spec.processor import RecordMetadata
@@ -82,9 +85,22 @@ def plain_value(app: faust.App, schema: faust.SchemaT) -> Decode:
     if (serializer or registry.value_serializer) == "raw" and kind in (str, bytes):
         return _text if kind is str else _same
     loads = registry.loads_value
+    if isinstance(kind, type) and issubclass(kind, ModelT):
+        return _models(loads, kind, serializer, registry._serializer(kind, serializer, registry.value_serializer))
 
     def decode(raw: bytes | None) -> object:
         return loads(kind, raw, serializer=serializer)
+
+    return decode
+
+
+def _models(loads: Callable[..., object], kind: type[ModelT], serializer: object, codec: object) -> Decode:
+    from_bytes, from_data = get_codec(codec).loads, kind.from_data
+
+    def decode(raw: bytes | None) -> object:
+        if raw is None:
+            return loads(kind, raw, serializer=serializer)
+        return from_data(from_bytes(raw), preferred_type=kind)
 
     return decode
 

@@ -20,7 +20,7 @@ from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.host import Host
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
-from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer
+from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer, bind_sends, unbind_sends
 from streamsrt.faust.sets import Rows, refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
@@ -257,6 +257,7 @@ class RunningApplication:
         # Events are acknowledged through it; without one faust would connect another.
         app._consumer = object()
         app._attachments = Attachments(app, _outbox)
+        bind_sends(app)
         producer = app.producer = Producer(_outbox)
 
         async def its_producer() -> Producer:
@@ -283,6 +284,7 @@ class RunningApplication:
             bound.unbind()
         self._bound = []
         app = self.app
+        unbind_sends(app)
         for name, value in self._before.items():
             setattr(app, name, value)
         if self._replies is not None:

@@ -13,16 +13,19 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from faust.topics import Topic
 from faust.types.topics import TopicT
 from faust.types.tuples import TP, RecordMetadata
 
 from streamsrt.errors import UserError
+from streamsrt.faust.encoding import Encoder
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
 
 if TYPE_CHECKING:
     import faust
 
+_ENCODERS_MAX = 1000
 OnPut = Callable[..., None]
 Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
 """Headers as a program gives them."""
@@ -142,6 +145,7 @@ class Attachments:
     def __init__(self, app: faust.App, outbox: Callable[[], Outbox]) -> None:
         self._app = app
         self._outbox = outbox
+        self._encoders: dict[str | int, Encoder] = {}
 
     async def maybe_put(
         self,
@@ -187,19 +191,60 @@ class Attachments:
         callback: object = None,
     ) -> Sent:
         """One record to a channel. Raises UserError for what can't be sent to."""
-        topic = self._app.topic(channel) if isinstance(channel, str) else channel
+        encoder = self._encoder(channel)
+        topic, name = encoder.topic, encoder.name
         if callback is not None:
             raise UserError(
                 f"a send to {topic} has callback=, which is not supported: what is sent goes out with the commit of the "
                 "record that the agent works on, and nothing of the agent runs then. Do it after the send, or in an agent "
                 "of that topic"
             )
-        name = _name(topic)
+        if encoder.is_plain and schema is None and key_serializer is None and value_serializer is None:
+            raw_key, raw_value = encoder.key(key), encoder.value(value)
+            self._outbox().put(name, _bytes(raw_key), _bytes(raw_value), partition, timestamp, headers)
+            return Sent(name, partition, timestamp)
         open_headers = topic.prepare_headers(headers)
         raw_key, open_headers = topic.prepare_key(key, key_serializer, schema, open_headers)
         raw_value, open_headers = topic.prepare_value(value, value_serializer, schema, open_headers)
         self._outbox().put(name, _bytes(raw_key), _bytes(raw_value), partition, timestamp, open_headers)
         return Sent(name, partition, timestamp)
+
+    def _encoder(self, channel: str | faust.ChannelT) -> Encoder:
+        key = channel if isinstance(channel, str) else id(channel)
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            if len(self._encoders) >= _ENCODERS_MAX:
+                self._encoders.clear()
+            topic = self._app.topic(channel) if isinstance(channel, str) else channel
+            encoder = self._encoders[key] = Encoder(self._app, topic)
+        return encoder
+
+
+_PLAIN_SEND = Topic.send
+
+
+async def _send(self: faust.Topic, *, force: bool = False, **record: object) -> object:
+    """``Topic.send`` while agents run: nobody needs the event whose attachment it becomes."""
+    attachments = self.app._attachments
+    if type(attachments) is Attachments and not force:
+        return attachments.put(None, self, **record)  # type: ignore[arg-type]  # as Topic.send has them
+    return await _PLAIN_SEND(self, force=force, **record)
+
+
+_binding: list[faust.App] = []
+
+
+def bind_sends(app: faust.App) -> None:
+    """Lets the topics of applications that run here send at once."""
+    _binding.append(app)
+    Topic.send = _send
+
+
+def unbind_sends(app: faust.App) -> None:
+    """Gives them back, when the last of these applications ends."""
+    _binding.remove(app)
+    if not _binding:
+        Topic.send = _PLAIN_SEND
 
 
 def _name(topic: faust.TopicT) -> str:

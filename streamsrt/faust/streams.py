@@ -364,9 +364,9 @@ class AgentStream:
             except Exception:
                 logger.exception("the key of a value can't be had for %s, which passes over it", channel)
                 raise Skip from None
-            event = self.current_event
-            assert event is not None
-            await event.forward(channel, key=new)
+            row = self._feed.row
+            assert row is not None
+            self.app._attachments.put(None, channel, new, row.value, headers=row.headers or None)
             return value
 
         return self._derived(channel, send)

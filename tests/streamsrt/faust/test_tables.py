@@ -192,10 +192,12 @@ def test_an_application_gets_its_tables_back() -> None:
         async for order in orders:
             totals[order.item] += order.amount
 
-    own = vars(totals).copy()
+    own, send = vars(totals).copy(), faust.topics.Topic.send
     attachments = app._attachments
     with TestApp(app) as test:
         test.send("orders", value=Order("a", 1))
         assert app._attachments is not attachments
+        assert faust.topics.Topic.send is not send
     assert {name: value for name, value in vars(totals).items() if name in own} == own
     assert app._attachments is attachments
+    assert faust.topics.Topic.send is send

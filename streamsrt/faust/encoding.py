@@ -1,0 +1,66 @@
+"""Keys and values to bytes, as the schema of a topic has it.
+
+Where topic and schema are faust's own, their answers to what never changes are asked for once. Everything else is asked
+record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from faust.channels import SerializedChannel
+from faust.serializers.schemas import Schema
+from faust.topics import Topic
+
+from streamsrt.errors import UserError
+
+if TYPE_CHECKING:
+    import faust
+
+Encode = Callable[[object], object]
+
+
+class Encoder:
+    """Encodes for one topic. ``name``: of the topic. Raises UserError for a channel that is none."""
+
+    def __init__(self, app: faust.App, topic: faust.TopicT) -> None:
+        if not isinstance(topic, Topic):
+            raise UserError(
+                f"{topic!r} is a channel without a topic, and agents can send to topics only: use app.topic()"
+            )
+        self.topic = topic
+        self.name: str = topic.get_topic_name()
+        kind, schema = type(topic), type(topic.schema)
+        self.is_plain = (
+            kind.prepare_key is SerializedChannel.prepare_key
+            and kind.prepare_value is SerializedChannel.prepare_value
+            and schema.dumps_key is Schema.dumps_key
+            and schema.dumps_value is Schema.dumps_value
+            and schema.on_dumps_key_prepare_headers is Schema.on_dumps_key_prepare_headers
+            and schema.on_dumps_value_prepare_headers is Schema.on_dumps_value_prepare_headers
+        )
+        """Whether keys and values are all that is needed."""
+        registry, own = app.serializers, topic.schema
+        self.key = _keys(registry.dumps_key, own.key_type, own.key_serializer, registry.key_serializer)
+        self.value = _values(registry.dumps_value, own.value_type, own.value_serializer)
+
+
+def _keys(dumps: Callable[..., object], kind: object, serializer: object, default: object) -> Encode:
+    is_text = (serializer or default or ("raw" if kind in (str, bytes) else None)) == "raw"
+
+    def encode(key: object) -> object:
+        if key is None or type(key) is bytes:
+            return key
+        if is_text and type(key) is str:
+            return key.encode()
+        return dumps(kind, key, serializer=serializer)
+
+    return encode
+
+
+def _values(dumps: Callable[..., object], kind: object, serializer: object) -> Encode:
+    def encode(value: object) -> object:
+        return value if type(value) is bytes else dumps(kind, value, serializer=serializer)
+
+    return encode
