@@ -36,8 +36,8 @@ def install_bundles(
         for partition, store, result, offset in _stores(plan, manifests, changelog_ends):
             if result.bundle is None:
                 continue
-            path = state.store_path(store.name, partition)
-            state.wipe(store.name, partition)
+            path = state.store_path(store.kept_as, partition)
+            state.wipe(store.kept_as, partition)
             opened = RocksDBStore(path, store.name, options)
             try:
                 opened.ingest(directory / result.bundle.path, changelog_offset=offset)
@@ -50,25 +50,24 @@ def install_bundles(
 def check_no_stores(plan: Plan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
     """Raises HandOverError where a store that would be installed is there already, of another life of the application."""
     with StateDirectory(state_dir, plan.application_id) as state:
-        for task, manifest in zip(plan.tasks, manifests, strict=True):
-            for store in manifest.stores:
-                path = state.store_path(store.name, task.partition)
-                if store.bundle is not None and (path / "CURRENT").exists():
-                    raise HandOverError(
-                        f"{path} holds a store that this backfill did not make: it belongs to an earlier "
-                        "deployment of the application. Give another --state-dir, or delete that folder"
-                    )
+        for partition, store, result, _ in _stores(plan, manifests, None):
+            path = state.store_path(store.kept_as, partition)
+            if result.bundle is not None and (path / "CURRENT").exists():
+                raise HandOverError(
+                    f"{path} holds a store that this backfill did not make: it belongs to an earlier "
+                    "deployment of the application. Give another --state-dir, or delete that folder"
+                )
 
 
 def _stores(
-    plan: Plan, manifests: Sequence[TaskManifest], changelog_ends: Mapping[TopicPartition, int]
+    plan: Plan, manifests: Sequence[TaskManifest], changelog_ends: Mapping[TopicPartition, int] | None
 ) -> Iterator[tuple[int, StorePlan, StoreResult, int | None]]:
     for task, manifest in zip(plan.tasks, manifests, strict=True):
         results = {result.name: result for result in manifest.stores}
         sources = {source.topic_partition: source.end for source in task.sources}
         for store in task.stores:
             offset = None
-            if store.changelog is not None:
+            if store.changelog is not None and changelog_ends is not None:
                 tp = (store.changelog, task.partition)
                 offset = changelog_ends[tp] if store.own_changelog else sources[tp]
             yield task.partition, store, results[store.name], offset

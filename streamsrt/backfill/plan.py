@@ -101,12 +101,18 @@ class RepartitionRange(_Value):
 
 
 class StorePlan(_Value):
-    """A store of a task. ``changelog``: full name of the topic; ``own_changelog`` False: a source topic serves as it."""
+    """A store of a task. ``changelog``: full name of the topic; ``own_changelog`` False: a source topic serves as it.
+    ``renamed_from``: the name that its files have, where it is another one."""
 
     name: str
     changelog: str | None
     own_changelog: bool
     persistent: bool
+    renamed_from: str | None = None
+
+    @property
+    def kept_as(self) -> str:
+        return self.renamed_from or self.name
 
 
 class TaskPlan(_Value):

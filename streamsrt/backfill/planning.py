@@ -259,6 +259,7 @@ class _Shape:
                     else None,
                     own_changelog=spec.logging and spec.source_topic is None,
                     persistent=spec.persistent,
+                    renamed_from=spec.renamed_from,
                 )
                 for spec in subtopology.stores
             ),

@@ -317,7 +317,7 @@ class StateFiles:
         self.store = store
         spec = store.spec
         self._directory = state_dir / store.application_id
-        self._root = self._directory / "stores" / spec.name
+        self._root = self._directory / "stores" / spec.kept_as
         if not spec.persistent or store.is_global:
             kind = "a global store" if store.is_global else "not in files"
             raise ConfigError(f"store {spec.name!r} is {kind}: {_FROM_CHANGELOG}")

@@ -123,20 +123,23 @@ class RunningGroup:
         """
         if self.kind == "classic":
             return self.seen_by(new)
-        stores_of_new = {store.name: store for store in new.stores}
-        parts_of_new = {part.id: part for part in new.subtopologies}
-        parts = [self._part(number, part) for number, part in enumerate(self.subtopologies)]
-        if self.runs(new):
+        is_new, parts_of_new = self.runs(new), {part.id: part for part in new.subtopologies}
+        # What another version calls a store is not known: its state's name is taken.
+        seen = [store if is_new else replace(store, name=store.kept_as, renamed_from=None) for store in new.stores]
+        stores_of_new = {store.name: store for store in seen}
+        names_of_new = {store.kept_as: store.name for store in seen}
+        parts = [self._part(number, part, names_of_new) for number, part in enumerate(self.subtopologies)]
+        if is_new:
             parts = [_known(part, parts_of_new.get(part.id)) for part in parts]
         names = [name for part in parts for name in part.stores]
         repartition = {
             name: new.repartition_topics.get(name) for part in parts for name in part.repartition_source_topics
         }
-        unlogged = {store.name: store for store in new.stores if store.changelog != f"{store.name}{_CHANGELOG}"}
-        logged = {store.name for store in new.stores} - unlogged.keys()
+        unlogged = {store.name: store for store in seen if store.changelog != store.own_changelog}
+        logged = stores_of_new.keys() - unlogged.keys()
         is_same = len(parts) == len(parts_of_new) and all(part.digest for part in parts) and logged == set(names)
         described = TopologyOutline(
-            digest=new.digest if self.runs(new) and (is_same or self.digests) else "",
+            digest=new.digest if is_new and (is_same or self.digests) else "",
             epoch=self.epoch,
             subtopologies=tuple(parts),
             stores=tuple({**unlogged, **{name: stores_of_new.get(name) or _unknown(name) for name in names}}.values()),
@@ -144,8 +147,8 @@ class RunningGroup:
         )
         return self.seen_by(described)
 
-    def _part(self, number: int, part: DescribedPart) -> SubtopologyOutline:
-        """A subtopology as the group describes it."""
+    def _part(self, number: int, part: DescribedPart, names: Mapping[str, str]) -> SubtopologyOutline:
+        """A subtopology as the group describes it. ``names``: those of stores, by the names that their changelogs have."""
 
         def own(topics: Iterable[str]) -> tuple[str, ...]:
             return tuple(sorted(name.removeprefix(f"{self.name}-") for name in topics))
@@ -156,7 +159,11 @@ class RunningGroup:
             number=number,
             digest="",
             nodes=(),
-            stores=tuple(name.removesuffix(_CHANGELOG) for name in changelogs if name.endswith(_CHANGELOG)),
+            stores=tuple(
+                names.get(name.removesuffix(_CHANGELOG), name.removesuffix(_CHANGELOG))
+                for name in changelogs
+                if name.endswith(_CHANGELOG)
+            ),
             source_topics=tuple(sorted(part.source_topics)),
             source_topic_patterns=(),
             repartition_source_topics=own(topic.name for topic in part.repartition_source_topics),

@@ -127,9 +127,9 @@ def made_plan(
     running = running_group(network, group, version, old)
     before = running.outline(version) if old is None else running.seen_by(old)
     found = compare(before, version, running.cluster_topics())
-    reads = {each.name: _read(each, before, version, running) for each in found.state}
+    reads = {each: _read(each, before, version, running) for each in found.state}
     speed = _speed(network, running, reads) if found.verdict is not Verdict.SAME else None
-    rows = tuple(_row(each, running, reads[each.name], speed) for each in found.state)
+    rows = tuple(_row(each, running, reads[each], speed) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
     in_flight = list(_in_flight(found, running))
     are_lost = not lose_in_flight and not running.members
@@ -166,16 +166,17 @@ def _read(change: StateChange, before: TopologyOutline, new: TopologyOutline, ru
         return change.topics
     owner = next((part for part in new.subtopologies if change.name in part.stores), None)
     was = next((part for part in before.subtopologies if owner is not None and part.id == owner.id), None)
-    if owner is None or (was is not None and _resources(was) == _resources(owner)):
+    if owner is None or (was is not None and _resources(was, before) == _resources(owner, new)):
         return ()
     changelog = next(store.changelog for store in new.stores if store.name == change.name)
     internal = f"{running.name}-{changelog}"
     return () if changelog is None else (internal if internal in running.topics else changelog,)
 
 
-def _resources(part: SubtopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
+def _resources(part: SubtopologyOutline, of: TopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
     """What makes its tasks the same tasks in two versions, as far as both outlines know it."""
-    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), frozenset(part.stores)
+    kept = frozenset(store.kept_as for store in of.stores if store.name in part.stores)
+    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), kept
 
 
 def _records(topics: tuple[str, ...], running: RunningGroup) -> int | None:
@@ -183,7 +184,7 @@ def _records(topics: tuple[str, ...], running: RunningGroup) -> int | None:
     return sum(counts) if topics and len(counts) == len(topics) else None
 
 
-def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[str, tuple[str, ...]]) -> float | None:
+def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[StateChange, tuple[str, ...]]) -> float | None:
     """Measured with the largest topic that is read."""
     topics = {name for each in reads.values() for name in each if name in running.topics}
     if not topics:

@@ -48,7 +48,8 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
 class LocalStore(NamedTuple):
-    """A persistent store that is on disk. ``changelog_offset`` is None where nothing on disk can be used."""
+    """A persistent store that is on disk, by the name that its files have. ``changelog_offset`` is None where nothing on
+    disk can be used."""
 
     store: str
     partition: int
@@ -57,6 +58,8 @@ class LocalStore(NamedTuple):
 
 class StateDirectory:
     """The state of one application in one process. Made to be used in a ``with`` statement, or closed.
+
+    Stores lie under the names that their state was begun with (``StoreSpec.kept_as``), and are asked for by these.
 
     Raises :class:`ConfigError` for an application id that is no legal name, :class:`StateDirectoryLockedError` where another
     process uses the directory, and :class:`StateError` where it can't be written or has a newer format.
@@ -105,7 +108,7 @@ class StateDirectory:
         :class:`StateDirectoryLockedError` where another process has it open.
         """
         self._check_usable()
-        key = (spec.name, partition)
+        key = (spec.kept_as, partition)
         if self.is_open(*key):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
@@ -114,12 +117,12 @@ class StateDirectory:
         return opened
 
     def _open_files(self, spec: StoreSpec, partition: int) -> RocksDBStore:
-        note = self._note_path(spec.name, partition)
+        note, path = self._note_path(spec.kept_as, partition), self.store_path(spec.kept_as, partition)
         noted, wanted = read_format(note), store_format(spec)
         changed = differences(noted, wanted)
         if changed:
             # They can't be in use: whoever has them open would have to have this directory, or their lock.
-            RocksDBStore(self.store_path(spec.name, partition), spec.name, self.rocksdb).wipe()
+            RocksDBStore(path, spec.name, self.rocksdb).wipe()
             logger.warning(
                 "store %s of partition %d: %s; its files are deleted, and %s",
                 spec.name,
@@ -127,7 +130,7 @@ class StateDirectory:
                 changed,
                 "it is restored from its changelog" if wanted["changelog"] else "it begins empty",
             )
-        store = RocksDBStore(self.store_path(spec.name, partition), spec.name, self.rocksdb)
+        store = RocksDBStore(path, spec.name, self.rocksdb)
         if noted != wanted:
             try:
                 write_format(note, wanted, spec.name)

@@ -265,8 +265,14 @@ class GlobalConsumer:
             return store
         except StoreCorruptedError as error:
             logger.warning("global store: %s; it is wiped and filled again from its topic", error)
-            self._directory.wipe(spec.name, self._replica)
+            self._directory.wipe(spec.kept_as, self._replica)
             return self._directory.open_store(spec, self._replica)
+
+    def _kept_as(self, store: str) -> str:
+        return self.state.specs[store].kept_as
+
+    def _path(self, store: str) -> Path:
+        return self._directory.store_path(self._kept_as(store), self._replica)
 
     def open_stores(self) -> Iterator[tuple[StoreSpec, LaidOut, Cache]]:
         """Each store with its cache."""
@@ -276,7 +282,7 @@ class GlobalConsumer:
     def gives_up(self, error: StreamsError) -> bool:
         """Whether the error is that a store of these is damaged: it is wiped by :meth:`close` then."""
         if isinstance(error, StoreCorruptedError):
-            paths = {str(self._directory.store_path(name, self._replica)): name for name in self._stores}
+            paths = {str(self._path(name)): name for name in self._stores}
             self._damaged = paths.get(error.path)
         return self._damaged is not None
 
@@ -284,7 +290,7 @@ class GlobalConsumer:
         error = StoreCorruptedError(
             f"global store {store!r} {why}. It is wiped, and filled from the start of its topic"
         )
-        error.path = str(self._directory.store_path(store, self._replica))
+        error.path = str(self._path(store))
         return error
 
     @property
@@ -324,7 +330,11 @@ class GlobalConsumer:
 
     def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Where the partitions of a store's topic are to be read from."""
-        known = self._directory.read_positions(store, self._replica) if self.state.specs[store].persistent else {}
+        known = (
+            self._directory.read_positions(self._kept_as(store), self._replica)
+            if self.state.specs[store].persistent
+            else {}
+        )
         mark = self._stores[store].changelog_offset()
         if mark is None or sum(known.values()) > mark or not set(known) <= {partition for _, partition in bounds}:
             known = {}
@@ -378,14 +388,14 @@ class GlobalConsumer:
         for store, positions in done.items():
             if self.state.specs[store].persistent:
                 self._stores[store].flush()
-                self._directory.write_positions(store, self._replica, positions)
+                self._directory.write_positions(self._kept_as(store), self._replica, positions)
         self.state.evict(self._cache_max_bytes)
 
     def close(self) -> None:
         """Writes what there is, stops reading, and closes the stores; a damaged one is wiped."""
         if self._damaged is not None:
             self._end()
-            self._directory.wipe(self._damaged, self._replica)
+            self._directory.wipe(self._kept_as(self._damaged), self._replica)
             return
         try:
             self.write()

@@ -263,10 +263,12 @@ class TopologyTestDriver:
         partitions: int | Mapping[str, int] = 1,
     ) -> None:
         if not isinstance(config, StreamsConfig):
-            topology = topology.configured(config or {})
+            self._settings: Mapping[str, Any] | None = config or {}
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
+        else:
+            self._settings = None
         self.config = config
-        topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)
+        topology = self._configured(topology)
         self._now_ms = self._began_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
         self._topology = topology
@@ -284,6 +286,11 @@ class TopologyTestDriver:
         self._globals = self._global_state(topology)
         self._tasks = [self._task(*each) for each in found]
         self._tell_time()
+
+    def _configured(self, topology: Topology) -> Topology:
+        if self._settings is not None:
+            topology = topology.configured(self._settings)
+        return topology.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
 
     def _tasks_of(self, topology: Topology) -> list[tuple[Subtopology, int]]:
         """Each subtopology with its partitions: as many as the topic with most of them has."""
@@ -477,14 +484,17 @@ class TopologyTestDriver:
         self._committed.update(task.prepare_commit().offsets)
         task.post_commit(None)
 
-    def restart(self, *, clean: bool = True) -> None:
+    def restart(self, *, clean: bool = True, topology: Topology | None = None) -> None:
         """Closes all tasks and starts again, with stores restored from their changelogs.
 
         ``clean`` False: as after a crash. Uncommitted records are processed again, and their results are sent again.
+        ``topology``: another version of the application, which goes on with the state of this one.
         """
         if clean:
             self.commit()
         self.close()
+        if topology is not None:
+            self._topology = self._configured(topology)
         self._globals = self._global_state(self._topology)
         for tp, log in self._logs.items():
             if tp[0] in self._globals.topics and log:
@@ -493,6 +503,11 @@ class TopologyTestDriver:
         for task in self._tasks:
             for spec in task.subtopology.stores:
                 self._restore(task, spec.name)
+        self._begin_where_committed()
+        self._tell_time()
+        self._work()
+
+    def _begin_where_committed(self) -> None:
         for tp, log in self._logs.items():
             position, metadata = self._committed.get(tp, (0, ""))
             for task in self._tasks:
@@ -501,8 +516,6 @@ class TopologyTestDriver:
                     task.restore_partition_time(*tp, metadata)
                     if log[position:]:
                         task.add_batch(*tp, _columns(log[position:], position))
-        self._tell_time()
-        self._work()
 
     def _restore(self, task: Task, store: str) -> None:
         target = task.restore_target(store)

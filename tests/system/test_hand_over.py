@@ -25,10 +25,14 @@ class Scene:
         configs = {"streams.session.timeout.ms": "6000", "streams.heartbeat.interval.ms": "500"}
         cluster.network.admin.alter_group_configs(application_id, configs)
 
-    def app(self, name: str, version: str, **surroundings: str) -> AppProcess:
+    def app(
+        self, name: str, version: str, *, protocol: str = "streams", epoch: int | None = None, **surroundings: str
+    ) -> AppProcess:
         place = self.folder / name
-        address = self.cluster.address
-        return AppProcess(place, version, self.application_id, address, SETTINGS, surroundings=surroundings)
+        settings = {**SETTINGS, "group.protocol": protocol, **({} if epoch is None else {"topology.epoch": epoch})}
+        return AppProcess(
+            place, version, self.application_id, self.cluster.address, settings, surroundings=surroundings
+        )
 
     def write(self, rounds: int = 1) -> None:
         self.rounds += rounds

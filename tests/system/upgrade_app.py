@@ -1,4 +1,5 @@
 """Counts by key, in two versions: the second reads another topic into the same store, and a store of its own beside it.
+A third one only calls the store something else.
 
 ``UPGRADE_FAILS_AT`` makes an instance of the second version fail: at its start (0), or at the record of that number.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from topology import KStream, StreamsBuilder, serdes
+from topology import KStream, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 FAILS_AT = int(os.environ.get("UPGRADE_FAILS_AT", "-1"))
@@ -21,8 +22,8 @@ def _checked(value: bytes) -> bytes:
     return value
 
 
-def _count(stream: KStream[bytes, bytes]) -> None:
-    (stream.group_by_key().count(store="counts").to_stream().to("out", key=serdes.bytes, value=serdes.long))
+def _count(stream: KStream[bytes, bytes], store: str | Store = "counts") -> None:
+    (stream.group_by_key().count(store=store).to_stream().to("out", key=serdes.bytes, value=serdes.long))
 
 
 def first() -> Topology:
@@ -40,4 +41,10 @@ def second() -> Topology:
     both = rows.merge(more).map_values(_checked)
     _count(both)
     both.group_by_key().aggregate(bytes, lambda _key, value, _last: value, store="last", value=serdes.bytes)
+    return builder.build(epoch=1)
+
+
+def renamed() -> Topology:
+    builder = StreamsBuilder()
+    _count(builder.stream("in", key=serdes.bytes, value=serdes.bytes), Store("per-key", renamed_from="counts"))
     return builder.build(epoch=1)

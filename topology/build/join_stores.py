@@ -10,6 +10,7 @@ Source: StreamJoined, StreamJoinedStoreFactory and OuterStreamJoinStoreFactory o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ from topology.spec.errors import TopologyError, WindowError, call_site
 from topology.spec.join_windows import JoinWindows
 from topology.spec.names import check_name
 from topology.spec.stores import Store
+
+_GENERATED_LEFT = re.compile(r"KSTREAM-(?:JOIN|OUTER)THIS-([0-9]{10})-store")
 
 JoinStores: TypeAlias = str | Store | tuple[Store, Store] | None
 
@@ -63,7 +66,10 @@ def stream_join_stores(
     if kind != "inner":
         suffix = "-outer-shared-join" if kind == "outer" else "-left-shared-join"
         name = f"{shared_name}{suffix}" if shared_name else f"KSTREAM-OUTERSHARED-{generated[0].rpartition('-')[2]}"
-        shared = _shared(given, own[0], f"{name}-store")
+        before = given[0] if isinstance(given, tuple) else given
+        former = before.renamed_from if isinstance(before, Store) else None
+        renamed_from = None if former is None else _former_shared(former, suffix)
+        shared = _shared(given, own[0], f"{name}-store", renamed_from)
     return StreamJoinStores(own[0], own[1], shared)
 
 
@@ -101,11 +107,18 @@ def _supplied(store: Store, windows: JoinWindows, key: PlannedSerde, value: Plan
     return replace(planned, spec=replace(planned.spec, changelog_configs=tuple(sorted(configs.items()))))
 
 
-def _shared(given: JoinStores, left: PlannedStore, name: str) -> PlannedStore:
+def _former_shared(former: str, suffix: str) -> str:
+    """The former name of the shared store, which is made of the same name as now or of the number of a generated one."""
+    generated = _GENERATED_LEFT.fullmatch(former)
+    return f"{former}{suffix}-store" if generated is None else f"KSTREAM-OUTERSHARED-{generated[1]}-store"
+
+
+def _shared(given: JoinStores, left: PlannedStore, name: str, renamed_from: str | None) -> PlannedStore:
     configs = {} if isinstance(given, tuple) else dict(left.spec.changelog_configs)
     spec = replace(
         left.spec,
         name=name,
+        renamed_from=renamed_from,
         kind="key_value",
         key_serde=bytes_,
         value_serde=bytes_,

@@ -62,6 +62,7 @@ class Layout:
         self.nodes: list[Node] = []
         self.stores: dict[str, StoreSpec] = {}
         self.shared: dict[str, bool] = {}
+        self._kept_as: dict[str, StoreSpec] = {}
         self.repartitions: dict[str, int | None] = {}
         self.open_serdes: list[OpenSerde] = []
 
@@ -225,6 +226,7 @@ class Layout:
         spec = store.spec
         other = self.stores.setdefault(spec.name, spec)
         if other is spec:
+            self._check_kept_as(spec)
             self._open(spec.name, store.key, store.value, spec.site, of_store=True)
             self.shared[spec.name] = store.shared
         elif other != spec or not (store.shared and self.shared[spec.name]):
@@ -232,6 +234,19 @@ class Layout:
                 f"another store {spec.name!r} is added at {other.site}: choose another name, or share one Store",
                 spec.site,
             )
+
+    def _check_kept_as(self, spec: StoreSpec) -> None:
+        """Two stores can't have one changelog."""
+        other = self._kept_as.setdefault(spec.kept_as, spec)
+        if other is spec:
+            return
+        renamed, named = (spec, other) if spec.renamed_from is not None else (other, spec)
+        what = "is renamed from it too" if named.renamed_from is not None else "has that name"
+        raise NameInUseError(
+            f"store {renamed.name!r} is renamed from {spec.kept_as!r}, and store {named.name!r} at {named.site} {what}: its "
+            "changelog and files belong to one store. Give the other one another name, or leave renamed_from= away there",
+            renamed.site,
+        )
 
     def _open(
         self, owner: str, key: PlannedSerde, value: PlannedSerde, site: CallSite | None, *, of_store: bool = False

@@ -108,6 +108,7 @@ def buffer_store(buffer: Buffer, name: str, key: PlannedSerde, value: PlannedSer
         caching=False,
         logging=buffer.logging,
         changelog_configs=frozen_config(buffer.changelog_config),
+        renamed_from=buffer.renamed_from,
         site=call_site(),
     )
     return PlannedStore(spec, key, value)
@@ -120,8 +121,14 @@ def closed_store_name(store: str) -> str:
 
 def closed_store(of: PlannedStore) -> PlannedStore:
     """The store of :func:`closed_store_name`: one entry, logged where the windows are."""
-    name = closed_store_name(of.name)
-    store = Store(name, caching=False, timestamped=False, logging=of.spec.logging)
+    name, before = closed_store_name(of.name), of.spec.renamed_from
+    store = Store(
+        name,
+        caching=False,
+        timestamped=False,
+        logging=of.spec.logging,
+        renamed_from=None if before is None else closed_store_name(before),
+    )
     return PlannedStore(
         replace(store_spec(store, name, bytes_, long), timestamped=False), PlannedSerde(bytes_), PlannedSerde(long)
     )
@@ -262,8 +269,16 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         logging=store.logging,
         changelog_configs=frozen_config(store.changelog_config),
         retain_duplicates=store.retain_duplicates,
+        renamed_from=_former_name(store, name),
         site=call_site(),
     )
+
+
+def _former_name(store: Store, name: str) -> str | None:
+    """The former name of the store ``name``; where that is made of the program's name, its former name is, too."""
+    if store.renamed_from is None or store.name is None:
+        return None
+    return store.renamed_from + name.removeprefix(store.name)
 
 
 ADDED: Mapping[str, Callable[[StoreSpec, Store], StoreSpec]] = MappingProxyType(

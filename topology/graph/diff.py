@@ -1,7 +1,8 @@
 """What becomes of running state when one version of a topology follows another.
 
 1. State belongs to a store's name and its changelog. A store that both versions have, with the same bytes, is *carried
-   over*: no matter in which subtopology it is now, nothing is restored that was there.
+   over*: no matter in which subtopology it is now, nothing is restored that was there. The name that counts is the one that
+   the state was begun with: a store that is renamed from another one has that one's changelog and files.
 2. A store that is new to the application, or whose changelog has another name, starts empty: it is *rebuilt*, from what
    is read from now on, or by a backfill of the history.
 3. A store or repartition topic that only the old version has is *orphaned*: its topic stays until someone deletes it.
@@ -29,7 +30,6 @@ Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
 
 _BYTES = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
 _REPARTITION = "-repartition"
-_CHANGELOG = "-changelog"
 
 
 class Verdict(IntEnum):
@@ -130,11 +130,11 @@ class _Compared:
         self._after = partitions_needed(new, topics.sources)
 
     def stores(self) -> Iterator[StateChange]:
-        before = {store.name: store for store in self._old.stores}
+        before = {store.kept_as: store for store in self._old.stores}
         for store in self._new.stores:
-            known = before.pop(store.name, None)
+            known = before.pop(store.kept_as, None)
             fate: Fate = "rebuilt"
-            reason = _NEW
+            reason = self._why_new(store)
             if known is not None:
                 fate, reason = self._fate(known, store)
             if fate == "rebuilt":
@@ -142,13 +142,30 @@ class _Compared:
             else:
                 yield StateChange("store", store.name, fate, reason)
         for gone in before.values():
-            if gone.changelog == f"{gone.name}{_CHANGELOG}":
+            if gone.changelog == gone.own_changelog:
                 reason = f"gone: its changelog {gone.changelog} stays until it is deleted"
                 cure = f"streamsrt topics delete APP-{gone.changelog} --execute"
                 yield StateChange("store", gone.name, "orphaned", reason, cure, (gone.changelog,))
             else:
                 reason = f"gone: its changelog was the source topic {gone.changelog}" if gone.changelog else _UNLOGGED
                 yield StateChange("store", gone.name, "orphaned", reason)
+
+    def _why_new(self, store: StoreOutline) -> str:
+        """Why there is nothing that a store continues with."""
+        if store.renamed_from is not None:
+            renamed = next((each for each in self._old.stores if each.name == store.renamed_from), None)
+            first = "" if renamed is None or renamed.renamed_from is None else renamed.renamed_from
+            if first:
+                return (
+                    f"{store.renamed_from} was renamed itself, and its state goes by its first name: say "
+                    f'renamed_from="{first}". As it is it starts empty'
+                )
+            return f"new: there is no store {store.renamed_from} that it could continue, so it starts empty"
+        lost = next((each for each in self._old.stores if each.name == store.name), None)
+        if lost is None:
+            return _NEW
+        first = lost.kept_as
+        return f'its state goes by the name {first}: say renamed_from="{first}" as before. As it is it starts empty'
 
     def _rebuilt(self, store: StoreOutline, reason: str) -> StateChange:
         """A store that starts empty over topics that may hold records: which of them it does not know, and what helps."""
@@ -161,7 +178,8 @@ class _Compared:
 
     def _cure(self, name: str, origin: Origin) -> str:
         """How a store that starts empty gets what was there before."""
-        kept = {store.name for store in self._old.stores}
+        known = {store.kept_as for store in self._old.stores}
+        kept = {store.name for store in self._new.stores if store.kept_as in known}
         counted = sorted(
             other
             for other, each in self._new.origins.items()
@@ -190,7 +208,7 @@ class _Compared:
         what = ", ".join(_changed_bytes(old, new))
         if what:
             return "incompatible", f"{what}: give the new store another name"
-        meaning = self._meaning(new.name, "store")
+        meaning = self._meaning(old.name, new.name, "store")
         if meaning:
             return "incompatible", meaning
         if old.changelog != new.changelog:
@@ -198,13 +216,13 @@ class _Compared:
                 "rebuilt",
                 f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
             )
-        return self._partitions_of(new) or _carried_over(old, new)
+        return self._partitions_of(old, new) or _carried_over(old, new)
 
-    def _partitions_of(self, store: StoreOutline) -> tuple[Fate, str] | None:
+    def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""
-        had = self._there.get(f"{store.name}{_CHANGELOG}", _tasks_of(self._old, store.name, self._before))
+        had = self._there.get(store.own_changelog, _tasks_of(self._old, old.name, self._before))
         needs = _tasks_of(self._new, store.name, self._after)
-        if had is None or needs is None or had == needs or store.changelog != f"{store.name}{_CHANGELOG}":
+        if had is None or needs is None or had == needs or store.changelog != store.own_changelog:
             return None
         return (
             "incompatible",
@@ -212,15 +230,17 @@ class _Compared:
             f"largest input: repartition that to {had}, or give the new store another name",
         )
 
-    def _meaning(self, name: str, what: Literal["store", "repartition topic"]) -> str:
+    def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
         """Why a generated name stands for something else than before; nothing where it does not."""
-        before, after = self._old.origins.get(name), self._new.origins.get(name)
+        before, after = self._old.origins.get(name), self._new.origins.get(name_now)
         if before is None or after is None or not is_generated(name.removesuffix(_REPARTITION)):
             return ""
         if _is_same(before, after) and not self._exchanged(before, after):
             return ""
         now = next((each for each, origin in self._new.origins.items() if origin == before), None)
         found = f" (that is {now} now)" if now is not None else ""
+        if name != name_now:
+            return f"renamed_from={name} was another table: it was {before}{found}, and {name_now} is {after}"
         meaning = f"a generated name that means something else: it was {before}{found} and is {after}"
         if what != "store":
             return f"{meaning}: name it (name=)"
@@ -244,7 +264,7 @@ class _Compared:
             known = before.pop(name)
             had = self._there.get(name, self._before.repartition.get(name))
             needs = self._after.repartition.get(name)
-            meaning = self._meaning(name, "repartition topic")
+            meaning = self._meaning(name, name, "repartition topic")
             if known != partitions:
                 reason = (
                     f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
@@ -303,9 +323,13 @@ def _is_longer(before_ms: int | None, after_ms: int | None) -> bool:
 
 
 def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
+    reasons = [] if old.name == new.name else [f"renamed from {old.name}"]
+    if old.name != new.name and new.changelog is not None:
+        reasons[0] += f", its changelog stays {new.changelog}"
     if old.persistent != new.persistent:
-        return "carried over", "restored from its changelog, since it moves between memory and disk"
-    reasons = []
+        return "carried over", "; ".join(
+            [*reasons, "restored from its changelog, since it moves between memory and disk"]
+        )
     if old.retention_ms != new.retention_ms:
         becomes = "expired records come back when the store is restored and its changelog still has them"
         if (new.retention_ms or 0) < (old.retention_ms or 0):

@@ -77,11 +77,18 @@ class StoreSpec:
     """``(name) -> store`` of the application's own, instead of those that there are; it is restored as one in memory."""
     source_topic: str | None = None
     """The source topic that is this store's changelog, where the topology is optimised."""
+    renamed_from: str | None = None
+    """The name under which its state was begun."""
     site: CallSite | None = field(default=None, compare=False, repr=False)
 
     @property
+    def kept_as(self) -> str:
+        """The name that its changelog and its files have."""
+        return self.renamed_from or self.name
+
+    @property
     def changelog_name(self) -> str:
-        return self.source_topic or f"{self.name}-changelog"
+        return self.source_topic or f"{self.kept_as}-changelog"
 
 
 # -------------------------------------------------------------------------------------------------------------- nodes

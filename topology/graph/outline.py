@@ -38,6 +38,17 @@ class StoreOutline:
     segment_interval_ms: int | None = None
     changelog_retention_ms: int | None = None
     """``retention.ms`` of the changelog."""
+    renamed_from: str | None = None
+
+    @property
+    def kept_as(self) -> str:
+        """The name that its changelog and its files have."""
+        return self.renamed_from or self.name
+
+    @property
+    def own_changelog(self) -> str:
+        """What its changelog is called, where it has one of its own."""
+        return f"{self.kept_as}-changelog"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +162,7 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         plain_rows=spec.plain_rows,
         segment_interval_ms=spec.segment_interval_ms,
         changelog_retention_ms=changelog_retention_ms,
+        renamed_from=spec.renamed_from,
     )
 
 

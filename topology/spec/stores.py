@@ -41,6 +41,9 @@ class Store:
     directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as configured
     (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
+    ``renamed_from``: the store goes on with the state of a store of that name: its changelog and its files keep the
+    former name. Where a store is renamed again, this stays the first name.
+
     ``supplier``: ``(name) -> store``, the program's own ``streamsrt.state.store.BytesStore``; each task creates one and
     restores it from its changelog.
 
@@ -66,6 +69,7 @@ class Store:
     in_memory: bool | None = None
     timestamped: bool | None = None
     supplier: Callable[[str], Any] | None = None
+    renamed_from: str | None = None
 
     def __init__(
         self,
@@ -88,9 +92,12 @@ class Store:
         in_memory: bool | None = None,
         timestamped: bool | None = None,
         supplier: Callable[[str], Any] | None = None,
+        renamed_from: str | None = None,
     ) -> None:
         if name is not None:
             check_name(name, "store")
+        if renamed_from is not None:
+            _check_renamed(name, renamed_from)
         if kind not in KINDS:
             raise UnsupportedError(
                 f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
@@ -128,9 +135,19 @@ class Store:
             "in_memory": in_memory,
             "timestamped": timestamped,
             "supplier": supplier,
+            "renamed_from": renamed_from,
         }
         for attribute, value_ in values.items():
             object.__setattr__(self, attribute, value_)
+
+
+def _check_renamed(name: str | None, renamed_from: str) -> None:
+    check_name(renamed_from, "store")
+    if name is None or name == renamed_from:
+        raise UnsupportedError(
+            f"renamed_from={renamed_from!r} is for a store that has another name now: Store('name', renamed_from=...)",
+            call_site(),
+        )
 
 
 def _check_max_entries(max_entries: int | None, kind: str, in_memory: bool | None) -> None:

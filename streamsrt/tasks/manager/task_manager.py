@@ -271,7 +271,7 @@ class TaskManager:
             return store
         except StoreCorruptedError as error:
             logger.warning("%s; it is wiped and restored from its changelog", error)
-            self._directory.wipe(name, partition)
+            self._directory.wipe(spec.kept_as, partition)
             return self._directory.open_store(spec, partition)
 
     def _share_cache(self) -> None:
@@ -319,7 +319,7 @@ class TaskManager:
         """Throws away what the task has in memory, and opens it again."""
         wiped = set(wipe)
         self._close(owned, role)
-        for name in wiped:
+        for name in (spec.kept_as for spec in owned.subtopology.stores if spec.name in wiped):
             self._directory.wipe(name, owned.key[1])
             self._dormant.deleted(name, owned.key[1])
         self._open(owned.key, role)

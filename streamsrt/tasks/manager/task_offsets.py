@@ -28,11 +28,11 @@ class TaskOffsets(NamedTuple):
 
 
 class DormantState:
-    """Where the stores are that lie on disk with their tasks closed."""
+    """Where the stores are that lie on disk with their tasks closed, by the names that their files have."""
 
     def __init__(self, subtopologies: Mapping[str, Subtopology], directory: StateDirectory) -> None:
         self._stores = {
-            key: [spec.name for spec in each.stores if spec.logging and spec.persistent]
+            key: {spec.kept_as: spec.name for spec in each.stores if spec.logging and spec.persistent}
             for key, each in subtopologies.items()
         }
         self._directory = directory
@@ -51,13 +51,13 @@ class DormantState:
 
     def left(self, owned: OwnedTask) -> None:
         """The task is about to be closed."""
-        for name in self._stores.get(owned.key[0], ()):
+        for kept_as, name in self._stores.get(owned.key[0], {}).items():
             offset = owned.stores[name].changelog_offset() if owned.stores[name].is_open else None
             if offset is not None:
-                self._offsets[name, owned.key[1]] = offset
+                self._offsets[kept_as, owned.key[1]] = offset
 
     def deleted(self, store: str, partition: int) -> None:
-        """The store is gone from the disk."""
+        """The files of that name are gone from the disk."""
         self._offsets.pop((store, partition), None)
 
     def offsets(self, unless: Iterable[TaskKey]) -> dict[TaskKey, int]:

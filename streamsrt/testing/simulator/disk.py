@@ -131,7 +131,7 @@ class SimulatedDirectory(StateDirectory):
             store.file = File()
 
     def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
-        key = (spec.name, partition)
+        key = (spec.kept_as, partition)
         if self.is_open(*key):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
