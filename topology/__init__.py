@@ -72,6 +72,7 @@ from topology.spec.processor import (
 )
 from topology.spec.processor_metrics import MetricCounter, MetricLatency, ProcessorMetrics
 from topology.spec.processor_wrapper import OperatorProcessor, ProcessorWrapper, TableRecord
+from topology.spec.row_versions import Upcast
 from topology.spec.stores import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
@@ -160,6 +161,7 @@ __all__ = [
     "UnknownStoreError",
     "UnlimitedWindows",
     "UnsupportedError",
+    "Upcast",
     "ValueAndTimestamp",
     "ValueTransformer",
     "VersionedKeyValueStore",
@@ -195,4 +197,5 @@ check_arguments_of(
     Topology,
     TopologyBuilder,
     UnlimitedWindows,
+    Upcast,
 )

@@ -45,6 +45,7 @@ from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.store_kinds import store_traits
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
+from topology.spec.row_versions import plain_name
 from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
@@ -182,9 +183,10 @@ def _with_store(topology: Topology, store: str) -> Subtopology | None:
 
 
 def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], str | bytes | _OfWindow]]:
-    if serde is None or serde.name == "bytes":
-        return "bytes", bytes
-    if serde.name == "string":
+    name = "bytes" if serde is None else plain_name(serde)
+    if serde is None or name == "bytes":
+        return "bytes", bytes if serde is None else serde.deserialize
+    if name == "string":
         return "text", serde.deserialize
     deserialize = serde.deserialize
 

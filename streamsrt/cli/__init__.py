@@ -19,6 +19,7 @@ module                  commands
 ``upgrade_status``      ``upgrade status``
 ``upgrade_abort``       ``upgrade abort``
 ``upgrade_in_flight``   what ``upgrade abort`` would leave unread
+``upgrade_versions``    values of stores that ``upgrade abort`` would leave unreadable
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``record_formats``      what keys and values are, as text

@@ -134,7 +134,8 @@ def show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: bool
             )
     if not knows_bytes:
         sys.stdout.write(
-            "serdes and generated names were not compared: give the old module or file before the new one\n"
+            "serdes, versions of values and generated names were not compared: give the old module or file before "
+            "the new one\n"
         )
     if found.verdict is Verdict.INCOMPATIBLE:
         sys.stdout.write("incompatible: the new version must not run over this state as it is\n")

@@ -19,6 +19,7 @@ from streamsrt.cli.upgrade_in_flight import InFlight, counted, in_flight_lines, 
 from streamsrt.cli.upgrade_plan import Settings
 from streamsrt.cli.upgrade_preflight import of_broker
 from streamsrt.cli.upgrade_status import Group
+from streamsrt.cli.upgrade_versions import unreadable_stores
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, RequestFailedError
@@ -86,7 +87,8 @@ def abort(
     They need not live. Those that do are refused when they join again, and end with exit code 2. Instances of OLD take
     their tasks again, with the state that they have. Where none runs, nobody is removed: start one first.
 
-    Exit codes: 12 refused, because records are in flight that only the later version reads.
+    Exit codes: 12 refused, because records are in flight that only the later version reads, or because it has written
+    values of stores that OLD can't read.
     """
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
@@ -103,7 +105,9 @@ def abort(
             raise ConfigError(_nobody_stays(old, group, epoch))
         topics = topics_left(network, facts, former, leaving, is_raised=is_raised)
         unread = counted(network, group, topics)
-        why_not = refusal(old, facts, epoch, leaving) if unread and not lose_in_flight else ""
+        why_not = "; ".join(unreadable_stores(network, group, former))
+        if unread and not lose_in_flight and not why_not:
+            why_not = refusal(old, facts, epoch, leaving)
         made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
         if made.executed:
             values = {**settings, "application.id": group, "group.protocol": facts.kind}

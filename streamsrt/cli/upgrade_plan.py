@@ -28,7 +28,7 @@ from streamsrt.cli.upgrade_preflight import refusals
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from topology.graph.diff import StateChange, TopologyDiff, Verdict
+from topology.graph.diff import NO_WAY_BACK, StateChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import SubtopologyOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
@@ -240,7 +240,13 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
             "finish it, or send it back, before the next one"
         )
     if not knows_bytes:
-        yield "serdes and generated names were not compared: a group does not know them (--old compares them)"
+        yield (
+            "serdes, versions of values and generated names were not compared: a group does not know them (--old compares "
+            "them)"
+        )
+    for each in found.state:
+        if NO_WAY_BACK in each.reason:
+            yield f"store {each.name}: {NO_WAY_BACK[0].lower()}{NO_WAY_BACK[1:]} (streamsrt upgrade abort is refused)"
     if sum(running.members.values()) == 1:
         yield "one instance runs: while it is stopped nobody processes. Start the new version beside it, then stop it"
 

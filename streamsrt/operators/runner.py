@@ -21,7 +21,14 @@ from operator import length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError, StreamsError
+from streamsrt.errors import (
+    DeserializationError,
+    ProcessingError,
+    ProductionError,
+    RecordError,
+    StateError,
+    StreamsError,
+)
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
@@ -53,6 +60,7 @@ from topology.graph import nodes, operations
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
 from topology.graph.store_kinds import store_traits
 from topology.spec.processor import PunctuationType, RecordMetadata
+from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
 from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
@@ -311,11 +319,14 @@ class Runner:
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
         self.env.finish_calls()
-        while self.has_changes():
-            for store in self.plan.flushed_stores:
-                meter = self.env.store_meters.get(store)
-                (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
-            self.env.finish_calls()
+        try:
+            while self.has_changes():
+                for store in self.plan.flushed_stores:
+                    meter = self.env.store_meters.get(store)
+                    (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
+                self.env.finish_calls()
+        except UpcastError as error:
+            raise ProcessingError(f"{error}. {UPCAST_ADVICE}") from error
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""

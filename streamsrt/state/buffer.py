@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from streamsrt.errors import StateError
 from streamsrt.state.cache import Deserialize, Serialize
 from streamsrt.state.columns import ChangelogColumns, Headers
+from topology.spec.row_versions import unreadable
 
 _CONTEXT = Struct(">qqi")
 _INTS = Struct(">ii")
@@ -86,6 +87,12 @@ class HeldFormat:
         """The bytes of a value; None for none."""
         return None if value is None else self._serialize(value)
 
+    def _read(self, key: bytes, value: bytes) -> object:
+        try:
+            return self._deserialize(value)
+        except Exception as error:
+            raise unreadable(self.name, key, value, error) from error
+
     def to_bytes(self, change: Held) -> bytes:
         """A row of the changelog."""
         topic, partition, offset = change.origin
@@ -117,7 +124,7 @@ class HeldFormat:
                 f"buffer {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
                 "damaged, or something else writes to it. Reset the application, or let it begin with an empty changelog."
             ) from damage
-        old_value, new_value, prior_value = (None if v is None else self._deserialize(v) for v in (old, new, prior))
+        old_value, new_value, prior_value = (None if v is None else self._read(key, v) for v in (old, new, prior))
         origin = (topic, partition, offset)
         return Held(key, time_ms, new_value, old_value, prior_value, timestamp, headers, origin, old == prior)
 

@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
+from topology.spec.row_versions import unreadable
 
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
@@ -172,9 +173,12 @@ class Flushed:
 class RowFormat:
     """Bytes of a stored row: 8 bytes of timestamp before the value where the store is ``timestamped``."""
 
-    __slots__ = ("deserialize", "serialize", "timestamped")
+    __slots__ = ("deserialize", "serialize", "store", "timestamped")
 
-    def __init__(self, serialize: Serialize, deserialize: Deserialize, *, timestamped: bool = True) -> None:
+    def __init__(
+        self, serialize: Serialize, deserialize: Deserialize, *, timestamped: bool = True, store: str = ""
+    ) -> None:
+        self.store = store
         self.serialize = serialize
         self.deserialize = deserialize
         self.timestamped = timestamped
@@ -182,9 +186,18 @@ class RowFormat:
     def load(self, key: bytes, row: bytes | None, start: int = 0) -> Entry:
         if row is None:
             return Entry(key, None, -1, start)
-        if self.timestamped:
-            return Entry(key, self.deserialize(row[8:]), _unpack_timestamp(row)[0], start)
-        return Entry(key, self.deserialize(row), -1, start)
+        value, timestamp = (row[8:], _unpack_timestamp(row)[0]) if self.timestamped else (row, -1)
+        try:
+            return Entry(key, self.deserialize(value), timestamp, start)
+        except Exception as error:
+            raise unreadable(self.store, key, value, error) from error
+
+    def read(self, key: bytes, value: bytes) -> object:
+        """A value that stands alone in the row of ``key``."""
+        try:
+            return self.deserialize(value)
+        except Exception as error:
+            raise unreadable(self.store, key, value, error) from error
 
     def rows(self, timestamps: Sequence[int], raw_values: Sequence[bytes | None]) -> list[bytes | None]:
         if not self.timestamped:

@@ -132,8 +132,8 @@ class DuplicatesCache(dict[bytes, list[Row]]):
     def __missing__(self, key: bytes) -> list[Row]:
         rows: list[Row] = []
         if self._unknown_until_ms > self.newest_ms - self.retention_ms:
-            load = self.format.deserialize
-            rows = [(time, number, load(value)) for time, number, value in self.store.rows_of(key)]
+            read = self.format.read
+            rows = [(time, number, read(key, value)) for time, number, value in self.store.rows_of(key)]
             self._rows += len(rows)
         self[key] = rows
         return rows
@@ -223,14 +223,14 @@ class DuplicatesCache(dict[bytes, list[Row]]):
 
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, timestamp and sequence number; what is not written yet included."""
-        load, low_ms = self.format.deserialize, self.newest_ms - self.retention_ms
+        read, low_ms = self.format.read, self.newest_ms - self.retention_ms
         pending = (
             (store_key[: -_SUFFIX.size], *_SUFFIX.unpack(store_key[-_SUFFIX.size :]), raw)
             for _, store_key, raw in self.pending
         )
         found = {(k, t, n): raw for k, t, n, raw in chain(self.store.all_rows(), pending) if t > low_ms}
         for (key, timestamp_ms, sequence), raw in sorted(found.items()):
-            entry = Entry(key, load(raw), -1, timestamp_ms)
+            entry = Entry(key, read(key, raw), -1, timestamp_ms)
             entry.sequence = sequence
             yield entry
 

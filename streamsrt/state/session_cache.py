@@ -79,11 +79,11 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         self._expired_to = self.newest_end
 
     def __missing__(self, key: bytes) -> list[SessionEntry]:
-        load = self.format.deserialize
-        rows = {(end, start): load(value) for start, end, value in self.store.sessions(key)}
+        read = self.format.read
+        rows = {(end, start): read(key, value) for start, end, value in self.store.sessions(key)}
         for end, start in self._pending_of_key.get(key, ()):
             row = self.pending[key, end, start]
-            rows[end, start] = None if row is None else load(row)
+            rows[end, start] = None if row is None else read(key, row)
         entries = self[key] = [SessionEntry(key, rows[times], times[1], times[0]) for times in sorted(rows)]
         return entries
 
@@ -206,9 +206,9 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         return (entry for entry in self._all() if entry.value is not None and entry.end >= oldest)
 
     def _all(self) -> Iterator[SessionEntry]:
-        load = self.format.deserialize
-        found = {(k, e, s): SessionEntry(k, load(row), s, e) for k, s, e, row in self.store.all_sessions()}
+        read = self.format.read
+        found = {(k, e, s): SessionEntry(k, read(k, row), s, e) for k, s, e, row in self.store.all_sessions()}
         for (key, end, start), row in self.pending.items():
-            found[key, end, start] = SessionEntry(key, None if row is None else load(row), start, end)
+            found[key, end, start] = SessionEntry(key, None if row is None else read(key, row), start, end)
         found |= {(e.key, e.end, e.start): e for e in self.dirty}
         return (found[each] for each in sorted(found))

@@ -79,7 +79,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         latest = self.store.latest(key)
         if latest is not None:
             entry.timestamps.append(latest[0])
-            entry.values.append(self.format.deserialize(latest[1]))
+            entry.values.append(self.format.read(key, latest[1]))
             self._versions += 1
         return entry
 
@@ -90,9 +90,9 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         entry.complete = True
         oldest = entry.timestamps[0] if entry.timestamps else None
         older = [v for v in self.store.versions(entry.key) if oldest is None or v.timestamp_ms < oldest]
-        deserialize = self.format.deserialize
+        read = self.format.read
         entry.timestamps[:0] = [version.timestamp_ms for version in older]
-        entry.values[:0] = [None if version.value is None else deserialize(version.value) for version in older]
+        entry.values[:0] = [None if version.value is None else read(entry.key, version.value) for version in older]
         self._versions += len(older)
 
     # -------------------------------------------------------------------------------------------------------- writing

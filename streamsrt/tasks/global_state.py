@@ -195,7 +195,7 @@ def _part(
         given_settings=config.given_settings,
     )
     serde = plan.value_serde(spec)
-    row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
+    row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped, store=spec.name)
     cache = cache_over(spec, stores[spec.name], row_format)
     runner = Runner(
         plan,

@@ -42,6 +42,7 @@ from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
+from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
 from topology.spec.timestamps import timestamp_extractor
 
 _MEASURED_RECORDS = 8
@@ -213,7 +214,8 @@ class Task:
 
     def _cache(self, spec: StoreSpec) -> Cache:
         serde = self._plan.value_serde(spec)
-        row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped and not spec.plain_rows)
+        timestamped = spec.timestamped and not spec.plain_rows
+        row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=timestamped, store=spec.name)
         return cache_over(spec, self._store(spec), row_format)
 
     def _store(self, spec: StoreSpec) -> LaidOut:
@@ -562,7 +564,10 @@ class Task:
         """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
         if self._plan.specs[store].source_topic is not None and None in columns.keys:
             columns = _selected(columns, columns.timestamps, [key is not None for key in columns.keys])
-        self.caches[store].restore(columns)
+        try:
+            self.caches[store].restore(columns)
+        except UpcastError as error:
+            raise ProcessingError(f"{error}. {UPCAST_ADVICE}") from error
 
     def counters(self) -> dict[str, int]:
         """Totals since the start, by name."""

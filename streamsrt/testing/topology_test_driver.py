@@ -262,11 +262,9 @@ class TopologyTestDriver:
         refuse: Refuse | None = None,
         partitions: int | Mapping[str, int] = 1,
     ) -> None:
+        self._settings = None if isinstance(config, StreamsConfig) else config or {}
         if not isinstance(config, StreamsConfig):
-            self._settings: Mapping[str, Any] | None = config or {}
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
-        else:
-            self._settings = None
         self.config = config
         topology = self._configured(topology)
         self._now_ms = self._began_ms = initial_wall_clock_ms

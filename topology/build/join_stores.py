@@ -56,6 +56,8 @@ def stream_join_stores(
         base = Store(check_name(given, "store")) if isinstance(given, str) else given or Store()
         if base.key is not None or base.value is not None:
             raise TopologyError("the serdes of a join are given with key=, value= and other_value=", call_site())
+        if base.version > 1:
+            raise TopologyError("the sides of a join have versions of their own: give two Stores", call_site())
         prefixes = generated if base.name is None else tuple(base.name + suffix for suffix in suffixes)
         own = tuple(
             _window(base, f"{prefix}-store", windows, key, value)
@@ -119,6 +121,8 @@ def _shared(given: JoinStores, left: PlannedStore, name: str, renamed_from: str 
         left.spec,
         name=name,
         renamed_from=renamed_from,
+        version=1,
+        upcasts=(),
         kind="key_value",
         key_serde=bytes_,
         value_serde=bytes_,

@@ -27,6 +27,7 @@ from topology.build.plan import (
 from topology.graph.nodes import Node, OpenSerde, ProcessorNode, Side, SinkNode, SourceNode, StoreSpec
 from topology.graph.operations import Branch, KeyNotNull, Operation, PassThrough
 from topology.spec.errors import CallSite, CycleError, NameInUseError
+from topology.spec.row_versions import versioned_values
 
 
 def in_order(steps: tuple[Step, ...], merged: Mapping[str, str]) -> Iterable[Step]:
@@ -62,6 +63,7 @@ class Layout:
         self.nodes: list[Node] = []
         self.stores: dict[str, StoreSpec] = {}
         self.shared: dict[str, bool] = {}
+        self._given: dict[str, StoreSpec] = {}
         self._kept_as: dict[str, StoreSpec] = {}
         self.repartitions: dict[str, int | None] = {}
         self.open_serdes: list[OpenSerde] = []
@@ -224,10 +226,12 @@ class Layout:
 
     def _store(self, store: PlannedStore) -> None:
         spec = store.spec
-        other = self.stores.setdefault(spec.name, spec)
+        other = self._given.setdefault(spec.name, spec)
         if other is spec:
             self._check_kept_as(spec)
-            self._open(spec.name, store.key, store.value, spec.site, of_store=True)
+            value = _with_versions(spec, store.value)
+            self.stores[spec.name] = spec if value is store.value else replace(spec, value_serde=value.serde)
+            self._open(spec.name, store.key, value, spec.site, of_store=True)
             self.shared[spec.name] = store.shared
         elif other != spec or not (store.shared and self.shared[spec.name]):
             raise NameInUseError(
@@ -285,6 +289,14 @@ _ADDERS: dict[type[Step], Callable[[Layout, Any, tuple[str, ...]], None]] = {
     StoreStep: lambda layout, step, parents: layout._store(step.store),
 }
 """What makes the nodes of a step."""
+
+
+def _with_versions(spec: StoreSpec, value: PlannedSerde) -> PlannedSerde:
+    """What is known of the serde of a store's values when its rows have versions."""
+    if spec.version == 1:
+        return value
+    version, upcasts, name = spec.version, spec.upcasts, spec.name
+    return value.wrapped(lambda serde: versioned_values(serde, version, upcasts, name))
 
 
 def children_of(nodes: Iterable[Node]) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from topology.graph.nodes import StoreSpec
 from topology.spec.codecs import AnySerde, bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
+from topology.spec.row_versions import check_upcasts
 from topology.spec.stores import Store
 from topology.spec.suppressed import Buffer
 from topology.spec.windows import (
@@ -109,6 +110,8 @@ def buffer_store(buffer: Buffer, name: str, key: PlannedSerde, value: PlannedSer
         logging=buffer.logging,
         changelog_configs=frozen_config(buffer.changelog_config),
         renamed_from=buffer.renamed_from,
+        version=buffer.version,
+        upcasts=check_upcasts(buffer.version, buffer.upcast),
         site=call_site(),
     )
     return PlannedStore(spec, key, value)
@@ -183,6 +186,7 @@ def read_only_store(store: Store, topic: str) -> PlannedStore:
     """A store whose changelog is the topic that it is filled from. Raises UnsupportedError for one with ttl."""
     planned = added_store(store)
     _refuse_ttl(planned.spec, "is filled from a topic that is its changelog, so nothing may be deleted from it")
+    refuse_version(planned.spec)
     return replace(planned, spec=replace(planned.spec, logging=False, source_topic=topic))
 
 
@@ -192,6 +196,7 @@ def global_store(planned: PlannedStore) -> PlannedStore:
     Raises UnsupportedError for one with ttl.
     """
     _refuse_ttl(planned.spec, "is global: what it holds is what its topic says")
+    refuse_version(planned.spec)
     return replace(
         planned, spec=replace(planned.spec, logging=False, caching=False, changelog_configs=()), shared=False
     )
@@ -200,6 +205,16 @@ def global_store(planned: PlannedStore) -> PlannedStore:
 def _refuse_ttl(spec: StoreSpec, reason: str) -> None:
     if spec.ttl_ms is not None:
         raise UnsupportedError(f"store {spec.name!r} can't have ttl=: it {reason}", call_site())
+
+
+def refuse_version(spec: StoreSpec) -> None:
+    """Raises UnsupportedError for versions of rows that others write."""
+    if spec.version > 1:
+        raise UnsupportedError(
+            f"store {spec.name!r} can't have version=: it is restored from a topic that is written without tags. Let the "
+            "serde of the topic read both",
+            call_site(),
+        )
 
 
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:
@@ -270,6 +285,8 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         changelog_configs=frozen_config(store.changelog_config),
         retain_duplicates=store.retain_duplicates,
         renamed_from=_former_name(store, name),
+        version=store.version,
+        upcasts=store.upcasts,
         site=call_site(),
     )
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 
+from topology.build.materialize import refuse_version
 from topology.build.plan import OperatorStep, RepartitionStep, SplitStep, Step, StreamJoinStep, TableSourceStep
 from topology.build.unfinished import UnfinishedTopology
 from topology.graph.operations import PassThrough
@@ -68,6 +69,7 @@ def _reusing(step: TableSourceStep) -> TableSourceStep:
     if store is None or store_traits(store.spec).limit is Limit.LAST_UPDATE:
         # Its source topic does not know what has expired.
         return step
+    refuse_version(store.spec)
     spec = replace(store.spec, source_topic=step.topics[0], logging=False, changelog_configs=())
     reusing = copy(step)
     reusing.table = replace(step.table, store=replace(store, spec=spec))

@@ -106,6 +106,10 @@ def _steps(
     """The steps of a join: the one behind which its results are, and those of the two sides."""
     if base.key is not None or base.value is not None:
         raise TopologyError("the serdes of a join are given with key=, value= and other_value=", call_site())
+    if base.version > 1 and operation.grace_ms:
+        raise UnsupportedError(
+            "the stores of a join that waits hold values of both sides: they have no version=", call_site()
+        )
     site, (key, value, other_value) = call_site(), serdes
     keeps = plan.suffixed(name, "-asof-right", "KSTREAM-ASOFRIGHT-")
     joins = plan.suffixed(name, "-asof-left", "KSTREAM-ASOFLEFT-")

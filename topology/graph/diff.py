@@ -6,7 +6,8 @@
 2. A store that is new to the application, or whose changelog has another name, starts empty: it is *rebuilt*, from what
    is read from now on, or by a backfill of the history.
 3. A store or repartition topic that only the old version has is *orphaned*: its topic stays until someone deletes it.
-4. A store of the same name with other bytes in it is *incompatible*: the new version would misread what the old one
+4. A later version of a store's values is carried over if it reads the ones that are there. The way back is not.
+   A store of the same name with other bytes in it is *incompatible*: the new version would misread what the old one
    wrote, so it needs another name. So is one whose changelog has another number of partitions than its subtopology tasks,
    and a repartition topic with another number of partitions, as far as the numbers are known.
 5. A generated name says nothing of what is stored. Where it stands for something else now
@@ -205,6 +206,9 @@ class _Compared:
         return any(each.startswith("Subscription") for each in filled)
 
     def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
+        unread = _versions_not_read(old, new)
+        if unread:
+            return "incompatible", unread
         what = ", ".join(_changed_bytes(old, new))
         if what:
             return "incompatible", f"{what}: give the new store another name"
@@ -286,6 +290,7 @@ class _Compared:
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
 
+NO_WAY_BACK = "The old version can't read what the new one writes: once it has written, there is no way back"
 _NEW = "new: it starts empty"
 _UNLOGGED = "gone: it had no changelog"
 _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
@@ -295,9 +300,23 @@ _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "Count
 def _changed_bytes(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
     for name in _BYTES:
         before, after = getattr(old, name), getattr(new, name)
+        if name == "value_serde" and str(old.version) in new.upcasts:
+            after = new.upcasts[str(old.version)]
         # A version that did not write it says nothing of it.
         if before != after and not (name == "plain_rows" and None in (before, after)):
             yield f"{name} {before} -> {after}"
+
+
+def _versions_not_read(old: StoreOutline, new: StoreOutline) -> str:
+    """Why the values that the old version writes are no values for the new one; nothing where they are."""
+    if new.version < old.version:
+        return (
+            f"its values have version {old.version}, which version {new.version} can't read: what was written stays "
+            "unreadable. Go on with a later version"
+        )
+    if new.version > old.version and str(old.version) not in new.upcasts:
+        return f"its values have version {old.version}, and there is no upcast={{{old.version}: ...}}: add it"
+    return ""
 
 
 def _is_same(before: Origin, after: Origin) -> bool:
@@ -322,10 +341,19 @@ def _is_longer(before_ms: int | None, after_ms: int | None) -> bool:
     return before_ms >= 0 and (after_ms < 0 or after_ms > before_ms)
 
 
+def _renamed_or_upcast(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
+    if old.name != new.name:
+        stays = "" if new.changelog is None else f", its changelog stays {new.changelog}"
+        yield f"renamed from {old.name}{stays}"
+    if old.version != new.version:
+        yield f"values of version {old.version} become version {new.version} when they are read. {NO_WAY_BACK}"
+    unread = [version for version in old.upcasts if version not in new.upcasts]
+    if unread:
+        yield f"values of version {', '.join(unread)} can't be read any more"
+
+
 def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
-    reasons = [] if old.name == new.name else [f"renamed from {old.name}"]
-    if old.name != new.name and new.changelog is not None:
-        reasons[0] += f", its changelog stays {new.changelog}"
+    reasons = list(_renamed_or_upcast(old, new))
     if old.persistent != new.persistent:
         return "carried over", "; ".join(
             [*reasons, "restored from its changelog, since it moves between memory and disk"]

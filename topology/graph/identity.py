@@ -23,7 +23,7 @@ from topology.spec.errors import CallSite
 ID_DIGITS = 8
 DIGEST_DIGITS = 32
 
-_CODE_ONLY = {"with_key", "negate", "splits_changes", "wrapped_by", "supplier"}
+_CODE_ONLY = {"with_key", "negate", "splits_changes", "wrapped_by", "supplier", "upcasts"}
 
 
 def subtopology_id(

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from topology.graph.operations import Function, Operation
 from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
+from topology.spec.row_versions import StoredUpcasts
 
 Side: TypeAlias = Literal["key", "value", "other_value"]
 
@@ -79,6 +80,9 @@ class StoreSpec:
     """The source topic that is this store's changelog, where the topology is optimised."""
     renamed_from: str | None = None
     """The name under which its state was begun."""
+    version: int = 1
+    """Of its values."""
+    upcasts: StoredUpcasts = field(default=(), compare=False, repr=False)
     site: CallSite | None = field(default=None, compare=False, repr=False)
 
     @property

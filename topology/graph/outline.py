@@ -13,6 +13,7 @@ from typing import Any
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.origins import Origin, origins
 from topology.graph.topology import Topology
+from topology.spec.row_versions import plain_name
 
 FORMAT = 1
 
@@ -39,6 +40,10 @@ class StoreOutline:
     changelog_retention_ms: int | None = None
     """``retention.ms`` of the changelog."""
     renamed_from: str | None = None
+    version: int = 1
+    """Of its values."""
+    upcasts: Mapping[str, str | None] = field(default_factory=dict)
+    """The serdes that values of earlier versions are read by, by version."""
 
     @property
     def kept_as(self) -> str:
@@ -148,11 +153,12 @@ def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
 
 
 def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
+    value_serde = None if spec.value_serde is None else plain_name(spec.value_serde)
     return StoreOutline(
         name=spec.name,
         kind=spec.kind,
         key_serde=None if spec.key_serde is None else spec.key_serde.name,
-        value_serde=None if spec.value_serde is None else spec.value_serde.name,
+        value_serde=value_serde,
         timestamped=spec.timestamped,
         persistent=spec.persistent,
         changelog=spec.changelog_name if spec.logging or spec.source_topic else None,
@@ -163,6 +169,10 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         segment_interval_ms=spec.segment_interval_ms,
         changelog_retention_ms=changelog_retention_ms,
         renamed_from=spec.renamed_from,
+        version=spec.version,
+        upcasts={
+            str(version): value_serde if upcast.serde is None else upcast.serde.name for version, upcast in spec.upcasts
+        },
     )
 
 

@@ -12,6 +12,7 @@
 - ``processor``          the Processor API: records, contexts, processors
 - ``processor_metrics``  metrics that a program's processors make
 - ``processor_wrapper``  what may be put around every processor node
+- ``row_versions``       versions of a store's values: tags, and how earlier versions are read
 - ``serdes``             the serdes by the names that a program uses
 - ``stores``             state stores as a program asks for them, and as a processor sees them
 - ``suppressed``         how long changes of a table are held back, and how many

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
+from topology.spec.row_versions import StoredUpcasts, Upcast, check_upcasts
 from topology.spec.windows import Duration, Windowed, to_ms
 
 K = TypeVar("K")
@@ -44,6 +45,10 @@ class Store:
     ``renamed_from``: the store goes on with the state of a store of that name: its changelog and its files keep the
     former name. Where a store is renamed again, this stays the first name.
 
+    ``version``: of its values. From 2 on they are written with a tag, and those of earlier versions are upcast when they
+    are read: ``upcast={1: to_version_2}``, a function or an :class:`topology.Upcast` for each version. Rows without a tag
+    have version 1.
+
     ``supplier``: ``(name) -> store``, the program's own ``streamsrt.state.store.BytesStore``; each task creates one and
     restores it from its changelog.
 
@@ -70,6 +75,8 @@ class Store:
     timestamped: bool | None = None
     supplier: Callable[[str], Any] | None = None
     renamed_from: str | None = None
+    version: int = 1
+    upcasts: StoredUpcasts = ()
 
     def __init__(
         self,
@@ -93,6 +100,8 @@ class Store:
         timestamped: bool | None = None,
         supplier: Callable[[str], Any] | None = None,
         renamed_from: str | None = None,
+        version: int = 1,
+        upcast: Mapping[int, Callable[..., object] | Upcast] | None = None,
     ) -> None:
         if name is not None:
             check_name(name, "store")
@@ -136,6 +145,8 @@ class Store:
             "timestamped": timestamped,
             "supplier": supplier,
             "renamed_from": renamed_from,
+            "version": version,
+            "upcasts": check_upcasts(version, upcast),
         }
         for attribute, value_ in values.items():
             object.__setattr__(self, attribute, value_)

@@ -5,12 +5,13 @@ Source: org.apache.kafka.streams.kstream.Suppressed and Suppressed.BufferConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.names import check_name
+from topology.spec.row_versions import Upcast, check_upcasts
 from topology.spec.windows import Duration, to_idle_timeout_ms, to_ms
 
 WhenFull = Literal["emit_early", "shut_down"]
@@ -23,7 +24,8 @@ class Buffer:
     ``max_records``, ``max_bytes``: None: unbounded. ``when_full``: ``emit_early`` forwards the oldest changes before
     their time, ``shut_down`` stops the application. ``logging`` False: suppressed changes are lost with the process.
     ``changelog_config``: topic settings of the changelog. ``renamed_from``: the buffer goes on with the state of a
-    suppression whose store had that name (:class:`topology.Store`). Raises TopologyError for limits below 1.
+    suppression whose store had that name, ``version``, ``upcast``: of the values that it holds, as those of a
+    :class:`topology.Store`. Raises TopologyError for limits below 1.
     """
 
     max_records: int | None = None
@@ -32,10 +34,13 @@ class Buffer:
     logging: bool = True
     changelog_config: Mapping[str, str] = field(default_factory=dict)
     renamed_from: str | None = None
+    version: int = 1
+    upcast: Mapping[int, Callable[..., object] | Upcast] | None = None
 
     def __post_init__(self) -> None:
         if self.renamed_from is not None:
             check_name(self.renamed_from, "store")
+        check_upcasts(self.version, self.upcast)
         for name, limit in (("max_records", self.max_records), ("max_bytes", self.max_bytes)):
             if limit is not None and limit < 1:
                 raise TopologyError(f"{name} of a buffer is at least 1, not {limit}", call_site())

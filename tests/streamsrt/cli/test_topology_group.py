@@ -119,7 +119,7 @@ def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: 
     shown = on_broker("topology", "diff", new, "--group", group)
     assert shown.code == 11
     assert "topology epoch 3, members: 1 with epoch 3" in shown.out
-    assert "serdes and generated names were not compared" in shown.out
+    assert "serdes, versions of values and generated names were not compared" in shown.out
     assert shown.out.endswith("run the new version with topology.epoch=4\n")
     for versions in ([old, old], [old]):
         same = on_broker("topology", "diff", *versions, "--group", group)

@@ -22,7 +22,7 @@ from tests.system.processes import wait_until
 PROGRAM = """
 import threading
 
-from topology import StreamsBuilder, serdes
+from topology import Store, StreamsBuilder, serdes
 
 TEXT = dict(key=serdes.string, value=serdes.string)
 
@@ -56,6 +56,14 @@ def grouped(name):
     return builder.build()
 
 by_word, by_term = grouped("by-word"), grouped("by-term")
+
+def kept(store):
+    builder = StreamsBuilder()
+    words = builder.stream("{t}-words", **TEXT).group_by_key()
+    words.aggregate(dict, lambda key, value, last: {**last, "value": value}, store=store, value=serdes.json)
+    return builder.build()
+
+plain, tagged = kept("rows"), kept(Store("rows", version=2, upcast={1: lambda row: {**row, "two": 2}}))
 """
 
 
@@ -408,6 +416,26 @@ def test_an_upgrade_of_a_streams_group_is_not_sent_back_over_records_in_flight(s
 
 def test_an_upgrade_of_a_classic_group_is_not_sent_back_over_records_in_flight(classic_group: Scene) -> None:
     keep_what_is_in_flight(classic_group)
+
+
+def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_group: Scene) -> None:
+    scene = streams_group
+    scene.start("a", "plain", 3)
+    scene.wait_done()
+    plan = scene.upgrade("plan", scene.version("tagged"), "--old", scene.version("plain"))
+    assert plan.code == 10
+    assert "note: store rows: the old version can't read what the new one writes" in plan.out
+    new = scene.start("b", "tagged", 4)
+    wait_until(lambda: active(new) == 1, "the new version has its share")
+    assert scene.upgrade("abort", scene.version("plain")).code == 0, "it has written nothing"
+    scene.write()
+    scene.wait_done()
+    done = scene.upgrade("abort", scene.version("plain"), "--execute")
+    assert done.code == 12
+    assert f"store rows: its changelog {scene.app}-rows-changelog has values of version 2" in done.out
+    assert "nothing is changed" in done.err
+    assert versions(scene) == [(4, 1), (3, 1)]
+    assert scene.upgrade("abort", scene.version("tagged")).code == 0, "it reads them"
 
 
 def test_what_the_user_says_may_be_lost_does_not_keep_an_upgrade_from_being_sent_back(streams_group: Scene) -> None:

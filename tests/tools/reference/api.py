@@ -103,6 +103,7 @@ SECTIONS = (
         "topology",
         (
             "Store",
+            "Upcast",
             "KeyValueStore",
             "ReadOnlyKeyValueStore",
             "WindowStore",

@@ -88,6 +88,7 @@ CONSTRUCTORS = [
     TimeWindows,
     UnlimitedWindows,
     topology.Sum,
+    topology.Upcast,
 ]
 
 REQUIRED: dict[str, Any] = {
@@ -97,6 +98,7 @@ REQUIRED: dict[str, Any] = {
     "config": {},
     "difference": 5,
     "fn": lambda *_: None,
+    "function": lambda value: value,
     "gap": 5,
     "id": lambda key, value: key,
     "initializer": int,

@@ -1,0 +1,209 @@
+"""Versions of the values of a store: what a program writes now, and how it reads what earlier versions of it wrote.
+
+1. A value of version 1 is the bytes of its serde, as in Kafka Streams. A store that never had another version has these.
+2. A value of a later version has a tag before them: ``FF C1 72 6F 77 76`` and the version, 2 bytes, big-endian. No value of
+   another format begins like that. UTF-8 has no byte FF; behind it C1 is no byte order mark of UTF-16; the serdes of numbers
+   write 8 bytes at most, which is the tag alone; Protobuf has no wire type 7, MessagePack no C1; Confluent's serdes begin
+   with 00, objects of Java with AC ED. Of bytes at random one value in 2**48 does: give no tag to bytes that a stranger
+   chooses.
+3. The tag belongs to the value. What the kind of store has around it (timestamps, headers, what a buffer holds back) stays
+   as it is, in files and in changelogs.
+4. A value is brought to the version of the program when it is read, step by step, and written as that version when it is
+   written again. Reading changes no row.
+5. A value of a version that the program can't read is an error. It never reaches a serde.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import TypeAlias, TypeVar, cast
+
+from topology.spec.codecs import AnySerde, CallableSerde, ProgramSerde, Serde, check_serde
+from topology.spec.errors import TopologyError, call_site
+from topology.spec.functions import OF_VALUE, check_function
+
+MAGIC = b"\xff\xc1rowv"
+LAST_VERSION = 2**16 - 1
+_NUMBER = Struct(">H")
+_TAG_BYTES = len(MAGIC) + _NUMBER.size
+
+UPCAST_ADVICE = "Correct the function; no row was changed"
+
+T = TypeVar("T")
+
+Function: TypeAlias = Callable[..., object]
+"""From a value of one version to that of the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upcast:
+    """Brings a value of a store to its next version: ``function(value)`` returns it.
+
+    ``serde``: what the value was written by, where that is another one than now. For ``upcast`` of :class:`Store`.
+    """
+
+    function: Callable[..., object]
+    serde: AnySerde = None
+
+    def __post_init__(self) -> None:
+        check_function(self.function, "Upcast", OF_VALUE)
+
+
+Upcasts: TypeAlias = Mapping[int, Function | Upcast]
+"""By the version that the value has; a function is an :class:`Upcast` with the serde of the store."""
+
+StoredUpcasts: TypeAlias = tuple[tuple[int, Upcast], ...]
+
+
+class UpcastError(Exception):
+    """A row of a store can't be brought to the version that the program has. ``key``: the row's, as bytes."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        super().__init__(store, reason)
+        self.store = store
+        self.reason = reason
+        self.key: bytes | None = None
+
+    def __str__(self) -> str:
+        key = "" if self.key is None else f", key {self.key!r}"
+        return f"store {self.store!r}{key}: {self.reason}"
+
+
+def check_upcasts(version: int, upcasts: Upcasts | None) -> StoredUpcasts:
+    """The upcasts by version. Raises TopologyError where they don't lead to ``version``."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= LAST_VERSION:
+        raise TopologyError(
+            f"the version of a store is a number from 1 to {LAST_VERSION}, not {version!r}", call_site()
+        )
+    given = dict(upcasts or {})
+    wanted = list(range(version - len(given), version))
+    if sorted(given, key=str) != sorted(wanted, key=str) or wanted[:1] == [0]:
+        raise TopologyError(
+            f"upcast= of a store of version {version} has a function for each version before it, such as "
+            f"{{{', '.join(f'{each}: ...' for each in range(1, version))}}}, not for {sorted(given, key=str)}. The earliest "
+            "ones may be left out when no rows of them are left",
+            call_site(),
+        )
+    return tuple((each, _checked(each, given[each])) for each in wanted)
+
+
+def _checked(version: int, given: Function | Upcast) -> Upcast:
+    upcast = given if isinstance(given, Upcast) else Upcast(given)
+    check_function(upcast.function, f"upcast={{{version}: ...}}", OF_VALUE)
+    if upcast.serde is not None:
+        check_serde(upcast.serde, "Upcast")
+    return upcast
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class VersionedValues(CallableSerde[T]):
+    """What :func:`versioned_values` returns. ``inner``: the serde of the values without tags."""
+
+    inner: Serde[T]
+    version: int
+
+
+def versioned_values(inner: Serde[T], version: int, upcasts: StoredUpcasts, store: str) -> VersionedValues[T]:
+    """The serde of the values of a store that has a version: it writes the tag, and reads all versions that it knows."""
+    tag = MAGIC + _NUMBER.pack(version)
+    serialize_value, deserialize_value = inner.serialize, inner.deserialize
+    read_older = _Upcaster(inner, version, upcasts, store)
+
+    def serialize(value: T) -> bytes:
+        return tag + serialize_value(value)
+
+    def deserialize(data: bytes) -> T:
+        if data[:_TAG_BYTES] == tag:
+            return deserialize_value(data[_TAG_BYTES:])
+        return cast("T", read_older(data))
+
+    return VersionedValues(f"{inner.name}, version {version}", serialize, deserialize, inner, version)
+
+
+class _Upcaster:
+    """Reads values of versions before ``version``."""
+
+    def __init__(self, inner: ProgramSerde, version: int, upcasts: StoredUpcasts, store: str) -> None:
+        self._inner, self._version, self._store = inner, version, store
+        self._upcasts = dict(upcasts)
+
+    def __call__(self, data: bytes) -> object:
+        version = version_of(data)
+        if version not in self._upcasts:
+            known = ", ".join(map(str, (*self._upcasts, self._version)))
+            raise self._failed(
+                f"its value was written by version {version}, and this program reads {known}: run a later one"
+                if version > self._version
+                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}"
+            )
+        serde = self._upcasts[version].serde or self._inner
+        try:
+            value = serde.deserialize(data[_TAG_BYTES:] if version > 1 else data)
+        except Exception as error:
+            raise self._failed(
+                f"its value of version {version} is not what serdes.{serde.name} reads ({type(error).__name__}: {error}). "
+                f"Say what it was written by: upcast={{{version}: Upcast(function, serde=...)}}"
+            ) from error
+        for each in range(version, self._version):
+            value = self._stepped(each, value)
+        return value
+
+    def _stepped(self, version: int, value: object) -> object:
+        function = self._upcasts[version].function
+        try:
+            made = function(value)
+        except Exception as error:
+            raise self._failed(
+                f"upcast={{{version}: {_where(function)}}} raised {type(error).__name__}: {error}"
+            ) from error
+        if made is None:
+            raise self._failed(
+                f"upcast={{{version}: {_where(function)}}} returned None: a row does not go away by being read"
+            )
+        return made
+
+    def _failed(self, reason: str) -> UpcastError:
+        return UpcastError(self._store, reason)
+
+
+def plain_name(serde: ProgramSerde) -> str:
+    """The name of the serde that makes the bytes behind a tag."""
+    return serde.inner.name if isinstance(serde, VersionedValues) else serde.name
+
+
+def version_of(data: bytes) -> int:
+    """The version of a value by its bytes."""
+    return _NUMBER.unpack_from(data, len(MAGIC))[0] if data.startswith(MAGIC) and len(data) >= _TAG_BYTES else 1
+
+
+def latest_version_in(row: bytes) -> int:
+    """The latest version that a row's values have, wherever in it they stand."""
+    latest, at = 1, row.find(MAGIC)
+    while at >= 0:
+        latest = max(latest, version_of(row[at : at + _TAG_BYTES]))
+        at = row.find(MAGIC, at + 1)
+    return latest
+
+
+def unreadable(store: str, key: bytes, data: bytes, error: Exception) -> Exception:
+    """What is to be raised for a value that a serde did not take: with the row it was, where its version is the cause."""
+    if isinstance(error, UpcastError):
+        error.key = key
+        return error
+    if version_of(data) == 1:
+        return error
+    newer = UpcastError(
+        store,
+        f"its value was written by version {version_of(data)} of the store, and this program has no versions of it: run "
+        "the later program",
+    )
+    newer.key = key
+    return newer
+
+
+def _where(function: Function) -> str:
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
