@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ Waits = frozenset[int] | None
 
 
 NOBODY_READS = "Records are in flight that no member can read: "
+READ_TO_THE_END = "Repartition topics that the new version does not have are read to the end by old members first: "
+_DRAINED = re.compile(r"([\w.-]+) \(topology epoch \d+\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,13 @@ def draining_detail(found: Iterable[Backlog]) -> str:
     """What goes on where nothing is held."""
     topics = sorted({(each.topic, each.epoch) for each in found if each.readers})
     listed = ", ".join(f"{topic} (topology epoch {epoch})" for topic, epoch in topics)
-    return f"Repartition topics that the new version does not have are read to the end by old members first: {listed}."
+    return f"{READ_TO_THE_END}{listed}."
+
+
+def draining_topics(why: str) -> frozenset[str]:
+    """The topics of :func:`draining_detail` in the reason of an assignment; none where nothing is drained."""
+    _, found, listed = why.partition(READ_TO_THE_END)
+    return frozenset(_DRAINED.findall(listed)) if found else frozenset()
 
 
 def _listed(found: Iterable[Backlog]) -> str:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import EARLIEST, LATEST
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, unread_records
 from topology.graph.topology import Topology
 
 InFlight = Mapping[str, int]
@@ -37,20 +36,7 @@ def topics_left(
 
 def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
     """How many records of these topics a group has not read, of those where there are any."""
-    if not topics:
-        return {}
-    admin = network.admin
-    counts = admin.partitions_for(sorted(topics))
-    partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
-    first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    read = admin.committed(group)
-    found: dict[str, int] = {}
-    for each in (one for one in partitions if one in first and one in last):
-        at = max(first[each].offset, read[each].offset if each in read else 0)
-        if last[each].offset > at:
-            found[each[0]] = found.get(each[0], 0) + last[each].offset - at
-    return found
+    return unread_records(network.admin, group, topics)
 
 
 def _named(network: NetworkThread, group: str) -> Iterable[str]:

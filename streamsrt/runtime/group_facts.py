@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from streamsrt.assignment.in_flight import draining_topics
 from streamsrt.client.interface import Administering
+from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_ours
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
@@ -67,7 +69,8 @@ class GroupFacts:
 
     ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
-    newest assignment, in the words of who made it; empty where nobody tells.
+    newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
+    repartition topics that old members read to the end first, by topic.
     """
 
     name: str
@@ -79,6 +82,7 @@ class GroupFacts:
     topics: frozenset[tuple[str, frozenset[str]]] | None = None
     repartition_topics: frozenset[str] = frozenset()
     why: str = ""
+    in_flight: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -93,11 +97,33 @@ def look(admin: Administering, name: str) -> GroupFacts:
     """The group as it is now. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
     kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
     if kind == "streams":
-        return _of_streams_group(admin.describe_streams_groups([name])[0])
+        return _with_drained(admin, _of_streams_group(admin.describe_streams_groups([name])[0]))
     if kind == "classic":
-        return _of_classic_group(admin.describe_classic_groups([name])[0])
+        return _with_drained(admin, _of_classic_group(admin.describe_classic_groups([name])[0]))
     told = "no such group" if kind is None else f"a group of kind {kind}, which is no application's"
     raise ConfigError(f"{told}: {name} (streamsrt groups list shows what there is)")
+
+
+def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
+    topics = draining_topics(facts.why)
+    return replace(facts, in_flight=unread_records(admin, facts.name, topics)) if topics else facts
+
+
+def unread_records(admin: Administering, group: str, topics: Collection[str]) -> dict[str, int]:
+    """How many records of these topics a group has not read, of those where there are any."""
+    counts = admin.partitions_for(sorted(topics)) if topics else {}
+    partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+    if not partitions:
+        return {}
+    first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    read = admin.committed(group)
+    found: dict[str, int] = {}
+    for tp in (each for each in partitions if each in first and each in last):
+        at = max(first[tp].offset, read[tp].offset if tp in read else 0)
+        if last[tp].offset > at:
+            found[tp[0]] = found.get(tp[0], 0) + last[tp].offset - at
+    return found
 
 
 def look_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:

@@ -5,6 +5,7 @@
 2. Progress of warm-up is what members reported: the offsets of a task's changelogs, summed, beside their ends. Ends that
    another member reported count too; the largest is the newest.
 3. A speed comes from two looks between which a member reported another offset. Without it there is no estimate.
+   That of a drain comes from two looks between which records were read.
 4. What to do is said in commands, with APP, OLD and NEW only where the group does not know the word.
 """
 
@@ -54,9 +55,24 @@ class WarmUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Repartition topics that old members read to the end before a new version goes on: ``records`` are left."""
+
+    topics: tuple[str, ...]
+    records: int
+    records_per_second: float | None = None
+
+    @property
+    def eta_s(self) -> float | None:
+        if not self.records:
+            return 0.0
+        return self.records / self.records_per_second if self.records_per_second else None
+
+
+@dataclass(frozen=True, slots=True)
 class UpgradeStatus:
     """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first. ``last_assignment``: why
-    the group was assigned last, in the words of who did it."""
+    the group was assigned last, in the words of who did it. ``drain``: None where nothing is read to the end first."""
 
     group: str
     protocol: str
@@ -67,6 +83,7 @@ class UpgradeStatus:
     warming_up: tuple[WarmUp, ...]
     advice: tuple[str, ...]
     last_assignment: str = ""
+    drain: Drain | None = None
 
     @property
     def is_over(self) -> bool:
@@ -84,6 +101,7 @@ class UpgradeStatus:
             **asdict(self),
             "is_over": self.is_over,
             "eta_s": self.eta_s,
+            "drain": None if self.drain is None else {**asdict(self.drain), "eta_s": self.drain.eta_s},
             "warming_up": [{**asdict(e), "behind": e.behind, "eta_s": e.eta_s} for e in self.warming_up],
         }
 
@@ -94,13 +112,27 @@ class UpgradeWatch:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Task], tuple[float, int]] = {}
         self._speeds: dict[tuple[str, Task], float] = {}
+        self._drained: tuple[float, int] | None = None
+        self._drain_speed: float | None = None
 
     def status(self, now: GroupFacts, at_s: float) -> UpgradeStatus:
         """Where the upgrade stands at this look."""
         for member in now.members:
             for task, offset in member.offsets.items():
                 self._note((member.member_id, task), at_s, offset)
-        return _status(now, self._speeds)
+        return _status(now, self._speeds, self._drain(now, at_s))
+
+    def _drain(self, now: GroupFacts, at_s: float) -> Drain | None:
+        if not now.in_flight:
+            self._drained = self._drain_speed = None
+            return None
+        records = sum(now.in_flight.values())
+        since_s, before = self._drained or (at_s, records)
+        if records < before and at_s > since_s:
+            self._drain_speed = (before - records) / (at_s - since_s)
+        if records != before or self._drained is None:
+            self._drained = (at_s, records)
+        return Drain(tuple(sorted(now.in_flight)), records, self._drain_speed)
 
     def _note(self, key: tuple[str, Task], at_s: float, offset: int) -> None:
         since_s, before = self._seen.setdefault(key, (at_s, offset))
@@ -112,7 +144,7 @@ class UpgradeWatch:
             self._seen[key] = (at_s, offset)
 
 
-def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> UpgradeStatus:
+def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float], drain: Drain | None) -> UpgradeStatus:
     warming_up = tuple(_warm_ups(now, speeds))
     phase = _phase(now)
     return UpgradeStatus(
@@ -123,8 +155,9 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> Upgrad
         phase=phase,
         versions=tuple(_versions(now)),
         warming_up=warming_up,
-        advice=tuple(_advice(now, phase, warming_up)),
+        advice=tuple(_advice(now, phase, warming_up, drain)),
         last_assignment=now.why,
+        drain=drain,
     )
 
 
@@ -170,7 +203,7 @@ def member_name(member: MemberFacts) -> str:
 # ------------------------------------------------------------------------------------------------------- what to do
 
 
-def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...]) -> Iterator[str]:
+def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
     """What blocks, and what to do, most urgent first."""
     if phase == "no members":
         yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
@@ -191,15 +224,26 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...]) -> It
             f"version of epoch {now.epoch}, or send it back with streamsrt upgrade abort OLD --group {now.name}"
         )
     elif phase == "upgrading":
-        yield from _while_rolling(now, warming_up)
+        yield from _while_rolling(now, warming_up, drain)
 
 
-def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...]) -> Iterator[str]:
+def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
     newest, *older = now.epochs
     count, old = len(now.with_epoch(newest)), [each for each in now.members if each.epoch in older]
     if warming_up:
         yield f"{len(warming_up)} tasks warm up on new instances: old ones go on with them until that is done"
     names = ", ".join(sorted(member_name(each) for each in old))
+    if drain is not None:
+        left = (
+            "" if drain.eta_s is None else f", about {drain.eta_s:.0f} s at {drain.records_per_second:,.0f} records/s"
+        )
+        yield (
+            f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
+            f"{drain.records:,} records are left{left}. Nothing is to be done: let the old instances run until then "
+            f"({names})"
+        )
+        yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"
+        return
     yield (
         f"{count} of {len(now.members)} instances run topology epoch {newest}: stop one of the others, and start it with "
         f"the new version ({names})"

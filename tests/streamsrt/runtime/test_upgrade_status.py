@@ -25,8 +25,8 @@ def member(name: str, epoch: int | None, *tasks: Task, warmup: frozenset[Task] =
     )
 
 
-def group(*members: MemberFacts, epoch: int | None = 1, state: str = "Stable") -> GroupFacts:
-    return GroupFacts(name="app", kind="streams", state=state, epoch=epoch, members=members)
+def group(*members: MemberFacts, epoch: int | None = 1, state: str = "Stable", **more: Any) -> GroupFacts:
+    return GroupFacts(name="app", kind="streams", state=state, epoch=epoch, members=members, **more)
 
 
 def status(found: GroupFacts) -> UpgradeStatus:
@@ -99,3 +99,40 @@ def test_members_that_are_away_and_that_say_nothing_are_named() -> None:
     assert "topics of the group's topology are missing" in found.advice[0]
     assert found.advice[1].startswith("a is stopped and keeps its tasks until its session ends")
     assert "members don't tell their version at this moment" in found.advice[2]
+
+
+def draining(*records: int) -> GroupFacts:
+    topics = {f"app-{number}-repartition": count for number, count in enumerate(records) if count}
+    return group(member("a", 0, ("s", 0)), member("b", 1, ("s", 1)), in_flight=topics)
+
+
+def test_a_drain_is_told_with_what_is_left_and_nothing_is_to_be_stopped() -> None:
+    watch = UpgradeWatch()
+    first = watch.status(draining(3_000, 2_000), 10.0)
+    assert first.drain is not None
+    assert (first.drain.records, first.drain.eta_s) == (5_000, None)
+    assert first.advice[0] == (
+        "old instances read app-0-repartition, app-1-repartition to the end, which the new version does not have: 5,000 "
+        "records are left. Nothing is to be done: let the old instances run until then (a)"
+    )
+    assert not any("stop one of the others" in each for each in first.advice)
+    later = watch.status(draining(2_000, 1_000), 12.0)
+    assert later.drain is not None
+    assert (later.drain.records_per_second, later.drain.eta_s) == (1_000.0, 3.0)
+    assert "3,000 records are left, about 3 s at 1,000 records/s" in later.advice[0]
+    assert later.to_json()["drain"] == {
+        "topics": ("app-0-repartition", "app-1-repartition"),
+        "records": 3_000,
+        "records_per_second": 1_000.0,
+        "eta_s": 3.0,
+    }
+    same = watch.status(draining(2_000, 1_000), 14.0)
+    assert same.drain == later.drain, "nothing was read between the looks: the speed is the last one that was seen"
+
+
+def test_after_a_drain_the_next_instance_is_to_be_stopped() -> None:
+    watch = UpgradeWatch()
+    watch.status(draining(1_000), 10.0)
+    over = watch.status(draining(0), 11.0)
+    assert (over.drain, over.to_json()["drain"]) == (None, None)
+    assert "stop one of the others" in over.advice[0]
