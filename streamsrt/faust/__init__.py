@@ -15,6 +15,7 @@ module          what it has
 ``agents``      one agent of one task: what it is given, what it acknowledged, what becomes of its exceptions
 ``streams``     the stream that an agent iterates over
 ``events``      events and messages, made when somebody asks for them
+``pages``       where ``table_route`` leads
 ``asking``      answers to those who ask agents
 ``decoding``    keys and values from bytes, as the application's schemas have it
 ``encoding``    the same the other way round, as the topics that are sent to have it

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -55,14 +56,15 @@ def listens(app: faust.App) -> bool:
 class Background:
     """What runs beside the agents of one process."""
 
-    def __init__(self, app: faust.App, host: Host, tasks: Sequence[AppTask]) -> None:
+    def __init__(self, app: faust.App, host: Host, tasks: Sequence[AppTask], *, serves: bool = True) -> None:
         self._app = app
         self._host = host
         self._waiting = list(tasks)
         self._services: list[ServiceT] = []
         self._running: set[asyncio.Task[None]] = set()
         self._failure: StreamsError | None = None
-        self._has_services = bool(app._extra_services) or has_pages(app)
+        self._serves = serves and has_pages(app)
+        self._has_services = bool(app._extra_services) or self._serves
         self.listens = listens(app)
         self.is_wanted = bool(tasks) or self._has_services
         """Whether there is anything that needs turns of its own."""
@@ -111,12 +113,25 @@ class Background:
     async def _start_services(self) -> None:
         app = self._app
         self._services = [app._prepare_subservice(each) for each in app._extra_services]
-        if has_pages(app):
-            self._services.append(app.web)
         for service in self._services:
             service.service_reset()
             service.loop = asyncio.get_running_loop()
             await service.start()
+        if self._serves:
+            await self._serve()
+
+    async def _serve(self) -> None:
+        web, conf = self._app.web, self._app.conf
+        try:
+            await web.start_server()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            # Several processes of one host have the same port, and one of them is enough.
+            logger.warning("the pages are not served here: port %d is taken: %s", conf.web_port, error)
+        else:
+            self._services.append(PageServer(web))
+            logger.info("the pages are served at port %d", conf.web_port)
 
     # --------------------------------------------------------------------------------------------------------- signals
 
@@ -158,6 +173,17 @@ class Background:
         await self._signal(set())
         await app._maybe_close_http_client()
         app._http_client = None
+
+
+class PageServer:
+    """What ends the server of the pages."""
+
+    def __init__(self, web: faust.web.Web) -> None:
+        self._web = web
+
+    async def stop(self) -> None:
+        """Serves no more."""
+        await self._web.stop_server()
 
 
 def has_pages(app: faust.App) -> bool:

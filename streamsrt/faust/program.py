@@ -36,10 +36,10 @@ def topology(app: faust.App) -> Topology:
     return topology_with(app, BrokerAnswers)
 
 
-def topology_with(app: faust.App, open_answers: OpenAnswers) -> Topology:
-    """The same, with answers to what the application asks from somewhere else."""
+def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = True) -> Topology:
+    """The same, with answers to what the application asks from somewhere else, and its pages only if it ``serves`` them."""
     found = declared(app)
-    running = RunningApplication(app, found, open_answers)
+    running = RunningApplication(app, found, open_answers, serves=serves)
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))

@@ -85,8 +85,6 @@ def _configs(topic: faust.TopicT) -> dict[str, str]:
 
 
 def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
-    if app.__dict__.get("web") is not None:
-        yield f"@app.page of {app.conf.id}"
     if app._web_server_service is not None:
         yield f"@app.web_server of {app.conf.id}"
     for table in found.tables:

@@ -18,6 +18,7 @@ from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.host import Host
+from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer, bind_sends, unbind_sends
@@ -87,9 +88,12 @@ def current_task() -> RunningTask | WholeProcess:
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
-    def __init__(self, app: faust.App, found: Declared, open_answers: OpenAnswers = BrokerAnswers) -> None:
+    def __init__(
+        self, app: faust.App, found: Declared, open_answers: OpenAnswers = BrokerAnswers, *, serves: bool = True
+    ) -> None:
         self.app = app
         self._open_answers = open_answers
+        self._serves = serves
         self._replies: Replies | None = None
         self._timers = found.timers
         self._app_tasks = app_tasks(found.tasks)
@@ -215,6 +219,13 @@ class RunningApplication:
                 self._background.adopt(asks)
         CURRENT.set(self._process())
 
+    def _has_all(self, table: str, key: object) -> bool:
+        """Whether a row would be in this process, if there is one."""
+        tasks = list(self._tasks.values())
+        topics = {topic for task in tasks for topic in task.env.plan.subtopology.source_topics}
+        count = max((tasks[0].env.partitions_of_topic(topic) for topic in topics), default=0) if tasks else 0
+        return len({task.partition for task in tasks}) >= count or self._all_rows()[table].get(key) is not None
+
     def _leads(self) -> bool:
         return any(task.leads for task in self._tasks.values())
 
@@ -274,7 +285,8 @@ class RunningApplication:
         app._loop, app._stopped = loop, app._new_stopped_event()
         app.is_leader = self._leads
         self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
-        self._background = Background(app, self.host, self._app_tasks)
+        self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
+        app.router = LocalRouter(self._has_all)
         if not self._was_told:
             self._was_told = True
             app.on_worker_init.send()
@@ -293,6 +305,7 @@ class RunningApplication:
         del app.maybe_start_client
         del app._reply_consumer
         del app.is_leader
+        del app.router
 
 
 @contextmanager

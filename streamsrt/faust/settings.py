@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsrt.errors import ConfigError
-from streamsrt.faust.background import TICK_MS
+from streamsrt.faust.background import TICK_MS, has_pages
 from streamsrt.faust.timers import timers_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def config(app: faust.App) -> dict[str, object]:
     """The settings for ``KafkaStreams`` and ``streamsrt run`` that an application brings along. Raises ConfigError."""
     conf = app.conf
     found, tasks = timers_of(app)
-    is_lively = bool(tasks or app._extra_services) or any(each.interval_s * 1000 < POLL_MS for each in found)
+    is_lively = (
+        bool(tasks or app._extra_services) or has_pages(app) or any(each.interval_s * 1000 < POLL_MS for each in found)
+    )
     if conf.broker_credentials is not None:
         raise ConfigError(
             f"{conf.id}: broker_credentials= are not taken over, as they are objects of faust's. Give security.protocol "

@@ -50,6 +50,7 @@ class DriverAnswers:
 class TestApp:
     """Runs ``app`` record by record. ``settings``: of the runtime, beside those of the application.
 
+    ``serves``: whether the application's pages are served, at its port.
     ``partitions``: of every topic, or a mapping. Raises UserError for what is not supported.
     """
 
@@ -62,10 +63,11 @@ class TestApp:
         *,
         partitions: int | Mapping[str, int] = 1,
         now_ms: int = 0,
+        serves: bool = False,
     ) -> None:
         self._app = app
         self.driver = TopologyTestDriver(
-            topology_with(app, lambda _, __: DriverAnswers(self)),
+            topology_with(app, lambda _, __: DriverAnswers(self), serves=serves),
             {**config(app), **(settings or {})},
             partitions=partitions,
             initial_wall_clock_ms=now_ms,

@@ -90,11 +90,6 @@ def test_credentials_are_for_the_runtime_to_have() -> None:
         streamsrt.faust.config(app)
 
 
-def _page(app: faust.App) -> None:
-    @app.page("/")
-    async def page(self: Any, request: Any) -> None: ...
-
-
 def _channel(app: faust.App) -> None:
     app.agent(app.channel())(nothing)
 
@@ -105,7 +100,6 @@ HERE = r"\S*test_reading\.py:\d+"
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (_page, r"@app\.page"),
         (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
         (lambda app: app.SetGlobalTable("sets"), "SetGlobalTable of table sets"),
         (lambda app: app.Table("t", on_changelog_event=print), "on_changelog_event= of table t"),

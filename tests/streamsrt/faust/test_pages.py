@@ -1,0 +1,100 @@
+"""Pages of an application, over a real socket."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+from faust.exceptions import SameNode  # noqa: E402
+from faust.web.exceptions import ServiceUnavailable  # noqa: E402
+
+from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.pages import LocalRouter  # noqa: E402
+from tests.kafka_server import free_ports  # noqa: E402
+
+TICKS_MAX = 2000
+
+
+def get(test: TestApp, port: int, path: str) -> str:
+    """What the page answers; the application goes on with the clock of the driver."""
+    for _ in range(TICKS_MAX):
+        test.driver.advance_wall_clock_time(10)
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) != 0:
+                continue
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+            client.settimeout(0.05)
+            return _answer(test, client)
+    pytest.fail("nothing is served")
+
+
+def _answer(test: TestApp, client: socket.socket) -> str:
+    found = b""
+    for _ in range(TICKS_MAX):
+        test.driver.advance_wall_clock_time(10)
+        try:
+            part = client.recv(65536)
+        except TimeoutError:
+            continue
+        found += part
+        if not part:
+            return found.decode()
+    pytest.fail(f"no answer: {found!r}")
+
+
+def test_a_page_shows_rows_of_all_partitions() -> None:
+    (port,) = free_ports(1)
+    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
+    totals = app.Table("totals", default=int, key_type=str)
+
+    @app.agent(app.topic("orders", key_type=str, value_type=int))
+    async def count(stream: Any) -> None:
+        async for key, amount in stream.items():
+            totals[key] += amount
+
+    @app.page("/total/{item}/")
+    @app.table_route(table=totals, match_info="item")
+    async def total(self: Any, request: Any, item: str) -> Any:
+        return self.json({item: totals[item]})
+
+    with TestApp(app, partitions=2, serves=True) as test:
+        test.send("orders", key="tea", value=5, partition=1)
+        test.send("orders", key="tea", value=4, partition=1)
+        answer = get(test, port, "/total/tea/")
+        assert answer.startswith("HTTP/1.1 200 OK")
+        assert answer.endswith('{"tea":9}')
+        assert get(test, port, "/total/milk/").endswith('{"milk":0}')
+
+
+@pytest.mark.parametrize(("has", "raised"), [(True, SameNode), (False, ServiceUnavailable)])
+def test_a_row_that_may_be_elsewhere_is_not_served(has: bool, raised: type[Exception]) -> None:
+    routed = LocalRouter(lambda table, key: has).route_req("totals", "tea", None, None)
+    with pytest.raises(raised):
+        routed.send(None)
+
+
+def test_without_serving_nothing_listens() -> None:
+    (port,) = free_ports(1)
+    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
+    app.agent(app.topic("orders"))(_read)
+
+    @app.page("/")
+    async def page(self: Any, request: Any) -> Any:
+        return self.text("here")
+
+    with TestApp(app) as test:
+        test.driver.advance_wall_clock_time(1000)
+        with socket.socket() as client:
+            assert client.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def _read(stream: Any) -> None:
+    async for _ in stream:
+        pass
