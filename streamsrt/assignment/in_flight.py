@@ -9,8 +9,8 @@
 4. Where nobody is left who can read it, tasks of the newest version that meet its readers are *held*: they get no member
    until nothing is unread, or the user has said that it may be lost.
 5. A version is not taken where nobody could read what it leaves unread.
-6. Who does not know the older versions knows their topics by name: repartition topics of the application that the newest
-   version does not have, and of which the group has committed offsets.
+6. Who does not know the older versions knows their topics by name: repartition topics of the application, those of
+   foreign-key joins among them, that the newest version does not have, and of which the group has committed offsets.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ NOTHING_UNREAD: Unread = {}
 Waits = frozenset[int] | None
 """Partitions; None: all."""
 
+
+_CALLED = re.compile(
+    r".*(-repartition|-subscription-(registration|response)-topic|-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
+)
+"""How names of repartition topics end: of those for groups, and, named and unnamed, of those that foreign-key joins have."""
 
 NOBODY_READS = "Records are in flight that no member can read: "
 READ_TO_THE_END = "Repartition topics that the new version does not have are read to the end by old members first: "
@@ -120,9 +125,12 @@ def left_topics(group_id: str, newest: Topology, names: Iterable[str]) -> frozen
     """Of the topics that there are those that are, by their names, repartition topics of versions of the application that
     nobody knows any more. Another application's may be among them: what the group has committed tells."""
     own = newest.topics()
-    return frozenset(
-        name for name in names if name.startswith(f"{group_id}-") and name.endswith("-repartition") and name not in own
-    )
+    return frozenset(name for name in names if is_called_repartition(group_id, name) and name not in own)
+
+
+def is_called_repartition(group_id: str, topic: str) -> bool:
+    """Whether a topic has the name of a repartition topic of this application."""
+    return topic.startswith(f"{group_id}-") and _CALLED.fullmatch(topic) is not None
 
 
 def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:

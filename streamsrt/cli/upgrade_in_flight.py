@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.client.network import NetworkThread
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, unread_records
 from topology.graph.topology import Topology
 
 InFlight = Mapping[str, int]
 """Records that are not read yet, by topic."""
-
-_ENDINGS = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
 
 
 def topics_left(
@@ -31,7 +30,7 @@ def topics_left(
     else:
         known = facts.repartition_topics
     own = {f"{facts.name}-{topic.name}" for part in former.subtopologies for topic in part.repartition_source_topics}
-    return frozenset(topic for topic in known - own if topic.startswith(f"{facts.name}-") and topic.endswith(_ENDINGS))
+    return frozenset(topic for topic in known - own if is_called_repartition(facts.name, topic))
 
 
 def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:

@@ -1,8 +1,13 @@
-"""What is said of repartition topics that are read to the end can be read back from it."""
+"""Repartition topics that are read to the end can be read back from what is said of them, and are known by their names."""
 
 from __future__ import annotations
 
-from streamsrt.assignment.in_flight import Backlog, draining_detail, draining_topics
+import pytest
+
+from streamsrt.assignment.in_flight import Backlog, draining_detail, draining_topics, is_called_repartition
+from topology import StreamsBuilder, serdes
+from topology.graph.nodes import internal_topic_name
+from topology.graph.topology import Topology as Program
 
 
 def test_the_topics_that_are_drained_are_in_what_is_said() -> None:
@@ -14,3 +19,32 @@ def test_the_topics_that_are_drained_are_in_what_is_said() -> None:
     said = f"a member joined; {draining_detail(found).rstrip('.')}; a member left"
     assert draining_topics(said) == {"app-by.word-repartition", "app-by_term-repartition"}
     assert draining_topics("app-by.word-repartition (topology epoch 3)") == frozenset()
+
+
+TEXT = {"key": serdes.string, "value": serdes.string}
+
+
+def joined(name: str | None) -> Program:
+    """A foreign-key join, and what comes of it regrouped."""
+    builder = StreamsBuilder()
+    left, right = builder.table("left", **TEXT), builder.table("right", **TEXT)
+    table = left.join(right, lambda one, _: one, foreign_key=lambda value: value, name=name)
+    table.group_by(lambda key, value: (value, key), name=name and f"{name}-groups", **TEXT).count(store="counts")
+    return builder.build()
+
+
+@pytest.mark.parametrize("name", [None, "offers"])
+def test_every_repartition_topic_of_a_topology_is_called_one(name: str | None) -> None:
+    topics = [topic.name for part in joined(name).subtopologies for topic in part.repartition_source_topics]
+    assert len(topics) == 3
+    for topic in topics:
+        assert is_called_repartition("app", internal_topic_name("app", topic))
+        assert not is_called_repartition("app", internal_topic_name("other", topic))
+
+
+def test_no_changelog_or_source_is_called_one() -> None:
+    parts = joined("offers").subtopologies
+    names = [topic.name for part in parts for topic in part.changelog_topics]
+    names += [topic for part in parts for topic in part.source_topics]
+    assert len(names) > 4
+    assert not [name for name in names if is_called_repartition("app", internal_topic_name("app", name))]

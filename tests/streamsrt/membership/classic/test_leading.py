@@ -674,6 +674,17 @@ def test_a_version_that_starts_alone_is_refused_where_an_older_one_has_left_reco
     assert set(group.cluster.topics) == topics, "none is made for a version that does not start"
 
 
+@pytest.mark.parametrize(
+    "name", ["app-fk-subscription-response-topic", "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic"]
+)
+def test_what_a_foreign_key_join_has_left_counts(name: str) -> None:
+    group = Group(Member("m1", BY_X))
+    group.cluster.topics[name], group.cluster.left = 1, {(name, 0): 4}
+    told = group.round()
+    assert told["m1"].error_code == int(ErrorCode.STREAMS_INVALID_TOPOLOGY)
+    assert f"{name}: 4 records" in (told["m1"].error_text or "")
+
+
 def test_the_version_that_has_the_topic_starts_and_the_new_one_beside_it() -> None:
     old = Version.of(1, f"w: source=t sink={LEFT}", f"s: repartition={LEFT} changelog=c")
     group = cold(Member("m1", old))
