@@ -199,7 +199,15 @@ class GroupShards:
         client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
         asked = RequestContext(
-            request_id, client_id, client_host, api_version, unique, rights, self._refusal_of_topic, self._unread
+            request_id,
+            client_id,
+            client_host,
+            api_version,
+            unique,
+            rights,
+            self._refusal_of_topic,
+            self._unread,
+            self._committed_topics,
         )
         outcome = shard.execute(GroupRequest(asked, message), self._now_ms())
         answer = None
@@ -283,6 +291,9 @@ class GroupShards:
                 if log.high_watermark > at:
                     found[name, partition] = log.high_watermark - at
         return found
+
+    def _committed_topics(self, group_id: str) -> Collection[str]:
+        return {topic for topic, _ in self.committed(group_id)}
 
     def _raise_retention(self, effect: RaiseRetention) -> None:
         for name, asked in effect.settings_ms.items():

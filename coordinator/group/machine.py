@@ -310,7 +310,8 @@ def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> GroupDec
         case ConsumerGroup() as group:
             return mixed.heartbeat(group, request, view.context, view.now_ms, view.config)
         case StreamsGroup() as group:
-            return streams_classic.heartbeat(group, request, view.context, view.now_ms)
+            decision = streams_classic.heartbeat(group, request, view.context, view.now_ms)
+            return with_downgrade(group, decision, view.now_ms, view.image, view.config)
         case other:
             return membership.heartbeat(_as_classic(other), request, view.context, view.now_ms)
 

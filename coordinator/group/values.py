@@ -53,7 +53,7 @@ class RequestContext:
     ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
     ``rights``: None where everybody may do everything. ``refusal_of_topic``: why the broker would refuse to make a
     topic that is not there, None if it would make it. ``unread``: how many records of each partition of these topics a group
-    has not read, of those that there are.
+    has not read, of those that there are. ``committed_topics``: topics that a group has committed offsets of.
     """
 
     request_id: int
@@ -64,6 +64,7 @@ class RequestContext:
     rights: Rights | None = None
     refusal_of_topic: Callable[[TopicSpec], str | None] | None = None
     unread: Callable[[str, Collection[str]], Unread] | None = None
+    committed_topics: Callable[[str], Collection[str]] | None = None
 
     def may_describe(self, topic: str) -> bool:
         """Whether who asks may know of this topic."""

@@ -20,7 +20,7 @@ from coordinator.group.streams.creation import creation_detail, next_creation, r
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
 from coordinator.group.streams.in_flight import detail_of, may_lose, unread_of, waiting_of
-from coordinator.group.streams.preflight import check_in_flight, check_update, forbidden_topics
+from coordinator.group.streams.preflight import check_in_flight, check_left, check_update, forbidden_topics
 from coordinator.group.streams.records import (
     current_record,
     member_record,
@@ -326,6 +326,8 @@ class _Heartbeat:
     def _preflight(self, member: Member, configuration: Configuration) -> None:
         known = self.before.topology
         if known is None:
+            if not may_lose(member.client_tags) and self.group.members.keys() <= {member.member_id}:
+                check_left(self.group.group_id, configuration.topology, member, self.context)
             return
         versions = self.before.topologies()
         unread = unread_of(self.group.group_id, configuration.topology, versions, self.context)

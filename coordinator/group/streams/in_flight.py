@@ -17,6 +17,7 @@ from streamsrt.assignment.in_flight import (
     draining_detail,
     gone_topics,
     held_detail,
+    left_topics,
     waiting,
 )
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
@@ -28,6 +29,14 @@ def unread_of(group_id: str, newest: Topology, older: Collection[Topology], cont
     """What is unread in topics of older versions that the newest does not have."""
     names = gone_topics(newest, older)
     return NOTHING_UNREAD if not names or context.unread is None else context.unread(group_id, names)
+
+
+def left_unread(group_id: str, newest: Topology, context: RequestContext) -> Unread:
+    """What is unread in topics that are, by their names, of versions which the group does not know."""
+    if context.unread is None or context.committed_topics is None:
+        return NOTHING_UNREAD
+    names = left_topics(group_id, newest, context.committed_topics(group_id))
+    return context.unread(group_id, names) if names else NOTHING_UNREAD
 
 
 def may_lose(tags: Iterable[tuple[str, str]]) -> bool:
@@ -46,6 +55,14 @@ def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
         active = current.assigned.active | current.pending.active
         writing.setdefault(member.topology_epoch, set()).update(task.subtopology_id for task in active)
     return waiting(group.topologies(), unread, writing, may_lose=group_may_lose(group))
+
+
+def has_read_on(group: StreamsGroup, context: RequestContext) -> bool:
+    """Whether a hand-over that waits for records in flight waits for others now, or not any more."""
+    known = group.soft.waiting
+    if not known or group.topology is None:
+        return False
+    return waiting_of(group, unread_of(group.group_id, group.topology, group.older, context)) != known
 
 
 def detail_of(group: StreamsGroup, member: Member, unread: Unread, waits: Waiting) -> str:

@@ -4,7 +4,8 @@
    missing, partition counts do not fit, internal topics can't be made. The members that are there never hear of it.
 2. Internal topics that only are missing are no reason to refuse: they are made as soon as the topology is taken.
 3. A group without other members has nothing to protect: its topology is taken and waits for its topics, as at a first start.
-4. A topology update after which nobody could read what is in flight is refused, with other members and without.
+4. A topology update after which nobody could read what is in flight is refused, with other members and without. So is the
+   first topology of a group that has committed offsets of repartition topics which that topology does not have.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from coordinator.group.refusal import Refused
+from coordinator.group.streams.in_flight import left_unread
+from coordinator.group.streams.state import Member
 from coordinator.group.values import RequestContext
 from streamsrt.assignment.configuration import Configuration
-from streamsrt.assignment.in_flight import Unread, refusal_to_strand
+from streamsrt.assignment.in_flight import Unread, refusal_to_leave, refusal_to_strand
 from streamsrt.assignment.refused_update import could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.topics import TopicSpec
 from streamsrt.assignment.topology import Topology
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.error_codes import ErrorCode
 
 
 def check_update(group_id: str, known: Topology, configuration: Configuration, context: RequestContext) -> None:
@@ -34,6 +39,15 @@ def check_in_flight(
     problem = refusal_to_strand(newest, known, unread, epochs)
     if problem is not None:
         raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))
+
+
+def check_left(group_id: str, newest: Topology, member: Member, context: RequestContext) -> None:
+    """Raises Refused where the first topology of a group would leave unread what versions wrote that the group does not
+    know: it had another protocol, or was deleted. Members of Java's could not say that it may be lost, so they may join."""
+    is_ours = any(key == TOPOLOGY_DIGEST for key, _ in member.client_tags)
+    unread = left_unread(group_id, newest, context) if is_ours else {}
+    if unread:
+        raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, newest.epoch, unread))
 
 
 def forbidden_topics(missing: tuple[TopicSpec, ...], context: RequestContext) -> list[str]:

@@ -4,7 +4,8 @@
    from the generation, the classic members stay with what they have, and the topology is the one of that member. Members of
    this runtime say which topology their group runs: a member of another one does not change its protocol.
 2. When the last member of the streams protocol has gone and classic members are left, they are a classic group again,
-   with a generation after the group epoch, and rebalance among themselves.
+   with a generation after the group epoch, and rebalance among themselves. Where the hand-over to a new version waits for
+   records in flight, they stay a streams group until it does not: it knows what no member can tell.
 3. A group without members becomes whatever the next member's protocol is. Committed offsets are not touched by any of it.
 4. ``group.consumer.migration.policy`` says which conversions of groups with members are allowed.
 """
@@ -159,12 +160,18 @@ def with_downgrade(
     group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
     """The decision, and the conversion to a classic group if it leaves classic members alone."""
-    if not group.classic_members or not decision.records or not config.consumer.migration.downgrades:
+    if not group.classic_members or not config.consumer.migration.downgrades:
         return decision
-    left = applied(group, decision.records)
-    if not left.members or left.classic_members < len(left.members):
+    left = applied(group, decision.records) if decision.records else group
+    if not left.members or left.classic_members < len(left.members) or _waits(group, decision):
         return decision
     return _downgraded(group, left, decision, now_ms, image, config)
+
+
+def _waits(group: StreamsGroup, decision: GroupDecision) -> bool:
+    """Whether something in flight is to be read first."""
+    changed = [each.changes["waiting"] for each in decision.soft if "waiting" in each.changes]
+    return bool(changed[-1] if changed else group.soft.waiting)
 
 
 def _downgraded(

@@ -33,6 +33,7 @@ from coordinator.group.streams.departure import SESSION, remove_members
 from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.heartbeat import handle_classic_join
 from coordinator.group.streams.holders import holders
+from coordinator.group.streams.in_flight import has_read_on
 from coordinator.group.streams.state import ClassicSide, Endpoint, Member, StreamsGroup, applied
 from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
@@ -261,7 +262,8 @@ def heartbeat(
         return _answer(context, types.HeartbeatResponse(error_code=refused.code))
     assert member.classic is not None
     name = member.member_id
-    code = ErrorCode.REBALANCE_IN_PROGRESS if _has_to_join(group, member) else ErrorCode.NONE
+    has_to_join = _has_to_join(group, member) or has_read_on(group, context)
+    code = ErrorCode.REBALANCE_IN_PROGRESS if has_to_join else ErrorCode.NONE
     timers = [Timer(TimerKey(SESSION, group.group_id, name), now_ms + member.classic.session_timeout_ms)]
     soft: tuple[SoftUpdate, ...] = ()
     asked = group.soft.asked_to_rejoin

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from coordinator.group.classic.state import ClassicGroup, Live
 from coordinator.group.config import GroupConfig
 from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from tests.coordinator.group.memory_log import MemoryLog
@@ -27,6 +28,8 @@ class Scene:
         self.now_ms = 1000
         self.answers: dict[int, Any] = {}
         self._asked = 0
+        self.unread: Unread = {}
+        """Of each partition of repartition topics."""
 
     @property
     def live(self) -> Live:
@@ -37,9 +40,12 @@ class Scene:
     def ask(self, request: Any, version: int | None = None) -> int:
         self._asked += 1
         version = NEWEST.get(request.NAME, 0) if version is None else version
-        context = RequestContext(self._asked, "client", "/host", version, f"u{self._asked}")
+        context = RequestContext(self._asked, "client", "/host", version, f"u{self._asked}", unread=self._unread)
         self._take(self.shard.execute(GroupRequest(context, request), self.now_ms))
         return self._asked
+
+    def _unread(self, _group_id: str, names: Collection[str]) -> Unread:
+        return {place: count for place, count in self.unread.items() if place[0] in names}
 
     def answer(self, request: Any, version: int | None = None) -> Any:
         """The answer to a request that need not wait."""

@@ -6,12 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from coordinator.group.streams.reasons import reasons_between
 from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.group.streams.test_preflight import CONFIG, CONTEXT, OLD, TOPICS, Group, Heartbeat
 
@@ -118,6 +120,47 @@ def test_a_version_that_is_gone_back_to_lets_the_later_one_read_to_the_end_first
     group.waits = {}
     group.turn("back", "new")
     assert (group.runs("new"), group.runs("back")) == ({}, {"0": ALL, "1": ALL})
+
+
+OURS = [Heartbeat.KeyValue(key=TOPOLOGY_DIGEST, value="d")]
+
+
+class Unknowing(Backlogged):
+    """A group that nobody has joined yet: it was deleted, or had another protocol. What it has committed is there."""
+
+    def __init__(self, *committed: str) -> None:
+        super().__init__(waits={(topic, 1): 9 for topic in committed})
+        self.context = replace(self.context, committed_topics=lambda _: set(committed))
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "app-r-repartition",
+        "app-fk-subscription-registration-topic",
+        "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+    ],
+)
+def test_the_first_topology_of_a_group_must_read_what_it_has_committed_a_part_of(topic: str) -> None:
+    group = Unknowing(topic)
+    response, _ = group.join("new", RENAMED, 1, client_tags=OURS)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert f"{topic}: 9 records. No member is left that reads them." in response.error_message
+    assert "app" not in group.shard.state.groups
+    # The version that has the topic starts, and the new one beside it.
+    older = [f"0: source=in sink={topic}", f"1: repartition={topic}"]
+    assert group.join("old", older, 0, client_tags=OURS)[0].error_code == 0
+    assert group.join("new", RENAMED, 1, client_tags=OURS)[0].error_code == 0
+
+
+def test_who_may_lose_it_starts_and_so_does_who_can_not_say_that() -> None:
+    for tags in ([*OURS, *LOSE], []):
+        assert Unknowing("app-r-repartition").join("new", RENAMED, 1, client_tags=tags)[0].error_code == 0
+
+
+@pytest.mark.parametrize("topic", ["in", "apprentice-r-repartition", "app-c-changelog", "app-a-topic"])
+def test_what_is_called_otherwise_is_nothing_to_the_first_topology(topic: str) -> None:
+    assert Unknowing(topic).join("new", RENAMED, 1, client_tags=OURS)[0].error_code == 0
 
 
 def test_what_may_be_lost_holds_nothing_back() -> None:

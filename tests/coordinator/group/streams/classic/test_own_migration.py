@@ -223,6 +223,35 @@ def test_a_classic_member_of_the_older_version_goes_on_when_the_group_is_a_class
     assert isinstance(again.failed, StreamsTopologyFencedError)
 
 
+def test_a_group_stays_a_streams_group_while_records_are_in_flight() -> None:
+    """The last streams member leaves while an older member reads a topic to its end that the newest version lacks."""
+    scene = scene_with()
+    x = streams(scene, "X", topology(3, "0: source=in sink=log", "1: repartition=log"))
+    old = Own(scene, "A", topology=topology(3, "0: source=in sink=log", "1: repartition=log"))
+    new = Own(scene, "B", topology=topology(4))
+    members = [x, old, new]
+
+    def turn(*members: Own | Streams) -> None:
+        for _ in range(14):
+            scene.passes(1_000)
+            for member in members:
+                member.act() if isinstance(member, Own) else member.beat()
+
+    scene.unread = {("log", 2): 5}
+    turn(*members)
+    x.leave()
+    turn(old, new)
+    group = streams_group(scene)
+    assert (group.topology and group.topology.epoch, group.classic_members) == (4, 2)
+    assert TaskId("1", 2) in old.active
+    assert not [task for task in new.active if task.subtopology_id == "1"]
+    scene.unread = {}
+    turn(old, new)
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+    assert (old.failed, new.failed) == (None, None)
+    assert sorted(new.active) == ALL
+
+
 def test_the_epoch_stays_when_the_classic_member_that_brought_it_leaves() -> None:
     scene = scene_with()
     x = streams(scene, "X")
