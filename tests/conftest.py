@@ -46,7 +46,7 @@ NOT_QUICK = {"matrix", "system"}
 BROKERS = {"any_version", "apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
 """Fixtures that start a broker."""
 LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
-SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulator", "system"}
+SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulator", "system", "upgrades"}
 """What starts processes or listens, or runs whole applications: the folder's tests are not quick."""
 
 
