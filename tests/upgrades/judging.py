@@ -17,12 +17,10 @@ from tests.upgrades.pairs import MISSING, Pair
 from tests.upgrades.programs import TOPICS, Program, build, joined_rows, key_of, rows_of
 from tests.upgrades.rolling import (
     ALL_TOPICS,
-    LAST_ROUNDS,
     LEFT,
     NEW,
     OLD,
     RIGHT,
-    ROUNDS,
     SETTINGS,
     Plan,
     Rolled,
@@ -31,9 +29,8 @@ from tests.upgrades.rolling import (
     text_of,
 )
 from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff, Verdict, diff
+from topology.graph.nodes import internal_topic_name
 from topology.graph.outline import outline
-
-END = ROUNDS + LAST_ROUNDS
 
 
 class WrongPairError(AssertionError):
@@ -178,15 +175,15 @@ class _Reading:
 def _read_once(topic: str, pair: Pair, counted: Mapping[tuple[str, str], Counter[str]], rolled: Rolled) -> str | None:
     """Tables of one version agree on what they have counted of a topic, and all that the group has read is counted once."""
     committed = _committed(topic, rolled)
-    if topic in {OLD: pair.old, NEW: pair.new}[rolled.last].topics and len(committed) != END:
-        return f"of {topic} only {len(committed)} of {END} records are committed"
+    if topic in {OLD: pair.old, NEW: pair.new}[rolled.last].topics and len(committed) != rolled.end:
+        return f"of {topic} only {len(committed)} of {rolled.end} records are committed"
     return _Reading(topic, pair, counted, rolled.in_flight).wrong(committed)
 
 
 def _committed(topic: str, rolled: Rolled) -> set[str]:
     """What lies before the group's offsets."""
     texts: dict[int, list[str]] = {partition: [] for partition in range(ALL_TOPICS[topic])}
-    for number in range(END):
+    for number in range(rolled.end):
         texts[partition_for_key(key_of(number).encode(), ALL_TOPICS[topic])].append(text_of(topic, number))
     return {text for p, found in texts.items() for text in found[: rolled.committed.get((topic, p), 0)]}
 
@@ -229,7 +226,7 @@ def _last_rows(records: Sequence[Output]) -> dict[str, str]:
 def _wrong_join(program: Program, rolled: Rolled) -> str | None:
     if program.circle is None:
         return None
-    left, right = ({key_of(n): text_of(topic, n) for n in range(END)} for topic in (LEFT, RIGHT))
+    left, right = ({key_of(n): text_of(topic, n) for n in range(rolled.end)} for topic in (LEFT, RIGHT))
     shown, expected = _last_rows(rolled.outputs["out-joined"]), joined_rows(left, right)
     return None if shown == expected else f"the join has {shown} and should have {expected}"
 
@@ -240,6 +237,6 @@ def _deleted(found: TopologyDiff, rolled: Rolled) -> str | None:
         return None
     for change in found.state:
         for topic in change.topics if change.fate == "orphaned" else ():
-            if f"simulated-{topic}" not in rolled.topics:
+            if internal_topic_name(rolled.application_id, topic) not in rolled.topics:
                 return f"{topic} is said to stay behind, but is not there"
     return None

@@ -95,8 +95,11 @@ class Wait:
 
 class Rolled(NamedTuple):
     """What came of it. ``refusal``: why the new version did not start, empty where it did. ``last``: the version that runs.
-    ``in_flight``: records that stay in repartition topics of the other one."""
+    ``in_flight``: records that stay in repartition topics of the other one. ``end``: how many records each source topic has
+    at the end."""
 
+    application_id: str
+    end: int
     outputs: Outputs
     refusal: str
     last: str
@@ -397,9 +400,9 @@ class Rolling(Simulation):
         for version in (OLD, NEW):
             found.update(self._monitor(version).outputs(life))
         committed = life.committed(self._application_id)
-        return Rolled(
-            found, self.refusal, self.last, life.topics(), committed, frozenset(self._in_flight(life, committed))
-        )
+        in_flight = frozenset(self._in_flight(life, committed))
+        end = ROUNDS + LAST_ROUNDS
+        return Rolled(self._application_id, end, found, self.refusal, self.last, life.topics(), committed, in_flight)
 
     def _in_flight(self, life: BrokerLife, committed: Mapping[tuple[str, int], int]) -> Iterator[str]:
         for topic in self._left_topics(self._gone(OLD if self.last == NEW else NEW, self.last)):
