@@ -50,6 +50,11 @@ COMMANDS = {
     ),
     "topics": _Command("topics", "app", "List, create and delete topics."),
     "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
+    "top": _Command(
+        "top",
+        "top",
+        "Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C ends it.",
+    ),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
     "dlq": _Command("dlq", "app", "Inspect, replay and drop dead letters."),
     "state": _Command("state", "app", "Export, inspect, compare and clean state stores."),
