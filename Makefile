@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all lint types contracts check bench clean requirements dist tutorial
+.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench clean requirements dist tutorial
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kafka_server import VERSION
+
 # How long one example takes says more about the machine, and what else runs on it, than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -30,6 +32,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run every combination, not only a few of them")
+    parser.addoption(
+        "--group-protocol",
+        choices=["streams", "classic"],
+        default="streams",
+        help="by which applications of the system tests join their groups, where a test says nothing",
+    )
+    parser.addoption("--kafka-version", default=VERSION, help="which Apache Kafka the tests run over")
     parser.addoption(
         "--layer",
         choices=LAYERS,

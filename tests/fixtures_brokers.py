@@ -126,11 +126,12 @@ class BundledBroker:
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """One Apache Kafka for all tests of the session. Who wants a bad network goes through its proxy."""
     require_kafka()
+    version = request.config.getoption("--kafka-version")
     with TcpProxy() as proxy:
-        server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS, proxy)
+        server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS, proxy, version=version)
         server.start()
         yield server
         server.kill()

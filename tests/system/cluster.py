@@ -15,7 +15,7 @@ import confluent_kafka
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic, TopicPartition
 from streamsrt.tasks.output.record_collector import RecordCollector
-from tests.system.processes import PATIENCE_S, wait_until
+from tests.system.processes import PATIENCE_S, Joining, wait_until
 from tests.tcp_proxy import TcpProxy
 
 
@@ -87,7 +87,15 @@ class Cluster:
                     assert error is None
                 wait_until(lambda: not admin.topics(names), f"{list(present)} are deleted")
 
-    def write(self, topic: str, rows: Sequence[Row], partitions: int, *, partition: int | None = None) -> None:
+    def write(
+        self,
+        topic: str,
+        rows: Sequence[Row],
+        partitions: int,
+        *,
+        partition: int | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> None:
         """Writes rows and waits until all of them are acknowledged."""
         collector = RecordCollector(self.network.producer.send, lambda _topic: partitions)
         for start in range(0, len(rows), 500):
@@ -101,7 +109,7 @@ class Cluster:
                 partition,
             )
         collector.flush()
-        self.network.producer.flush(PATIENCE_S)
+        self.network.producer.flush(timeout_s)
 
     def ends(self, topic: str) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition."""
@@ -137,6 +145,9 @@ class Cluster:
             raise AssertionError(f"{error}; committed offsets and ends: {missing}") from None
 
     def members(self, group: str) -> list[str]:
+        """Of a streams group or a classic one."""
+        if Joining.protocol == "classic":
+            return [member.member_id for member in self.network.admin.describe_classic_groups([group])[0].members]
         return [member.member_id for member in self.network.admin.describe_streams_groups([group])[0].members]
 
     def read(self, topic: str) -> list[Record]:

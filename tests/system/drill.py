@@ -13,7 +13,7 @@ from typing import Any
 from examples import flights_v2
 from tests.system import expected
 from tests.system.cluster import Cluster, Row, last_values
-from tests.system.processes import AppProcess, wait_until
+from tests.system.processes import AppProcess, run_command, wait_until, with_protocol
 from tests.system.test_results import final_delays
 
 PARTITIONS = 4
@@ -41,7 +41,8 @@ class Drill:
         self.cluster = cluster
         self.application_id = application_id
         self._folder = folder
-        self._configs = {"commit.interval.ms": 100, **configs}
+        self._configs = with_protocol({"commit.interval.ms": 100, **configs})
+        self._is_classic = self._configs.get("group.protocol") == "classic"
         self._static = static
         self.members: dict[str, AppProcess] = {}
         self.departures = expected.departures(DEPARTURES)
@@ -54,6 +55,9 @@ class Drill:
 
     def be_patient(self, session_timeout_ms: int = 60_000) -> None:
         """No member is taken for dead for so long: a static one has as long to come back, a busy one is not fenced."""
+        if self._is_classic:
+            self._configs["session.timeout.ms"] = session_timeout_ms
+            return
         configs = {"streams.session.timeout.ms": str(session_timeout_ms)}
         self.cluster.network.admin.alter_group_configs(self.application_id, configs)
 
@@ -121,6 +125,22 @@ class Drill:
     def described(self) -> Any:
         (group,) = self.cluster.network.admin.describe_streams_groups([self.application_id])
         return group
+
+    def epochs(self) -> list[int]:
+        """The topology epoch of each member, as the command line shows it."""
+        shown = (
+            "groups",
+            "describe",
+            self.application_id,
+            "-b",
+            self.cluster.address,
+            "--view",
+            "members",
+            "--verbose",
+        )
+        done = run_command(*shown, "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line)["topology_epoch"] for line in done.stdout.splitlines()]
 
     def logged(self, task: str) -> int:
         """How many records the changelogs of an active task have."""

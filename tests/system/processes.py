@@ -20,8 +20,27 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
 PATIENCE_S = 60.0
+CLASSIC_SETTINGS: Mapping[str, object] = {
+    "group.protocol": "classic",
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 500,
+}
+"""Of a member of a classic group, which finds out within seconds what has become of the others."""
 
 Progress = Mapping[str, Any]
+
+
+class Joining:
+    """By which applications join their groups where a test says nothing: ``pytest --group-protocol`` sets it."""
+
+    protocol = "streams"
+
+
+def with_protocol(configs: Mapping[str, object]) -> dict[str, object]:
+    """These settings, with those that the protocol asks for."""
+    if configs.get("group.protocol", Joining.protocol) == "classic":
+        return {**CLASSIC_SETTINGS, **configs}
+    return {"group.protocol": "streams", **configs}
 
 
 def wait_until(holds: Callable[[], bool], what: str, *, timeout_s: float = PATIENCE_S, pause_s: float = 0.05) -> None:
@@ -38,8 +57,11 @@ def run_command(
     *arguments: str | Path, stdin: str = "", timeout_s: float = PATIENCE_S, cwd: Path = ROOT
 ) -> subprocess.CompletedProcess[str]:
     """One command of the command line, to its end."""
+    command = [*COMMAND_LINE, *map(str, arguments)]
+    if arguments[0] == "run" and Joining.protocol == "classic" and "group.protocol" not in " ".join(command):
+        command += [f"--config={key}={value}" for key, value in CLASSIC_SETTINGS.items()]
     return subprocess.run(
-        [*COMMAND_LINE, *map(str, arguments)],
+        command,
         input=stdin,
         capture_output=True,
         text=True,
@@ -93,7 +115,7 @@ class AppProcess:
             *("--json", "--progress-interval", "0.05", "--until", until),
             *options,
         ]
-        for key, value in {"group.protocol": "streams", **(configs or {})}.items():
+        for key, value in with_protocol(configs or {}).items():
             self._arguments += ["--config", f"{key}={value}"]
         self._process: subprocess.Popen[str] | None = None
         self._readers: list[threading.Thread] = []

@@ -10,38 +10,13 @@ import pytest
 
 from tests.system import expected
 from tests.system.cluster import Cluster, Row, Server, connected
-from tests.system.processes import AppProcess, wait_until
+from tests.system.processes import CLASSIC_SETTINGS, AppProcess, wait_until
 from tests.system.storm import EXACTLY_ONCE
 from tests.system.test_failures import repartition_topic
 from tests.system.test_results import PARTITIONS, final_counts
 from tests.system.test_warm_up import when
 
-CLASSIC = {
-    **EXACTLY_ONCE,
-    "group.protocol": "classic",
-    "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 500,
-}
-
-
-@pytest.fixture(
-    params=[
-        "bundled",
-        pytest.param("3.9.1", marks=pytest.mark.kafka),
-        pytest.param("2.8.2", marks=[pytest.mark.kafka, pytest.mark.full]),
-        pytest.param("4.4.0", marks=[pytest.mark.kafka, pytest.mark.full]),
-    ]
-)
-def any_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The bundled broker, and Apache Kafka without streams groups."""
-    if request.param == "bundled":
-        server: Server = request.getfixturevalue("system_broker")
-    elif request.param == "4.4.0":
-        server = request.getfixturevalue("apache_kafka")
-    else:
-        server = request.getfixturevalue("older_kafka")(request.param)
-    with connected(server) as found:
-        yield found
+CLASSIC = {**EXACTLY_ONCE, **CLASSIC_SETTINGS}
 
 
 def word_count(cluster: Cluster, folder: Path, application_id: str, **settings: object) -> AppProcess:

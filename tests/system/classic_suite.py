@@ -1,0 +1,53 @@
+"""The system tests with ``--group-protocol=classic``: which of them can't hold there, and why.
+
+    python -m pytest --group-protocol=classic tests/system
+    python -m pytest --group-protocol=classic --kafka-version=3.9.1 tests/system
+
+The second one runs what has an Apache Kafka half over that version of it, from 2.8 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OWN_PROTOCOL = "it says itself which protocol its applications use"
+STREAMS_GROUPS = (
+    "it is about settings or answers of streams groups; test_classic_group and test_classic_upgrade have its like"
+)
+BROKER = "it is about a broker that lacks streams groups"
+AT_ONCE = "a static member of a classic group that was killed and comes back goes on at once"
+SESSION = "how long a killed member stays is its own setting in a classic group"
+TOLD_ONCE = "a classic group makes a missing internal topic again before anybody is told twice"
+
+NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
+    "test_bad_days::test_an_internal_topic_is_deleted_while_it_is_used": TOLD_ONCE,
+    "test_bad_input::test_a_broker_that_is_too_old": BROKER,
+    "test_bad_input::test_a_broker_without_streams_groups": BROKER,
+    "test_classic_group": OWN_PROTOCOL,
+    "test_classic_upgrade": OWN_PROTOCOL,
+    "test_demo": OWN_PROTOCOL,
+    "test_frozen_disk": "no application of it joins a group",
+    "test_in_flight": OWN_PROTOCOL,
+    "test_protocol_change": OWN_PROTOCOL,
+    "test_send_back": SESSION,
+    "test_static_members::test_after_a_kill_it_waits_for_its_own_session_to_end": AT_ONCE,
+    "test_static_members::test_so_it_does_when_it_comes_back_by_the_classic_protocol": AT_ONCE,
+    "test_until_quiet": OWN_PROTOCOL,
+    "test_upgrade::test_a_group_forgets_its_topology_when_it_has_no_members": STREAMS_GROUPS,
+    "test_upgrade::test_a_version_that_cannot_run_is_refused_and_the_old_members_go_on": STREAMS_GROUPS,
+    "test_upgrade::test_another_topology_under_the_same_epoch_is_refused_before_a_record_is_processed": STREAMS_GROUPS,
+    "test_upgrade::test_apache_kafka_updates_no_topology_and_the_message_says_what_works": STREAMS_GROUPS,
+    "test_upgrade::test_numbered_subtopologies_hand_over_what_they_share": STREAMS_GROUPS,
+    "test_upgrade::test_state_that_carries_over_is_not_restored": STREAMS_GROUPS,
+    "test_upgrade::test_the_demo_of_the_upgrade": OWN_PROTOCOL,
+    "test_upgrade::test_the_example_of_the_kip_with_clients_a_b_and_c": STREAMS_GROUPS,
+    "test_upgrade::test_the_way_back_is_a_further_epoch": STREAMS_GROUPS,
+    "test_warm_up": STREAMS_GROUPS,
+}
+"""By module, or by module and test with ``::`` between."""
+
+
+def not_in_classic_groups(module: str, test: str) -> str | None:
+    """Why a test is left out; None: it is not."""
+    name = test.partition("[")[0]
+    return NOT_IN_CLASSIC_GROUPS.get(module) or NOT_IN_CLASSIC_GROUPS.get(f"{module}::{name}")
