@@ -313,11 +313,11 @@ class AgentNode:
 
     def _turn(self) -> None:
         idle = 0
-        while idle < _IDLE_TURNS and self.is_calling and self._failure is None:
+        while idle < _IDLE_TURNS and self._is_working and self._failure is None:
             before = self.acknowledged
             self._running.host.turn()
             idle = idle + 1 if self.acknowledged == before else 0
-        self._awaits = self._awaits or self.is_calling
+        self._awaits = self._awaits or self._is_working
         self._settle()
 
     def _settle(self) -> None:
@@ -345,7 +345,14 @@ class AgentNode:
 
     @property
     def is_calling(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any, or what came of them is not handed to the task.
+
+        The loop is shared: an agent of another task may have let it turn, and this one end.
+        """
+        return self._is_working or self.task.outbox.is_filled or self._failure is not None
+
+    @property
+    def _is_working(self) -> bool:
         return any(worker.row is not None or worker.queue or worker.held for worker in self._workers)
 
     @property
@@ -375,7 +382,7 @@ class AgentNode:
 
     def advance(self, wait_s: float | None = 0.0) -> bool:
         """Lets it go on, and waits for an acknowledgement for so long (None: for as long as it takes)."""
-        if not self.is_calling and self._failure is None:
+        if not self.is_calling:
             return False
         before = self.acknowledged
         if self.is_finishing:
@@ -383,7 +390,7 @@ class AgentNode:
                 if worker.held and not worker.queue:
                     worker.wake(False)
         self._running.host.turn()
-        if wait_s != 0.0 and self.acknowledged == before and self._failure is None:
+        if wait_s != 0.0 and self.acknowledged == before and self._is_working and self._failure is None:
             self.is_waiting = True
             try:
                 self._running.host.wait(wait_s)

@@ -95,6 +95,11 @@ class Outbox:
                     node, error, columns.keys[0], columns.values[0], columns.timestamps[0], _first(columns.headers)
                 )
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether there is anything."""
+        return bool(self._topics)
+
     def clear(self) -> None:
         """Forgets all of it."""
         self._topics.clear()

@@ -122,8 +122,8 @@ class Jobs:
 
     @property
     def is_calling(self) -> bool:
-        """Whether there are any."""
-        return bool(self.tasks)
+        """Whether there are any, or one of them has failed."""
+        return bool(self.tasks) or self._failure is not None
 
     @property
     def under_way(self) -> str:
@@ -152,10 +152,10 @@ class Jobs:
     def advance(self, wait_s: float | None = 0.0) -> bool:
         """Lets them go on."""
         before = len(self.tasks)
-        if not before:
+        if not self.is_calling:
             return False
         self._host.turn()
-        if wait_s != 0.0 and len(self.tasks) == before:
+        if before and wait_s != 0.0 and len(self.tasks) == before:
             for task in self.tasks:
                 task.add_done_callback(self._wake)
             self._host.wait(wait_s)

@@ -114,6 +114,35 @@ def test_what_an_agent_yields_goes_to_its_sinks_and_back_to_those_who_asked() ->
     assert told == [8, 10]
 
 
+@pytest.mark.parametrize("raises", [False, True])
+def test_what_ends_while_another_task_lets_the_loop_turn_is_in_the_commit(raises: bool) -> None:
+    app, gate = an_app(), asyncio.Event()
+
+    @app.agent(app.topic("numbers", value_type=int))
+    async def copy(stream: Any) -> None:
+        async for number in stream:
+            await gate.wait()
+            await app.send("copies", value=number)
+            if raises and number:
+                raise ProcessingError("for good")
+
+    with TestApp(app, partitions=2) as test:
+        tasks = test.driver._tasks
+        for number, task in enumerate(tasks):
+            task.add_batch("numbers", number, RecordColumns([None], [b"%d" % number], [1], 0, 1))
+            task.process(1, 1, finishes=False)
+        gate.set()
+        while tasks[0].is_calling:
+            tasks[0].await_calls(0.01)
+        if raises:
+            with pytest.raises(ProcessingError, match="for good"):
+                tasks[1].prepare_commit()
+        else:
+            tasks[1].prepare_commit()
+        sent = [each.value for each in test.driver.producer_history if each.topic == "copies"]
+    assert sent == ([b"0"] if raises else [b"0", b"1"])
+
+
 def test_an_agent_that_raises_goes_on_behind_the_record() -> None:
     app = an_app()
     starts: list[int] = []
