@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
@@ -387,9 +388,15 @@ class SkippedAtSinkError(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C. Where a signal handler takes that, only a function can have raised KeyboardInterrupt."""
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return isinstance(error, KeyboardInterrupt) and is_default
+    """Whether it is Ctrl-C. Where a signal handler takes that, KeyboardInterrupt is a function's own, unless the handler
+    itself raised it, as that of PySpark does."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        return True
+    code = getattr(handler, "__code__", None)
+    return code is not None and any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
 
 
 def processing_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProcessingError:

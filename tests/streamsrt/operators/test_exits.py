@@ -85,6 +85,26 @@ def handled_interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture
+def default_interrupts() -> Iterator[None]:
+    """As in a program that takes no signals; what ran before in this process, Spark's session for one, may take them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def raising_handler() -> Iterator[None]:
+    """As beside Spark, whose signal handler raises what Ctrl-C raises."""
+
+    def on_signal(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, on_signal)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def run(name: str, error: BaseException) -> None:
     def fail(*_: Any) -> Any:
         raise error
@@ -110,8 +130,23 @@ def test_it_is_told_with_its_step_and_no_handler_skips_it(name: str, error: Base
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("default_interrupts")
 def test_ctrl_c_stays_what_it_is(name: str) -> None:
     if name == "map_async":
         pytest.skip("its calls run on another thread, where no Ctrl-C arrives")
     with pytest.raises(KeyboardInterrupt):
         run(name, KeyboardInterrupt())
+
+
+@pytest.mark.usefixtures("raising_handler")
+def test_ctrl_c_that_a_signal_handler_raises_stays_what_it_is() -> None:
+    builder = StreamsBuilder()
+    stream(builder).map_values(lambda value: signal.raise_signal(signal.SIGINT)).to("out")
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(KeyboardInterrupt):
+        driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("k", "v")
+
+
+@pytest.mark.usefixtures("raising_handler")
+def test_beside_such_a_handler_what_a_function_raises_is_its_own() -> None:
+    with pytest.raises(ProcessingError, match="raised KeyboardInterrupt: "):
+        run("straight", KeyboardInterrupt())
