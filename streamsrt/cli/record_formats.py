@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -55,13 +56,36 @@ def _json(value: object) -> bytes:
     ).encode()
 
 
+class JsonText(str):
+    """A JSON document on one line, with every digit as it was written."""
+
+    __slots__ = ()
+
+
+_STRING_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+
+
+def _json_text(data: bytes) -> JsonText:
+    """Numbers stay text: as values of Python, long ones would come out with other digits."""
+    text = data.decode()
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_json)
+    except RecursionError:
+        raise ValueError("too deeply nested") from None
+    return JsonText(_STRING_OR_SPACE.sub(lambda found: found[1] or "", text))
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
 def _time_windowed_string(data: bytes) -> str:
     return f"{data[:-8].decode()}@{int.from_bytes(data[-8:], 'big')}"
 
 
 FORMATS: dict[str, Format] = {
     "string": Format(serdes.string.deserialize, _text),
-    "json": Format(serdes.json.deserialize, _json),
+    "json": Format(_json_text, _json),
     "integer": Format(serdes.integer.deserialize, lambda value: struct.pack(">i", _whole(value))),
     "long": Format(serdes.long.deserialize, lambda value: struct.pack(">q", _whole(value))),
     "double": Format(serdes.double.deserialize, lambda value: struct.pack(">d", _number(value))),

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
+import orjson
 import typer
 
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
-from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, decoder, encoder
+from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, JsonText, decoder, encoder
 from streamsrt.cli.record_input import READERS, InputRecord, Reading, shown_header
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
@@ -25,6 +26,8 @@ from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
 
 _BATCH_RECORDS = 1000
+_TOLD_RECORDS = 20
+"""So many records that can't be decoded are named one by one."""
 _FORMATS = ", ".join(FORMATS)
 
 
@@ -157,9 +160,18 @@ def consume(
     isolation_level: Annotated[
         str, typer.Option("--isolation-level", help="read_uncommitted or read_committed")
     ] = "read_uncommitted",
+    null_literal: Annotated[
+        str, typer.Option("--null-literal", help="what a key or value that is null is printed as, without --json")
+    ] = "null",
+    skip_message_on_error: Annotated[
+        bool, typer.Option("--skip-message-on-error", help="exit with 0 though records could not be decoded")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the records of a topic from its start, partition by partition as they arrive."""
+    """Print the records of a topic from its start, partition by partition as they arrive.
+
+    A record that can't be decoded is named on stderr, all others are printed, and the exit code at the end is 5.
+    """
     if sum((from_beginning, from_offset is not None, from_time is not None)) > 1:
         raise ConfigError("give one of --from-beginning, --from-offset, --from")
     decode_key, decode_value = decoder(key_format), decoder(value_format)
@@ -170,37 +182,75 @@ def consume(
         chosen = _chosen(network, topic, partitions)
         ends = ends_of(network, chosen, read_committed=committed)
         starts = _starts(network, chosen, ends, from_offset, from_time)
+        shown = _Shown(
+            decode_key, decode_value, headers=headers, null_literal=None if as_json else null_literal, limit=limit
+        )
         try:
-            shown = _Shown(decode_key, decode_value, headers=headers, as_json=as_json, limit=limit)
             for fetched in read_range(network, starts, ends, follow=follow):
                 if shown.show(fetched):
-                    return
+                    break
         except BrokenPipeError:
             # Who reads has enough. What is still buffered goes nowhere.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
+            return
+    shown.tell_undecoded(fails=not skip_message_on_error)
 
 
 class _Shown:
-    """Prints records, up to a limit."""
+    """Prints records, up to a limit. ``null_literal`` None: as JSON."""
 
-    def __init__(self, key: Decode, value: Decode, *, headers: bool, as_json: bool, limit: int | None) -> None:
+    def __init__(
+        self, key: Decode, value: Decode, *, headers: bool, null_literal: str | None, limit: int | None
+    ) -> None:
         self._key, self._value = key, value
-        self._headers, self._as_json = headers, as_json
+        self._headers, self._null_literal = headers, null_literal
         self._left = limit
+        self._undecoded = 0
+        self._first: DeserializationError | None = None
 
     def show(self, fetched: Fetched) -> bool:
         """Returns whether that was the last record."""
         for columns in columns_of(fetched):
-            for row in _rows(fetched, columns, self._key, self._value, with_headers=self._headers):
-                _show(row, as_json=self._as_json)
+            for index in range(len(columns)):
+                try:
+                    row = _row(fetched, columns, index, self._key, self._value, with_headers=self._headers)
+                except DeserializationError as error:
+                    self._could_not(error)
+                else:
+                    _show(row, self._null_literal)
                 if self._left is not None:
                     self._left -= 1
                     if not self._left:
                         return True
         sys.stdout.flush()
         return False
+
+    def _could_not(self, error: DeserializationError) -> None:
+        self._undecoded += 1
+        self._first = self._first or error
+        if self._undecoded <= _TOLD_RECORDS:
+            note(f"not printed: {error}")
+        elif self._undecoded == _TOLD_RECORDS + 1:
+            note("not printed: more records like these; from here on they are only counted")
+
+    def tell_undecoded(self, *, fails: bool) -> None:
+        """Says at the end how many records were not printed. Raises DeserializationError where that ``fails``."""
+        if self._first is None:
+            return
+        first = self._first
+        counted = f"{self._undecoded} record{'s' if self._undecoded > 1 else ''} of {first.topic} not printed"
+        if not fails:
+            note(counted)
+            return
+        raise DeserializationError(
+            f"{counted}: not in the format asked for. Give --key or --value another one, e.g. bytes, or "
+            "--skip-message-on-error to exit with 0 nevertheless",
+            first.topic,
+            first.partition,
+            first.offset,
+        )
 
 
 def _chosen(network: NetworkThread, topic: str, wanted: Sequence[int] | None) -> list[TopicPartition]:
@@ -251,22 +301,22 @@ def _last(network: NetworkThread, tp: TopicPartition, first: int, end: int, coun
         back *= 4
 
 
-def _rows(
-    fetched: Fetched, columns: RecordColumns, key: Decode, value: Decode, *, with_headers: bool
-) -> Iterator[dict[str, object]]:
-    for index, timestamp in enumerate(columns.timestamps):
-        offset = columns.offset_at(index)
-        row: dict[str, object] = {
-            "partition": fetched.partition,
-            "offset": offset,
-            "timestamp": timestamp,
-            "key": _decoded(columns.keys[index], key, "key", fetched, offset),
-            "value": _decoded(columns.values[index], value, "value", fetched, offset),
-        }
-        if with_headers:
-            found = columns.headers[index] if columns.headers else ()
-            row["headers"] = [[name, shown_header(value)] for name, value in found]
-        yield row
+def _row(
+    fetched: Fetched, columns: RecordColumns, index: int, key: Decode, value: Decode, *, with_headers: bool
+) -> dict[str, object]:
+    """Raises DeserializationError."""
+    offset = columns.offset_at(index)
+    row: dict[str, object] = {
+        "partition": fetched.partition,
+        "offset": offset,
+        "timestamp": columns.timestamps[index],
+        "key": _decoded(columns.keys[index], key, "key", fetched, offset),
+        "value": _decoded(columns.values[index], value, "value", fetched, offset),
+    }
+    if with_headers:
+        found = columns.headers[index] if columns.headers else ()
+        row["headers"] = [[name, shown_header(value)] for name, value in found]
+    return row
 
 
 def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, offset: int) -> object:
@@ -284,13 +334,22 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
         ) from None
 
 
-def _show(row: dict[str, object], *, as_json: bool) -> None:
-    value = row["value"]
-    if as_json:
-        # JSON has no such numbers.
-        is_number = not isinstance(value, float) or math.isfinite(value)
-        print_json(row if is_number else {**row, "value": str(value)})
+def _show(row: dict[str, object], null_literal: str | None) -> None:
+    if null_literal is None:
+        print_json({**row, "key": _in_json(row["key"]), "value": _in_json(row["value"])})
         return
-    text = value if isinstance(value, str) or value is None else json.dumps(value)
     headers = f"{json.dumps(row['headers'], ensure_ascii=False)}\t" if "headers" in row else ""
-    sys.stdout.write(f"{headers}{row['key']}\t{text}\n")
+    sys.stdout.write(f"{headers}{_plain(row['key'], null_literal)}\t{_plain(row['value'], null_literal)}\n")
+
+
+def _plain(value: object, null_literal: str) -> str:
+    if value is None:
+        return null_literal
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _in_json(value: object) -> object:
+    if isinstance(value, JsonText):
+        return orjson.Fragment(value.encode())
+    # JSON has no such numbers.
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -47,7 +47,7 @@ def test_many_lines_without_keys(on_broker: Command, topic: str) -> None:
     lines = [f"line {number}" for number in range(2_500)]
     on_broker("produce", topic, stdin="\n".join(lines) + "\n")
     read = on_broker("consume", topic)
-    assert read.out.splitlines() == [f"None\t{line}" for line in lines]
+    assert read.out.splitlines() == [f"null\t{line}" for line in lines]
     assert len(on_broker("consume", topic, "--limit", 7).out.splitlines()) == 7
 
 
@@ -75,9 +75,71 @@ def test_bytes_in_another_format_are_named(on_broker: Command, topic: str) -> No
     on_broker("produce", topic, stdin="abc\n")
     done = on_broker("consume", topic, "--value", "long")
     assert done.code == 5
-    assert f"the value in {topic}-0 at offset 0 is not in the format asked for" in done.err
+    assert f"not printed: the value in {topic}-0 at offset 0 is not in the format asked for" in done.err
     assert "give --value another one" in done.err
-    assert on_broker("consume", topic, "--value", "bytes").out == "None\t616263\n"
+    assert on_broker("consume", topic, "--value", "bytes").out == "null\t616263\n"
+
+
+def test_records_that_can_not_be_decoded_keep_no_others_from_being_printed(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 1)
+    on_broker("produce", topic, "--key-separator", "=", stdin="a=1\nb={\nc=3\n\nd=4\n".replace("\n\n", "\nx=[\n"))
+    read = on_broker("consume", topic, "--value", "json")
+    assert (read.code, read.out) == (5, "a\t1\nc\t3\nd\t4\n")
+    named = read.err.splitlines()
+    assert [f"value in {topic}-0 at offset {offset} " in line for offset, line in zip((1, 3), named, strict=False)] == [
+        True,
+        True,
+    ]
+    assert named[2:] == [
+        f"streamsrt: 2 records of {topic} not printed: not in the format asked for. Give --key or --value another one, "
+        "e.g. bytes, or --skip-message-on-error to exit with 0 nevertheless"
+    ]
+    skipping = on_broker("consume", topic, "--value", "json", "--skip-message-on-error", "--json")
+    assert (skipping.code, [row["value"] for row in skipping.rows]) == (0, [1, 3, 4])
+    assert skipping.err.splitlines()[-1] == f"2 records of {topic} not printed"
+    # As with Kafka's console consumer, the limit counts what was read.
+    assert on_broker("consume", topic, "--value", "json", "--max-messages", 3).out == "a\t1\nc\t3\n"
+
+
+def test_many_records_that_can_not_be_decoded_are_counted(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 1)
+    on_broker("produce", topic, stdin="x\n" * 500)
+    read = on_broker("consume", topic, "--value", "long")
+    assert (read.code, read.out) == (5, "")
+    assert len(read.err.splitlines()) == 22
+    assert f"streamsrt: 500 records of {topic} not printed: " in read.err
+
+
+def test_null_is_printed_as_kafkas_console_consumer_does(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 1)
+    on_broker("produce", topic, "--format", "json", stdin='{"value": null}\n{"key": "a", "value": "b"}\n')
+    assert on_broker("consume", topic).out == "null\tnull\na\tb\n"
+    assert on_broker("consume", topic, "--null-literal", "(none)").out == "(none)\t(none)\na\tb\n"
+    assert on_broker("consume", topic, "--null-literal", "(none)", "--json").rows[0]["value"] is None
+
+
+def test_json_keeps_its_digits(on_broker: Command, topic: str) -> None:
+    copy = f"{topic}-copy"
+    on_broker("topics", "create", topic, copy, "--partitions", 1)
+    values = [
+        "9007199254740993",
+        "-123456789012345678901234567890",
+        '{"id":18446744073709551617,"text":"a  \\" : b","list":[1,2]}',
+        "0.1000000000000000055511151231257827",
+        '"text"',
+        "null",
+    ]
+    spread = values[2].replace(",", " ,\t").replace(":1", " : 1")
+    on_broker("produce", topic, stdin="\n".join([*values[:2], spread, *values[3:]]))
+    as_key_too = on_broker("consume", topic, "--value", "json")
+    assert as_key_too.out.splitlines() == [f"null\t{value}" for value in values]
+    read = on_broker("consume", topic, "--value", "json", "--json")
+    assert [line.rpartition('"value":')[2] for line in read.out.splitlines()] == [f"{value}}}" for value in values]
+    # Whole numbers come through a copy as they are.
+    whole = "".join(f"{line}\n" for line in read.out.splitlines()[:3])
+    assert on_broker("produce", copy, "--format", "json", "--value", "json", stdin=whole).code == 0
+    again = on_broker("consume", copy, "--value", "json", "--json")
+    assert again.out == whole
 
 
 def test_an_unknown_format_is_refused(on_broker: Command, topic: str) -> None:
