@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
@@ -455,11 +455,12 @@ class Runner:
         return ran
 
     def close(self) -> None:
-        """Ends asynchronous calls, and lets the user's processors end."""
+        """Ends asynchronous calls, and lets the user's processors end, each of them if another one raises."""
         for window in self.env.windows:
             window.cancel()
-        for node in self._path.made:
-            node.close()
+        with ExitStack() as stack:
+            for node in reversed(self._path.made):
+                stack.callback(node.close)
 
 
 def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:

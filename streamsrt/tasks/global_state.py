@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -169,8 +170,9 @@ class GlobalState:
 
     def close(self) -> None:
         """Ends the processors of the program. The stores are their owner's to close."""
-        for part in self._parts.values():
-            part.runner.close()
+        with ExitStack() as stack:
+            for part in self._parts.values():
+                stack.callback(part.runner.close)
 
 
 def _part(
@@ -394,8 +396,10 @@ class GlobalConsumer:
     def close(self) -> None:
         """Writes what there is, stops reading, and closes the stores; a damaged one is wiped."""
         if self._damaged is not None:
-            self._end()
-            self._directory.wipe(self._kept_as(self._damaged), self._replica)
+            try:
+                self._end()
+            finally:
+                self._directory.wipe(self._kept_as(self._damaged), self._replica)
             return
         try:
             self.write()
@@ -408,7 +412,9 @@ class GlobalConsumer:
     def _end(self) -> None:
         if self._positions:
             self._network.restorer.remove_partitions(list(self._positions))
-        self.state.close()
-        for name, store in self._stores.items():
-            if name != self._damaged:
-                store.close()
+        with ExitStack() as stack:
+            # The last comes first: the processors end before the stores close, which they do in any case.
+            for name, store in self._stores.items():
+                if name != self._damaged:
+                    stack.callback(store.close)
+            stack.callback(self.state.close)

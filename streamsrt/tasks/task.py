@@ -612,8 +612,10 @@ class Task:
 
     def close(self) -> None:
         """Ends the user's processors and forgets what is not committed. The stores are their owner's to close."""
-        self._runner.close()
-        self._group.clear()
+        try:
+            self._runner.close()
+        finally:
+            self._group.clear()
 
 
 def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -> RecordColumns:

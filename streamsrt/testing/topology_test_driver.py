@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
@@ -600,9 +601,10 @@ class TopologyTestDriver:
 
     def close(self) -> None:
         """Closes the user's processors."""
-        for task in self._tasks:
-            task.close()
-        self._globals.close()
+        with ExitStack() as stack:
+            stack.callback(self._globals.close)
+            for task in reversed(self._tasks):
+                stack.callback(task.close)
 
 
 def _milliseconds(duration: timedelta | int) -> int:

@@ -41,6 +41,27 @@ sums.to_stream().to("results", key=serdes.string, value=serdes.integer)
 topology = builder.build()
 """
 
+CLOSES = """
+from topology import Processor, StreamsBuilder, serdes
+
+
+class AddOne(Processor):
+    def init(self, context):
+        self.context = context
+
+    def process(self, record):
+        self.context.forward(record.with_value(record.value + 1))
+
+    def close(self):
+        raise OSError("the file is gone")
+
+
+builder = StreamsBuilder()
+numbers = builder.stream("numbers", key=serdes.string, value=serdes.integer)
+numbers.process(AddOne).to("results", key=serdes.string, value=serdes.integer)
+topology = builder.build()
+"""
+
 
 @pytest.fixture
 def modules(tmp_path: Path) -> Path:
@@ -49,6 +70,7 @@ def modules(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "numbers_app.py").write_text(NUMBERS, encoding="utf-8")
     (folder / "sums_app.py").write_text(SUMS, encoding="utf-8")
+    (folder / "closes_app.py").write_text(CLOSES, encoding="utf-8")
     return folder
 
 
@@ -278,6 +300,28 @@ def test_there_is_no_such_module(tmp_path: Path) -> None:
     assert "there is no module 'nowhere.app'" in done.stderr
     assert str(tmp_path) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_processor_can_not_be_closed(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str, threads: int
+) -> None:
+    bundled.make_topics(2, "numbers", "results")
+    write_numbers(bundled, [number(1), number(2)])
+    settings = {"num.stream.threads": threads}
+    with AppProcess(
+        tmp_path / "app", "closes_app", application_id, bundled.address, settings, until="quiet", cwd=modules
+    ) as app:
+        assert app.wait_end() == 5
+        assert "close of a processor raised OSError: the file is gone (in node KSTREAM-PROCESSOR-" in app.last_words
+        assert "closes_app.py:18)" in app.last_words
+        assert "Traceback" not in app.stderr
+        assert bundled.members(application_id) == []
+
+        # All is committed: the next start has nothing to do.
+        app.start()
+        assert app.wait_end() == 5
+    assert results(bundled) == [2, 3]
 
 
 def test_another_topology_at_the_same_epoch(

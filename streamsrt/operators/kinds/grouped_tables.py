@@ -15,7 +15,7 @@ from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.tables import change_entry, log_and_forward
-from streamsrt.operators.kinds.user_processors import Context
+from streamsrt.operators.kinds.user_processors import Context, begins_with_its_task
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import table_cache
 from topology.graph.nodes import ProcessorNode
@@ -169,11 +169,7 @@ def make_table_transform_values(builder: PathBuilder, node: ProcessorNode, made:
     transformer = op.supplier()
     context = _TransformerContext(builder, node, made, fixed_key=True)
 
-    def begin() -> None:
-        transformer.init(context)
-        made.close = getattr(transformer, "close", made.close)
-
-    builder.env.at_the_beginning(begin)
+    begins_with_its_task(builder, "a transformer", transformer, lambda: transformer.init(context), made)
     store = op.store
     cache = None if store is None else table_cache(builder.env.caches, store)
     serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize

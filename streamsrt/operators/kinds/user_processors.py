@@ -1,6 +1,7 @@
 """Runs processors that the program wrote: as nodes of their own (the Processor API), and around operators (KIP-1112).
 
-1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task.
+1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task. What
+   ``init`` or ``close`` raises is a ProcessingError with the step and its line; all others are closed nevertheless.
 2. Its context forwards, gives it its stores, and schedules punctuations; between records it knows no current one.
 3. A processor of this package's own may have a ``take_row``: it is given what a node is given, without a record around it,
    and works in its task's environment by the rules of :mod:`streamsrt.operators.kinds.batches`.
@@ -10,7 +11,8 @@ Source: ProcessorContextImpl of Kafka Streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,21 +57,7 @@ def wrap_operator(
 
 
 def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], context: Context, made: PathNode) -> Process:
-    def begin() -> None:
-        try:
-            processor.init(context)
-        except (StreamsError, TopologyError):
-            raise
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            raise ProcessingError(
-                f"init of a processor raised {type(error).__name__}: {error} (in node {builder.plan.location(made.name)}): "
-                "its task can't start. Correct it"
-            ) from error
-        made.close = getattr(processor, "close", _nothing)
-
-    builder.env.at_the_beginning(begin)
+    begins_with_its_task(builder, "a processor", processor, lambda: processor.init(context), made)
     take_row: Process | None = getattr(processor, "take_row", None)
     if take_row is not None:
         return take_row
@@ -86,8 +74,37 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
     return process
 
 
-def _nothing() -> None:
-    pass
+def begins_with_its_task(
+    builder: PathBuilder, what: str, written: object, init: Callable[[], None], made: PathNode
+) -> None:
+    """Calls ``init`` when the task begins, and ``close`` of what the program has ``written``, if any, when it ends."""
+
+    def begin() -> None:
+        with _told(f"init of {what}", builder, made, "its task can't start"):
+            init()
+        close: Callable[[], None] | None = getattr(written, "close", None)
+        if close is not None:
+            made.close = partial(end, close)
+
+    def end(close: Callable[[], None]) -> None:
+        with _told(f"close of {what}", builder, made, "its task and all others are closed nevertheless"):
+            close()
+
+    builder.env.at_the_beginning(begin)
+
+
+@contextmanager
+def _told(call: str, builder: PathBuilder, made: PathNode, outcome: str) -> Iterator[None]:
+    try:
+        yield
+    except (StreamsError, TopologyError):
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        raise ProcessingError(
+            f"{call} raised {type(error).__name__}: {error} (in node {builder.plan.location(made.name)}): {outcome}. Correct it"
+        ) from error
 
 
 class Context:

@@ -21,12 +21,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST
-from streamsrt.errors import BrokerError, RecordError, StoreCorruptedError, StreamsError
+from streamsrt.errors import BrokerError, ProcessingError, RecordError, StoreCorruptedError, StreamsError
 from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.routing import Routing
@@ -162,20 +162,22 @@ class StreamThread:
     def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
         """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
         self._thread_id = threading.get_ident()
+        has_failed = True
         try:
             while not self._has_ended():
                 self._iterate()
                 if until is not None and not self._is_stopping() and until(self):
                     self._stop_requested = True
+            has_failed = False
         except StreamsError as error:
             self._end_after_failure(error)
             raise
         finally:
-            self._manager.close_all()
-            self._manager.end()
-            self._publish()
-            self._reporter.tell_refused()
-            self._gate.close()
+            with ExitStack() as stack:
+                stack.callback(self._gate.close)
+                stack.callback(self._reporter.tell_refused)
+                stack.callback(self._publish)
+                stack.callback(self._end_tasks, has_failed)
         if self._state.failure is not None:
             raise self._state.failure
 
@@ -412,7 +414,7 @@ class StreamThread:
     def _give_up(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
         with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
-            self._manager.close_all()
+            self._close_as_they_are()
         self._manager.assignment_changes.lost()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
@@ -438,6 +440,24 @@ class StreamThread:
         self._member.tell(ReportOwned(NOTHING))
         self._hear(Released())
 
+    def _close_as_they_are(self) -> None:
+        """Closes the tasks for another reason than that all is done: what their processors raise then is only told."""
+        try:
+            self._manager.close_all()
+        except ProcessingError as error:
+            logger.warning("%s", error)
+
+    def _end_tasks(self, has_failed: bool) -> None:
+        """Ends what is still open. What a processor's ``close`` raises is only told where something failed before."""
+        try:
+            with ExitStack() as stack:
+                stack.callback(self._manager.end)
+                stack.callback(self._manager.close_all)
+        except ProcessingError as error:
+            if not has_failed:
+                raise
+            logger.warning("%s", error)
+
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""
         consumer = self._manager.global_consumer
@@ -461,7 +481,7 @@ class StreamThread:
         except StreamsError as second:
             logger.warning("what was done before could not be committed and will be done again: %s", second)
         with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
-            self._manager.close_all()
+            self._close_as_they_are()
         self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.tell(ReportOwned(NOTHING))
         self._member.join(_ADMIN_TIMEOUT_S)

@@ -30,6 +30,7 @@ from streamsrt.client.values import (
 from streamsrt.errors import (
     BrokerError,
     DeserializationError,
+    ProcessingError,
     StateError,
     StoreCorruptedError,
     StreamsError,
@@ -179,7 +180,8 @@ class TaskManager:
                 case Step.CLOSE:
                     self._close(owned)
                 case Step.RECYCLE:
-                    self.restart(owned, roles[key])
+                    self._close(owned, roles[key])
+                    self._open(key, roles[key])
         self._waiting.clear()
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
@@ -307,18 +309,22 @@ class TaskManager:
         del self._tasks[owned.key]
         self._counted.update(owned.task.counters())
         self.on_close(owned)
+        self.closed += 1
+        self.assignment_changes.closed(str(owned), owned.role, becomes)
         with ExitStack() as stack:
             # The last comes first: the user's processors end before the stores close, and all stores close in any case.
             for store in owned.stores.values():
                 stack.callback(store.close)
             stack.callback(owned.task.close)
-        self.closed += 1
-        self.assignment_changes.closed(str(owned), owned.role, becomes)
 
     def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
         """Throws away what the task has in memory, and opens it again."""
         wiped = set(wipe)
-        self._close(owned, role)
+        try:
+            self._close(owned, role)
+        except ProcessingError as error:
+            # It was to end for another reason, and goes on.
+            logger.warning("task %s starts over nevertheless: %s", owned, error)
         for name in (spec.kept_as for spec in owned.subtopology.stores if spec.name in wiped):
             self._directory.wipe(name, owned.key[1])
             self._dormant.deleted(name, owned.key[1])
