@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, NamedTuple
 
@@ -255,14 +256,20 @@ def replay(
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
-        try:
+        with _told_if_fenced(topic):
             done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
-        except ProducerFencedError as error:
-            raise TransactionLostError(
-                f"another replay of {topic} has begun, and this one ends: what it had committed stays, and the other "
-                "one goes on from there"
-            ) from error
     note(f"{done} records are replayed")
+
+
+@contextmanager
+def _told_if_fenced(topic: str) -> Iterator[None]:
+    try:
+        yield
+    except ProducerFencedError as error:
+        raise TransactionLostError(
+            f"another replay or drop of {topic} has begun, and this one ends: what it had committed stays, and the other "
+            "one goes on from there. Repeat the command for what is left"
+        ) from error
 
 
 class _Plan:
@@ -351,17 +358,18 @@ def drop(
     """Give letters up: they are neither listed nor replayed any more. The topic's retention deletes them."""
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
-        letters = DeadLetterTopic(network, topic)
-        work, count = Replay(letters), 0
-        for letter, outcome in letters.letters():
-            if outcome is not None or not wanted.includes(letter):
-                continue
-            count += 1
-            if execute:
-                work.drop(Waiting(letter, (letter.position,)))
-                if work.is_full:
-                    work.commit(_now_ms())
-        work.commit(_now_ms())
+        letters, count = DeadLetterTopic(network, topic), 0
+        with _told_if_fenced(topic):
+            work = Replay(letters)
+            for letter, outcome in letters.letters():
+                if outcome is not None or not wanted.includes(letter):
+                    continue
+                count += 1
+                if execute:
+                    work.drop(Waiting(letter, (letter.position,)))
+                    if work.is_full:
+                        work.commit(_now_ms())
+            work.commit(_now_ms())
     note(f"{count} letters {'are' if execute else 'would be'} dropped")
     if not execute:
         note("nothing is changed: use --execute to do it")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamsrt import KafkaStreams
-from streamsrt.client.values import ProducerFencedError
-from streamsrt.dead_letters.letters import Wanted
+from streamsrt.client.values import ProducerFencedError, TransactionLostError
+from streamsrt.dead_letters.letters import Letter, Outcome, Wanted
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
+from streamsrt.errors import TopologyMismatchError
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -154,6 +156,58 @@ def test_a_second_replay_ends_the_first_one(shop: Shop) -> None:
             first.commit(1)
     shop.run(broken=False)
     assert shop.totals() == {"a": 1}
+
+
+@pytest.mark.parametrize("first", ["replay", "drop"])
+def test_the_one_that_is_ended_says_who_ended_it(shop: Shop, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """Another command begins while the first one reads the letters."""
+    shop.produce(["a=1?", "b=2?"])
+    shop.run(broken=True)
+    letters, others = DeadLetterTopic.letters, ["drop"]
+
+    def beside(self: DeadLetterTopic) -> Iterator[tuple[Letter, Outcome | None]]:
+        for found in letters(self):
+            yield found
+        is_planned = first == "drop" or hasattr(self, "was_planned")
+        self.__dict__["was_planned"] = True
+        if others and is_planned:
+            assert shop("dlq", others.pop(), shop.letters, "--execute").code == 0
+
+    monkeypatch.setattr(DeadLetterTopic, "letters", beside)
+    done = shop("dlq", first, shop.letters, "--execute")
+    assert done.code == TransactionLostError("").exit_code
+    assert f"another replay or drop of {shop.letters} has begun, and this one ends" in done.err
+    assert "Traceback" not in done.err
+    assert shop.waiting() == []
+
+
+def test_a_mend_that_changes_a_serde_needs_an_epoch_or_a_new_state_directory(shop: Shop, tmp_path: Path) -> None:
+    shop.produce(["a=1", "b=2"])
+
+    def run(serde: serdes.Serde[Any], **settings: Any) -> None:
+        builder = StreamsBuilder()
+        orders = builder.stream(shop.orders, key=serdes.string, value=serde)
+        orders.map_values(int).to(shop.counts, key=serdes.string, value=serdes.long)
+        config = {
+            "application.id": shop.id,
+            "bootstrap.servers": shop.servers,
+            "state.dir": tmp_path / "state",
+            "deserialization.exception.handler": "continue",
+            "errors.dead.letter.queue.topic.name": shop.letters,
+            **settings,
+        }
+        KafkaStreams(builder.build(), config).run(until="quiet", timeout_s=PATIENCE_S, signals=False)
+
+    run(serdes.long)
+    assert len(shop.waiting()) == 2
+    with pytest.raises(TopologyMismatchError, match="both have topology epoch 0"):
+        run(serdes.string)
+    assert shop("dlq", "replay", shop.letters, "--execute").code == 0
+    run(serdes.string, **{"topology.epoch": 1})
+    assert shop.totals() == {"a": 1, "b": 2}
+    shop.produce(["c=3"])
+    run(serdes.json, **{"state.dir": tmp_path / "new", "topology.epoch": 1})
+    assert shop.totals() == {"a": 1, "b": 2, "c": 3}
 
 
 def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
