@@ -577,6 +577,7 @@ class Task:
             "processed": self._processed,
             "dropped": counted.dropped() + self._dropped_timestamps + expired,
             "dropped_null": counted.dropped_null,
+            "unkeyed": counted.unkeyed,
             "dropped_late": counted.dropped_late + expired,
             "dropped_timestamp": self._dropped_timestamps,
             "failed_deserialization": counted.failed_deserialization,

@@ -224,7 +224,8 @@ class KStream(Generic[K, V]):
         """Sends the records through an internal topic, so that all records of a key are in one partition.
 
         ``name``: of the topic, ``<application.id>-<name>-repartition``. ``partitions`` None: as many as the source
-        topics of the stream have. Records without a key are dropped. ``partitioner``: as in :meth:`to`.
+        topics of the stream have. Records without a key are dropped; the log says how many. ``partitioner``: as in
+        :meth:`to`.
         """
         return KStream(stream_steps.repartition(self._planned, name, key, value, partitions, partitioner))
 

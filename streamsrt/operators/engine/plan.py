@@ -21,8 +21,12 @@ from topology.spec.codecs import ProgramSerde
 
 
 class Counters:
-    """Plain integers that operators add to once per run. ``last_skipped``: by the name of a counter of failures, what the
-    last record of it was that a handler let go, and why, as text."""
+    """Plain integers that operators add to once per run.
+
+    ``unkeyed``: records that stood before a repartition topic without a key. Kafka Streams does not count them, so they are
+    no part of :meth:`dropped`. ``last_skipped``: by the name of a counter of failures, what the last record of it was that
+    a handler let go, and why, as text.
+    """
 
     __slots__ = (
         "dropped_late",
@@ -31,6 +35,7 @@ class Counters:
         "failed_processing",
         "failed_production",
         "last_skipped",
+        "unkeyed",
     )
 
     def __init__(self) -> None:
@@ -39,6 +44,7 @@ class Counters:
         self.failed_deserialization = 0
         self.failed_processing = 0
         self.failed_production = 0
+        self.unkeyed = 0
         self.last_skipped: dict[str, str] = {}
 
     def dropped(self) -> int:

@@ -21,7 +21,10 @@ def emit_filter(c: Compiler, node: ProcessorNode, op: operations.Filter, flow: F
 
 
 def emit_key_not_null(c: Compiler, node: ProcessorNode, op: operations.KeyNotNull, flow: Flow) -> None:
-    with c.emitter.block(f"if {flow.key.any} is not None:"):
+    unkeyed = c.emitter.counter(c.counters, "unkeyed")
+    with c.emitter.block(f"if {flow.key.any} is None:"):
+        c.emitter.line(f"{unkeyed} += 1")
+    with c.emitter.block("else:"):
         inside = flow.copy()
         inside.key.not_null = True
         c.children(node, inside)
@@ -114,9 +117,12 @@ def _sink_of_words(c: Compiler, node: ProcessorNode, *, is_keyed: bool = False) 
 def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
     e = c.emitter
     values, raw = e.temp("v"), e.temp("r")
+    unkeyed = e.counter(c.counters, "unkeyed")
     e.line(f"{values} = {call}")
     # Nearly always nothing is empty, and so nothing is None.
     with e.block(f"if type({values}) is not list or not all({values}):"):
+        e.line(f"{values} = list({values})")
+        e.line(f"{unkeyed} += sum(value is None for value in {values})")
         e.line(f"{values} = [value for value in {values} if value is not None]")
     with e.at(sink.name):
         e.line(f"{raw} = list(map({e.bind('serialize', c.plan.key_serde(sink).serialize)}, {values}))", "production")
@@ -165,8 +171,15 @@ def make_filter(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Pr
 
 
 def make_key_not_null(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
-    forward = made.forward
-    return lambda k, v, t, h, o: None if k is None else forward(k, v, t, h)
+    forward, counters = made.forward, builder.env.counters
+
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
+        if key is None:
+            counters.unkeyed += 1
+        else:
+            forward(key, value, timestamp, headers)
+
+    return process
 
 
 def make_select_key(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:

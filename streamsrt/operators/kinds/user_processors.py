@@ -102,8 +102,9 @@ def _told(call: str, builder: PathBuilder, made: PathNode, outcome: str) -> Iter
     except BaseException as error:
         if is_interrupt(error):
             raise
+        where = f"in node {builder.plan.location(made.name)}"
         raise ProcessingError(
-            f"{call} raised {type(error).__name__}: {error} (in node {builder.plan.location(made.name)}): {outcome}. Correct it"
+            f"{call} raised {type(error).__name__}: {error} ({where}): {outcome}. Correct it"
         ) from error
 
 

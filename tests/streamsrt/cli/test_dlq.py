@@ -166,8 +166,7 @@ def test_the_one_that_is_ended_says_who_ended_it(shop: Shop, monkeypatch: pytest
     letters, others = DeadLetterTopic.letters, ["drop"]
 
     def beside(self: DeadLetterTopic) -> Iterator[tuple[Letter, Outcome | None]]:
-        for found in letters(self):
-            yield found
+        yield from letters(self)
         is_planned = first == "drop" or hasattr(self, "was_planned")
         self.__dict__["was_planned"] = True
         if others and is_planned:

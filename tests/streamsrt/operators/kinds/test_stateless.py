@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from streamsrt.errors import ProductionError
 from streamsrt.operators.kinds.stateless import gives_its_second_argument
+from streamsrt.runtime.drop_log import DropLog, Drops
 from streamsrt.tasks.task import Task, TaskConfig
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, serdes
@@ -69,6 +70,38 @@ def test_a_stream_that_is_keyed_by_its_value(generate: bool) -> None:
     assert rows["some"] == [(b"b c", b"b c")]
 
 
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize("way", ["repartition", "group_by", "group_by_key"])
+def test_who_has_no_key_before_a_repartition_topic_is_counted_apart(way: str, generate: bool) -> None:
+    """Java drops such records in a filter of its own, and its metric of dropped records does not count them."""
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    if way == "repartition":
+        stream.repartition(name="r", partitioner=lambda *_: 0).to("out")
+    elif way == "group_by":
+        stream.group_by(lambda key, value: key, key=serdes.string, value=serdes.string, name="g").count(store="s")
+    else:
+        stream.select_key(lambda key, value: key).group_by_key(key=serdes.string, name="g").count(store="s")
+    written = Written()
+    first = builder.build().subtopologies[0]
+    config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate)
+    task = Task(
+        first, 0, application_id="app", stores={}, collector=written, config=config, partitions_of_topic=lambda _: 1
+    )
+    rows = [Piped("in", key, "v", 1, ()) for key in ("a", None, "b", None, None)]
+    task.add_batch("in", 0, columns_of(rows, 0))
+    task.process(100, 0)
+    commit(task)
+    (topic,) = written.topics
+    assert [row[0] for row in written.topics[topic]] == [b"a", b"b"]
+    counters = task.counters()
+    assert (counters["unkeyed"], counters["dropped"], counters["dropped_null"]) == (3, 0, 0)
+    assert DropLog().lines([Drops("task 0_0", " of in-0", counters)], 0) == [
+        "task 0_0: 3 records of in-0 were dropped: they have no key, and stand before a repartition topic (no metric counts "
+        "them, as in Kafka Streams)"
+    ]
+
+
 def words_of(line: str | None) -> Any:
     words = [None if word == "-" else "" if word == "_" else word for word in (line or "").split()]
     return words if len(words) % 2 else iter(words)
@@ -99,7 +132,7 @@ def test_words_that_become_keys_are_written_as_those_are_that_go_one_by_one(
         task.add_batch("in", 0, columns_of(rows, 0))
         task.process(100, 0)
         commit(task)
-        outcomes.append(written.topics)
+        outcomes.append((written.topics, task.counters()["unkeyed"], task.counters()["dropped"]))
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
