@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench clean requirements dist tutorial
+.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench clean requirements dist tutorial docs
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
@@ -80,6 +80,14 @@ tutorial: dist
 	$(BIN)/python -m venv dist/newcomer
 	dist/newcomer/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl pytest
 	$(BIN)/python -m tests.page_session dist/newcomer/bin docs/tutorial.md
+
+# All pages as a site in dist/docs. A link that leads nowhere, or a page that the navigation leaves out, fails.
+docs: $(STAMP)
+	$(PIP) --group docs
+	rm -rf .cache/site && mkdir -p .cache/site
+	cp --parents README.md CONTRIBUTING.md CHANGELOG.md docs/*.md docs/reference/*.md examples/*.md examples/*.py \
+	    examples/operators/*.md examples/deploy/* .cache/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
 
 # Every script of tests/bench prints a table; the end-to-end one makes environments for the peers on first use.
 bench: $(STAMP)

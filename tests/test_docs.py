@@ -270,6 +270,12 @@ def test_every_page_is_linked_from_the_readme_or_the_index() -> None:
     assert [page.name for page in PAGES[1:] if page.name not in linked and page.parent.name != "operators"] == []
 
 
+def test_the_site_has_every_page() -> None:
+    navigation = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    listed = re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(ROOT).as_posix() for page in PAGES)
+
+
 def test_the_graph_of_imports_is_that_of_the_code() -> None:
     """``python -m tests.tools.import_graph --write`` draws it anew."""
     assert drawn() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

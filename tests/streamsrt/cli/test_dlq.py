@@ -86,20 +86,24 @@ def expected(lines: list[str]) -> dict[str, int]:
     return dict(found)
 
 
-def test_after_a_replay_results_are_as_if_nothing_had_failed(shop: Shop) -> None:
-    lines = [f"kind{number % 7}={number}{'?' if number % 10 == 3 else ''}" for number in range(2_000)]
+@pytest.mark.parametrize(
+    ("count", "poisoned"), [(2_000, 200), pytest.param(100_000, 1_000, marks=[pytest.mark.full, pytest.mark.long])]
+)
+def test_after_a_replay_results_are_as_if_nothing_had_failed(shop: Shop, count: int, poisoned: int) -> None:
+    every = count // poisoned
+    lines = [f"kind{number % 7}={number}{'?' if number % every == 3 else ''}" for number in range(count)]
     shop.produce(lines)
     shop.run(broken=True)
     waiting = shop.waiting()
-    assert len(waiting) == 200
+    assert len(waiting) == poisoned
     assert {(row["application"], row["error"], row["state"]) for row in waiting} == {(shop.id, "ValueError", "waiting")}
     assert waiting[0]["origin"].startswith(f"{shop.orders}-")
     told = shop("dlq", "replay", shop.letters)
-    assert f"200 records go to {shop.orders}" in told.err
+    assert f"{poisoned} records go to {shop.orders}" in told.err
     assert "--execute" in told.err
-    assert len(shop.waiting()) == 200
+    assert len(shop.waiting()) == poisoned
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert (done.code, done.err.splitlines()[-1]) == (0, "200 records are replayed")
+    assert (done.code, done.err.splitlines()[-1]) == (0, f"{poisoned} records are replayed")
     assert shop.waiting() == []
     again = shop("dlq", "replay", shop.letters, "--execute")
     assert (again.code, again.err.splitlines()[-1]) == (0, "0 records are replayed")
