@@ -14,6 +14,7 @@ module                  commands
 ``upgrade``             ``upgrade plan|start|status|abort``
 ``upgrade_plan``        ``upgrade plan``: what a new version does to a running application, and whether it may start
 ``upgrade_preflight``   what would refuse a new version, or stop it later
+``restored_state``      what an instance of a new version reads to have its stores, and how long that takes
 ``restore_speed``       how many records of a changelog this machine restores in a second
 ``upgrade_start``       ``upgrade start``
 ``upgrade_status``      ``upgrade status``

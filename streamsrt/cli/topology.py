@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +13,14 @@ import typer
 from streamsrt.cli.application import load_application
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, read_lock, write_lock
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
-from topology.graph.outline import TopologyOutline, outline
+from topology.graph.outline import outline
 
 app = typer.Typer(help="Describe, compare and lock topologies.", no_args_is_help=True)
 
@@ -62,66 +64,93 @@ def diff(
 ) -> None:
     """What happens to running state when NEW follows OLD, and the topology epoch that NEW needs.
 
-    With --group, partitions, settings and records of the topics count too, and OLD may be left out: then serdes and
-    generated names, of which a group knows nothing, are not compared. Exit codes: 0 the same topology; 10 all state is
-    carried over; 11 some state starts empty or is left behind; 12 incompatible.
+    With --group, partitions, settings and records of the topics count too, it is measured how long a restore takes, and
+    OLD may be left out: then serdes, versions of values and generated names, of which a group knows nothing, are not
+    compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind;
+    12 incompatible.
     """
     if len(versions) > 2 or len(versions) < (1 if group else 2):
         raise ConfigError("give OLD and NEW, or NEW and --group APPLICATION_ID")
     new = version_of(versions[-1], key_value_pairs(config or []))
     old = version_of(versions[0]) if len(versions) == 2 else None
-    running: RunningGroup | None = None
-    if group is not None:
+    restored: RestoredState | None = None
+    if group is None:
+        assert old is not None
+        found = compare(old, new)
+    else:
         with cluster(bootstrap_servers) as network:
             running = running_group(network, group, new, old)
-    found = compared(old, new, running)
+            if old is not None and not running.runs(old):
+                note(f"no member of group {group} runs the version that is given as OLD: what runs is another one")
+            known = running.outline(new) if old is None else running.seen_by(old)
+            found = compare(known, new, running.cluster_topics())
+            restored = restored_state(network, running, known, new, found)
     if as_json:
-        print_json(_as_json(found, running))
+        print_json(_as_json(found, restored))
     else:
-        show(found, running, knows_bytes=old is not None)
+        show(found, restored, knows_bytes=old is not None)
     raise typer.Exit(int(found.verdict))
 
 
-def compared(old: TopologyOutline | None, new: TopologyOutline, running: RunningGroup | None) -> TopologyDiff:
-    if running is None:
-        assert old is not None
-        return compare(old, new)
-    if old is not None and not running.runs(old):
-        note(f"no member of group {running.name} runs the version that is given as OLD: what runs is another one")
-    known = running.outline(new) if old is None else running.seen_by(old)
-    return compare(known, new, running.cluster_topics())
-
-
-def _as_json(found: TopologyDiff, running: RunningGroup | None) -> dict[str, object]:
+def _as_json(found: TopologyDiff, restored: RestoredState | None) -> dict[str, object]:
     said: dict[str, object] = {**asdict(found), "verdict": found.verdict.name}
-    if running is not None:
-        said["running"] = running.to_json()
-        said["state"] = [
-            {**asdict(each), "cure": each.cure.replace("APP", running.name), "records": running.records(each)}
-            for each in found.state
-        ]
+    if restored is None:
+        return said
+    running = restored.running
+    said["running"] = running.to_json()
+    said["restored_records_per_second"] = restored.records_per_second
+    said["state"] = [
+        {
+            **asdict(each),
+            "cure": each.cure.replace("APP", running.name),
+            "records": running.records(each),
+            "restores": restored.records(each),
+            "seconds": restored.seconds(each),
+        }
+        for each in found.state
+    ]
+    said["sources"] = [{**asdict(each), **_of_topic(each.name, running)} for each in found.sources]
     return said
 
 
-def show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: bool) -> None:
+def _of_topic(name: str, running: RunningGroup) -> dict[str, object]:
+    """None where the topic is not there."""
+    about = running.topics.get(name, {})
+    return {"partitions": about.get("partitions"), "records": about.get("records")}
+
+
+def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[str, object]]:
+    for part in found.subtopologies:
+        yield {"what": "subtopology", "name": part.id, "change": part.change, "why": _numbers(part)}
+    for source in found.sources:
+        row: dict[str, object] = {"what": "source topic", "name": source.name, "change": source.change}
+        if restored is not None:
+            about = _of_topic(source.name, restored.running)
+            row["records"] = about["records"]
+            row["why"] = "it does not exist" if about["partitions"] is None else f"{about['partitions']} partitions"
+        yield row
+    for each in found.state:
+        row = {"what": each.kind, "name": each.name, "change": each.fate, "why": each.reason}
+        if restored is not None:
+            records = restored.running.records(each)
+            row["records"] = restored.records(each) if records is None else records
+            row["seconds"] = restored.seconds(each)
+        yield row
+
+
+def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bool) -> None:
+    running = None if restored is None else restored.running
     if running is not None:
         members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
         sys.stdout.write(f"group {running.name}: {running.state}, topology epoch {running.epoch}, members: {members}\n")
     if found.verdict is Verdict.SAME:
         sys.stdout.write(f"the same topology: epoch {found.epoch_before} stays\n")
         return
-    rows: list[dict[str, object]] = [
-        {"what": "subtopology", "name": each.id, "change": each.change, "why": _numbers(each)}
-        for each in found.subtopologies
-    ]
-    rows += [{"what": each.kind, "name": each.name, "change": each.fate, "why": each.reason} for each in found.state]
-    columns = ["what", "name", "change", "why"]
-    if running is not None:
-        columns.insert(3, "records")
-        for row, change in zip(rows[len(found.subtopologies) :], found.state, strict=True):
-            count = running.records(change)
-            row["records"] = "" if count is None else count
+    columns = ["what", "name", "change", *(["records", "seconds"] if restored is not None else []), "why"]
+    rows = [{key: "" if value is None else value for key, value in row.items()} for row in _rows(found, restored)]
     print_rows(columns, rows, as_json=False)
+    if restored is not None and restored.records_per_second is not None:
+        sys.stdout.write(f"seconds: {ALONE}, at {restored.records_per_second:,.0f} records/s (measured)\n")
     for each in found.state:
         if each.cure:
             cure = each.cure if running is None else each.cure.replace("APP", running.name)

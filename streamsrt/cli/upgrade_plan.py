@@ -21,7 +21,7 @@ import typer
 
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
-from streamsrt.cli.restore_speed import measured_records_per_s
+from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.cli.upgrade_preflight import refusals
@@ -30,7 +30,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
 from topology.graph.diff import NO_WAY_BACK, StateChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
-from topology.graph.outline import SubtopologyOutline, TopologyOutline, outline
+from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
 FORMAT = 1
@@ -127,9 +127,8 @@ def made_plan(
     running = running_group(network, group, version, old)
     before = running.outline(version) if old is None else running.seen_by(old)
     found = compare(before, version, running.cluster_topics())
-    reads = {each: _read(each, before, version, running) for each in found.state}
-    speed = _speed(network, running, reads) if found.verdict is not Verdict.SAME else None
-    rows = tuple(_row(each, running, reads[each], speed) for each in found.state)
+    restored = restored_state(network, running, before, version, found)
+    rows = tuple(_row(each, restored) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
     in_flight = list(_in_flight(found, running))
     are_lost = not lose_in_flight and not running.members
@@ -142,7 +141,7 @@ def made_plan(
         epoch_needed=found.epoch_needed,
         digest=version.digest,
         verdict=found.verdict.name,
-        records_per_second=speed,
+        records_per_second=restored.records_per_second,
         subtopologies=tuple(asdict(each) for each in found.subtopologies),
         rows=rows,
         refusals=(
@@ -155,55 +154,17 @@ def made_plan(
     )
 
 
-# ------------------------------------------------------------------------------------------------------ what is read
-
-
-def _read(change: StateChange, before: TopologyOutline, new: TopologyOutline, running: RunningGroup) -> tuple[str, ...]:
-    """The topics that an instance reads to have a store; none where its tasks stay where they are."""
-    if change.kind != "store" or change.fate not in ("carried over", "rebuilt"):
-        return ()
-    if change.fate == "rebuilt":
-        return change.topics
-    owner = next((part for part in new.subtopologies if change.name in part.stores), None)
-    was = next((part for part in before.subtopologies if owner is not None and part.id == owner.id), None)
-    if owner is None or (was is not None and _resources(was, before) == _resources(owner, new)):
-        return ()
-    changelog = next(store.changelog for store in new.stores if store.name == change.name)
-    internal = f"{running.name}-{changelog}"
-    return () if changelog is None else (internal if internal in running.topics else changelog,)
-
-
-def _resources(part: SubtopologyOutline, of: TopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
-    """What makes its tasks the same tasks in two versions, as far as both outlines know it."""
-    kept = frozenset(store.kept_as for store in of.stores if store.name in part.stores)
-    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), kept
-
-
-def _records(topics: tuple[str, ...], running: RunningGroup) -> int | None:
-    counts = [running.topics[name]["records"] for name in topics if name in running.topics]
-    return sum(counts) if topics and len(counts) == len(topics) else None
-
-
-def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[StateChange, tuple[str, ...]]) -> float | None:
-    """Measured with the largest topic that is read."""
-    topics = {name for each in reads.values() for name in each if name in running.topics}
-    if not topics:
-        return None
-    largest = max(sorted(topics), key=lambda name: running.topics[name]["records"])
-    return measured_records_per_s(network, largest, running.topics[largest]["partitions"])
-
-
-def _row(change: StateChange, running: RunningGroup, topics: tuple[str, ...], speed: float | None) -> StateRow:
-    count = _records(topics, running)
+def _row(change: StateChange, restored: RestoredState) -> StateRow:
+    topics = restored.topics[change]
     return StateRow(
         kind=change.kind,
         name=change.name,
         fate=change.fate if topics or change.fate != "carried over" else "unchanged",
         source=", ".join(topics),
-        restores=count,
-        seconds=None if count is None or not speed else round(count / speed, 1),
+        restores=restored.records(change),
+        seconds=restored.seconds(change),
         why=change.reason,
-        cure=change.cure.replace("APP", running.name),
+        cure=change.cure.replace("APP", restored.running.name),
     )
 
 
@@ -302,9 +263,7 @@ def _show_changes(made: UpgradePlan) -> None:
         if each.cure:
             sys.stdout.write(f"{each.kind} {each.name}: {each.cure}\n")
     if made.records_per_second is not None:
-        sys.stdout.write(
-            f"seconds: of one instance that restores alone, at {made.records_per_second:,.0f} records/s (measured)\n"
-        )
+        sys.stdout.write(f"seconds: {ALONE}, at {made.records_per_second:,.0f} records/s (measured)\n")
 
 
 # --------------------------------------------------------------------------------------------------------- as a file

@@ -69,6 +69,14 @@ class SubtopologyChange:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceChange:
+    """Whether a source topic is read by both versions (``same``), by the new one only, or not any more."""
+
+    name: str
+    change: Literal["same", "new", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyDiff:
     """The comparison of two versions. ``epoch_needed`` is what the new version has to run with."""
 
@@ -77,6 +85,7 @@ class TopologyDiff:
     epoch_before: int
     epoch_needed: int
     verdict: Verdict
+    sources: tuple[SourceChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,14 @@ def diff(old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics | Non
         epoch_before=old.epoch,
         epoch_needed=old.epoch if old.digest == new.digest else old.epoch + 1,
         verdict=verdict,
+        sources=tuple(_sources(old, new)),
     )
+
+
+def _sources(old: TopologyOutline, new: TopologyOutline) -> Iterator[SourceChange]:
+    before, after = ({topic for part in each.subtopologies for topic in part.source_topics} for each in (old, new))
+    for topic in sorted(before | after):
+        yield SourceChange(topic, "same" if topic in before & after else "new" if topic in after else "gone")
 
 
 def _subtopologies(old: TopologyOutline, new: TopologyOutline) -> Iterator[SubtopologyChange]:

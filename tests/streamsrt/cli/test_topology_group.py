@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ longer = version("{t}-words", clicks=True, minutes=600)
 fewer = version("{t}-words")
 wider = version(["{t}-words", "{t}-wide"], clicks=True)
 joined = version("{t}-words", clicks=True, joined=True)
+lacking = version("{t}-nowhere", clicks=True)
 """
 
 
@@ -118,6 +120,7 @@ def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: 
         assert fates(found)["per-minute"] == "carried over"
     shown = on_broker("topology", "diff", new, "--group", group)
     assert shown.code == 11
+    assert re.search(r"source topic +\S+-words +same +3 +2 partitions", shown.out)
     assert "topology epoch 3, members: 1 with epoch 3" in shown.out
     assert "serdes, versions of values and generated names were not compared" in shown.out
     assert shown.out.endswith("run the new version with topology.epoch=4\n")
@@ -151,6 +154,38 @@ def test_partitions_and_retention_of_the_cluster_count(on_broker: Command, modul
     assert longer.code == 10
     (reason,) = (each["reason"] for each in longer.rows[0]["state"] if each["name"] == "per-minute")
     assert "retention.ms of its changelog 86520000 -> 122460000" in reason
+
+
+def test_how_long_a_store_is_restored_is_measured(on_broker: Command, module: str, group: str) -> None:
+    command = ("topology", "diff", f"{module}:first", f"{module}:joined", "--group", group)
+    (found,) = on_broker(*command, "--json").rows
+    (added,) = (each for each in found["state"] if each["name"] == "both")
+    assert (added["fate"], added["restores"]) == ("rebuilt", 220)
+    assert added["seconds"] == round(220 / found["restored_records_per_second"], 1)
+    (kept,) = (each for each in found["state"] if each["name"] == "clicks")
+    assert (kept["restores"], kept["seconds"]) == (None, None), "its tasks stay where they are"
+    assert "seconds: of one instance that restores alone, at " in on_broker(*command).out
+
+
+def test_source_topics_that_come_and_go_are_told(on_broker: Command, module: str, topics: str, group: str) -> None:
+    command = ("topology", "diff", f"{module}:first", f"{module}:lacking", "--group", group)
+    found = {each["name"]: each for each in on_broker(*command, "--json").rows[0]["sources"]}
+    assert found[f"{topics}-nowhere"] == {
+        "name": f"{topics}-nowhere",
+        "change": "new",
+        "partitions": None,
+        "records": None,
+    }
+    assert found[f"{topics}-words"]["change"] == "gone"
+    assert found[f"{topics}-orders"] == {
+        "name": f"{topics}-orders",
+        "change": "same",
+        "partitions": 2,
+        "records": 200,
+    }
+    assert re.search(rf"source topic +{topics}-nowhere +new +it does not exist", on_broker(*command).out)
+    alone = on_broker(*command[:4])
+    assert re.search(rf"source topic +{topics}-words +gone", alone.out)
 
 
 def test_records_in_flight_in_a_repartition_topic_that_goes_away_are_counted(

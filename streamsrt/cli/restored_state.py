@@ -1,0 +1,76 @@
+"""What an instance of a new version reads to have its stores, and how long that takes one instance that restores alone.
+
+1. Where a task is the same task in both versions, it stays where it is, and nothing is read.
+2. The speed is measured, with the largest of the topics, on the machine that asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamsrt.cli.restore_speed import measured_records_per_s
+from streamsrt.cli.topology_versions import RunningGroup
+from streamsrt.client.network import NetworkThread
+from topology.graph.diff import StateChange, TopologyDiff, Verdict
+from topology.graph.outline import SubtopologyOutline, TopologyOutline
+
+ALONE = "of one instance that restores alone"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """``topics``: those that an instance reads to have a store. ``records_per_second``: None where nothing is read."""
+
+    running: RunningGroup
+    topics: Mapping[StateChange, tuple[str, ...]]
+    records_per_second: float | None
+
+    def records(self, change: StateChange) -> int | None:
+        """How many records are read for it; None where nothing is read, or where it is not known."""
+        topics = self.topics[change]
+        counts = [self.running.topics[name]["records"] for name in topics if name in self.running.topics]
+        return sum(counts) if topics and len(counts) == len(topics) else None
+
+    def seconds(self, change: StateChange) -> float | None:
+        """How long that takes."""
+        count, speed = self.records(change), self.records_per_second
+        return None if count is None or not speed else round(count / speed, 1)
+
+
+def restored_state(
+    network: NetworkThread, running: RunningGroup, before: TopologyOutline, new: TopologyOutline, found: TopologyDiff
+) -> RestoredState:
+    """What the instances of ``new`` restore, measured here and now."""
+    topics = {each: _read(each, before, new, running) for each in found.state}
+    speed = None if found.verdict is Verdict.SAME else _speed(network, running, topics)
+    return RestoredState(running, topics, speed)
+
+
+def _read(change: StateChange, before: TopologyOutline, new: TopologyOutline, running: RunningGroup) -> tuple[str, ...]:
+    """The topics that an instance reads to have a store; none where its tasks stay where they are."""
+    if change.kind != "store" or change.fate not in ("carried over", "rebuilt"):
+        return ()
+    if change.fate == "rebuilt":
+        return change.topics
+    owner = next((part for part in new.subtopologies if change.name in part.stores), None)
+    was = next((part for part in before.subtopologies if owner is not None and part.id == owner.id), None)
+    if owner is None or (was is not None and _resources(was, before) == _resources(owner, new)):
+        return ()
+    changelog = next(store.changelog for store in new.stores if store.name == change.name)
+    internal = f"{running.name}-{changelog}"
+    return () if changelog is None else (internal if internal in running.topics else changelog,)
+
+
+def _resources(part: SubtopologyOutline, of: TopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
+    """What makes its tasks the same tasks in two versions, as far as both outlines know it."""
+    kept = frozenset(store.kept_as for store in of.stores if store.name in part.stores)
+    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), kept
+
+
+def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[StateChange, tuple[str, ...]]) -> float | None:
+    topics = {name for each in reads.values() for name in each if name in running.topics}
+    if not topics:
+        return None
+    largest = max(sorted(topics), key=lambda name: running.topics[name]["records"])
+    return measured_records_per_s(network, largest, running.topics[largest]["partitions"])
