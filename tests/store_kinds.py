@@ -72,7 +72,23 @@ def _merged(_: object, value: dict[str, int] | None, so_far: dict[str, int]) -> 
 def _joined(name: str, said: Mapping[str, Any]) -> Topology:
     builder = StreamsBuilder()
     left, right = builder.stream("in", **TEXT), builder.stream("other", **TEXT)
-    joined = left.join(right, lambda one, _: one, JoinWindows(10 * MINUTE_MS), store=Store(name, **said))
+    size = 20 * MINUTE_MS
+
+    def own(side: str) -> Store:
+        given = dict(said)
+        if "renamed_from" in given:
+            given["renamed_from"] += f"-{side}-join-store"
+        return Store(
+            f"{name}-{side}-join-store",
+            kind="window",
+            retention=size,
+            window_size=size,
+            retain_duplicates=True,
+            **given,
+        )
+
+    stores = own("this"), own("other")
+    joined = left.join(right, lambda one, _: one, JoinWindows(10 * MINUTE_MS), store=stores)
     joined.to("out", **TEXT)
     return builder.build()
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -34,6 +34,7 @@ from streamsrt.queries.values import (
 from streamsrt.state.store import after_prefix
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import StoreKind, in_words, kind_of
+from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
@@ -126,7 +127,21 @@ def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> P
 def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
     """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
     spec = routing.stores.spec(store)
-    return QUERIES[kind_of(spec)].prepare(routing, spec, query)
+    found = QUERIES[kind_of(spec)].prepare(routing, spec, query)
+    return found if found is None or spec.version == 1 else replace(found, convert=_upcasting(found.convert))
+
+
+def _upcasting(convert: Convert) -> Convert:
+    """The same, whose failures are the user's."""
+
+    def told(raw: RawRow) -> Value:
+        try:
+            return convert(raw)
+        except UpcastError as error:
+            error.key = raw.key
+            raise UserError(f"{error}. {UPCAST_ADVICE}") from error
+
+    return told
 
 
 def key_query(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:

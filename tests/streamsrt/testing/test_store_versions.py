@@ -52,22 +52,7 @@ def shown(driver: TopologyTestDriver, kind: StoreKind) -> list[Value]:
 
 
 def build(kind: StoreKind, said: dict[str, Any]) -> Topology:
-    if kind is not StoreKind.DUPLICATES:
-        return KINDS[kind].build("rows", said)
-    from topology import JoinWindows
-
-    builder = StreamsBuilder()
-    left, right = (builder.stream(topic, key=serdes.string, value=serdes.json) for topic in ("in", "other"))
-
-    def own(name: str) -> Store:
-        size = 1_200_000
-        return Store(name, kind="window", retention=size, window_size=size, retain_duplicates=True, **said)
-
-    stores = own("rows-this-join-store"), own("rows-other-join-store")
-    left.join(right, lambda one, _: one, JoinWindows(600_000), store=stores).to(
-        "out", key=serdes.string, value=serdes.json
-    )
-    return builder.build()
+    return KINDS[kind].build("rows", said)
 
 
 def logged(driver: TopologyTestDriver, kind: StoreKind) -> list[bytes]:
