@@ -85,7 +85,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     broker.stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_a_stranger_follows_the_page(terminal: Terminal) -> None:
     lines = iter(steps())
 

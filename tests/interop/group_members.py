@@ -17,7 +17,7 @@ from tests.kafka_server import classpath
 
 ROOT = Path(__file__).resolve().parents[2]
 JAVA = Path(__file__).resolve().parent / "java" / "ConsumerMember.java"
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 class Member:

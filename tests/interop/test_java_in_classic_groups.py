@@ -21,7 +21,7 @@ from tests.kafka_server import STREAMS_VERSION, VERSION
 from tests.system.cluster import Cluster, Server, connected
 from tests.system.processes import AppProcess
 
-pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 GROUP = {"group.protocol": "classic", "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
 OURS = {**EXACTLY_ONCE, **GROUP, "subtopology.id": "number"}

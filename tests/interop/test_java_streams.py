@@ -18,7 +18,7 @@ CLASSIC = {
 }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("protocol", ["classic", "streams"])
 def test_one_of_two_instances_is_killed(scene: Scene, protocol: str) -> None:
     settings = CLASSIC if protocol == "classic" else JAVAS

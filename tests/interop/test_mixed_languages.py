@@ -15,7 +15,7 @@ from tests.interop.counting import PARTITIONS, Scene
 pytestmark = [pytest.mark.system, pytest.mark.kafka]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_tasks_and_their_state_move_between_java_and_python(scene: Scene) -> None:
     first = scene.java("first")
     scene.feed()

@@ -16,7 +16,7 @@ from tests.interop.counting import JAVAS as STREAMS_JAVAS
 from tests.interop.test_java_in_classic_groups import TASKS, ClassicScene, Load
 from tests.system.cluster import connected
 
-pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 
 class ChangingScene(ClassicScene):

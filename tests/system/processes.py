@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 CLASSIC_SETTINGS: Mapping[str, object] = {
     "group.protocol": "classic",
     "session.timeout.ms": 6_000,

@@ -134,7 +134,7 @@ def test_a_changelog_has_another_number_of_partitions(
 def grow(cluster: Cluster, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.address})
     for done in admin.create_partitions([NewPartitions(topic, partitions)]).values():
-        done.result(60)
+        done.result(300)
 
 
 def test_a_source_topic_grows_while_it_is_read(

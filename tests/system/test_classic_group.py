@@ -107,7 +107,7 @@ def test_tasks_move_once_their_state_is_there(any_cluster: Cluster, tmp_path: Pa
             wait_until(
                 lambda: len(a.tasks("active", "running")) == len(b.tasks("active", "running")) == PARTITIONS,
                 "both have half of the tasks",
-                timeout_s=120,
+                timeout_s=300,
             )
             cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
             cluster.wait_all_committed(application_id, *inputs)
@@ -174,7 +174,7 @@ def test_a_leader_that_dies_before_it_has_assigned_costs_nobody_a_task(
             wait_until(
                 lambda: len(leader.tasks("active", "running")) == len(b.tasks("active", "running")) == PARTITIONS,
                 "both have half of the tasks",
-                timeout_s=120,
+                timeout_s=300,
             )
             cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
             with instance("c") as c:
@@ -183,7 +183,7 @@ def test_a_leader_that_dies_before_it_has_assigned_costs_nobody_a_task(
                 wait_until(
                     lambda: len({*b.tasks("active", "running"), *c.tasks("active", "running")}) == 2 * PARTITIONS,
                     "they have what it had",
-                    timeout_s=120,
+                    timeout_s=300,
                 )
                 cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
                 assert "all tasks are lost" not in b.stderr

@@ -17,7 +17,7 @@ from tests.system.test_upgrade import roll
 
 CLASSIC = {**CLASSIC_SETTINGS, "processing.guarantee": "exactly_once_v2"}
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.parametrize("kills", list(product([False, True], repeat=3)))

@@ -42,7 +42,7 @@ def stormy(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("program", "guarantee", "seed", "faults"),
     [

@@ -193,7 +193,7 @@ def test_a_killed_broker_loses_nothing_and_applications_go_on(
             acknowledged = feeder.written
             cluster.server.start()
             feeder.finish()
-        cluster.wait_all_committed(application_id, "lines", counts_input, timeout_s=90.0)
+        cluster.wait_all_committed(application_id, "lines", counts_input)
         assert a.terminate() == 0
         assert b.terminate() == 0
 

@@ -47,7 +47,7 @@ class Scene:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("fails_at", ["0", "1", "1000"])
 def test_a_version_that_fails_leaves_everything_to_the_old_members(
     bundled: Cluster, tmp_path: Path, application_id: str, fails_at: str
@@ -76,7 +76,7 @@ def test_a_version_that_fails_leaves_everything_to_the_old_members(
 
 @pytest.mark.slow
 @pytest.mark.requirement("SG-231")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_a_killed_member_of_the_new_version_is_replaced_by_old_ones_within_a_session(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:

@@ -132,7 +132,7 @@ def upgrade(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[] if seed == 5 else [pytest.mark.full]) for seed in PAIRS])
 def test_a_pair_with_processes(bundled: Cluster, tmp_path: Path, application_id: str, seed: int) -> None:
     upgrade(Run(bundled, tmp_path, application_id, seed, SETTINGS))
@@ -141,7 +141,7 @@ def test_a_pair_with_processes(bundled: Cluster, tmp_path: Path, application_id:
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", PAIRS)
 def test_a_pair_in_a_classic_group_on_an_older_kafka(
     request: pytest.FixtureRequest, tmp_path: Path, application_id: str, seed: int

@@ -47,7 +47,7 @@ def test_killed_processes_are_replaced_and_results_are_exact(
                     lambda victim=victim: len(app.workers) == 2 and victim not in app.workers,  # type: ignore[misc]
                     "another one is in its place",
                 )
-        cluster.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition", timeout_s=120)
+        cluster.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition")
         assert app.stderr.count("was ended by SIGKILL: it is replaced") == len(rounds) - 1
         assert app.terminate() == 0
     assert counted(last_values(cluster.read("word-counts"))) == dict(count_words(lines))
@@ -119,7 +119,7 @@ def test_a_run_until_quiet_fails_when_a_process_crashes(bundled: Cluster, tmp_pa
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1
@@ -251,7 +251,7 @@ def test_processes_come_and_go_and_are_asked_for_their_state(
         [sys.executable, str(script), application_id, bundled.address, str(tmp_path / "state")],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         env=environment(tmp_path),
     )
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ RENAMED = "tests.system.upgrade_app:renamed"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_the_state_goes_forth_and_back_and_forth(
     bundled: Cluster, tmp_path: Path, application_id: str, protocol: str

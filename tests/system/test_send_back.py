@@ -16,7 +16,7 @@ SESSION_S = 40
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1200)
 def test_killed_instances_are_removed_at_once_and_stay_out(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:

@@ -43,6 +43,6 @@ def test_a_run_waits_for_the_tasks_of_a_member_that_is_killed(
             assert not other.has_ended
             kept = killed.wait_for(lambda line: 0 < len(line["tasks"]) < PARTITIONS, "it keeps some of the tasks")
             killed.kill()
-            assert other.wait_end(120) == 0
+            assert other.wait_end() == 0
             assert len(kept["tasks"]) <= other.progress["processed_records"] <= PARTITIONS
     assert bundled.committed(application_id) == bundled.ends("texts")

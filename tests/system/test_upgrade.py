@@ -18,7 +18,7 @@ from tests.system.drill import NAMES, PARTITIONS, V1, V2, Drill, partitions_of
 from tests.system.processes import ROOT, AppProcess, environment, run_command, wait_until
 from tests.system.test_results import final_delays
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 (_part,) = flights.topology.subtopologies
 DELAYS_ID = _part.id
@@ -360,7 +360,7 @@ def test_the_demo_of_the_upgrade(tmp_path: Path, broker: str) -> None:
         "--directory",
         str(tmp_path / "demo"),
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, env=environment(ROOT))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment(ROOT))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "refused: Source topics charters are missing" in done.stdout
     assert "can't replace topology epoch 0 of group flights, which continues unchanged" in done.stdout

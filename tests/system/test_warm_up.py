@@ -43,7 +43,7 @@ def test_tasks_move_once_their_state_is_there(bundled: Cluster, tmp_path: Path, 
             wait_until(
                 lambda: len(a.tasks("active", "running")) == len(b.tasks("active", "running")) == PARTITIONS,
                 "both have half of the tasks",
-                timeout_s=240,
+                timeout_s=300,
             )
             bundled.wait_all_committed(application_id, *inputs)
             warmed, closed = when(b, "opened as warmup"), when(a, "closed")

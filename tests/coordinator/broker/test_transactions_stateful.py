@@ -235,4 +235,4 @@ TestTransactions.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestTransactions = pytest.mark.timeout(300)(TestTransactions)
+TestTransactions = pytest.mark.timeout(1200)(TestTransactions)

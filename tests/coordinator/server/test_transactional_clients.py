@@ -114,7 +114,7 @@ def test_aiokafka(address: str, topic: str) -> None:
 
 @pytest.mark.system
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_killed_under_load(tmp_path: Path) -> None:
     numbers = soak(tmp_path / "data", rounds=5, seed=7, steps_max=30)
     assert numbers["committed"] > 10

@@ -34,7 +34,7 @@ from tests.streamsrt.backfill.test_spark_engine import results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 ROOT = Path(__file__).resolve().parents[3]
 ZONES = ("America/New_York", "Asia/Kathmandu")

@@ -73,7 +73,7 @@ def test_without_any_java_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -33,7 +33,7 @@ from topology import serdes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from tests.streamsrt.backfill.test_engine_local import FIRST, counts, lines, pla
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 """The first test that needs it starts the session, which takes its time where many do so at once."""
 
 ROOT = Path(__file__).resolve().parents[3]

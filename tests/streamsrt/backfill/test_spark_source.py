@@ -17,7 +17,7 @@ from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 ID = "read"
 HOUR_MS = 3_600_000
