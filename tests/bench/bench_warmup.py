@@ -22,7 +22,7 @@ from pathlib import Path
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
-from tests.system.cluster import Cluster, Row, connected
+from tests.system.cluster import Cluster, Row, Server, connected
 from tests.system.processes import AppProcess, wait_until
 
 PARTITIONS = 4
@@ -40,7 +40,7 @@ PATIENCE_S = 300.0
 class Trickle:
     """Writes one record to each partition every 20 ms, on a connection of its own."""
 
-    def __init__(self, broker: BundledBroker) -> None:
+    def __init__(self, broker: Server) -> None:
         self._broker = broker
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -63,7 +63,7 @@ class Trickle:
 class Watch:
     """The longest time between two results of each partition, from ``begin`` on."""
 
-    def __init__(self, broker: BundledBroker) -> None:
+    def __init__(self, broker: Server) -> None:
         self._broker = broker
         self._stop = threading.Event()
         self._last = [0.0] * PARTITIONS
@@ -81,6 +81,10 @@ class Watch:
     def begin(self) -> None:
         self._last = [time.monotonic()] * PARTITIONS
         self._longest = [0.0] * PARTITIONS
+
+    def is_fresh(self, within_s: float) -> bool:
+        """Whether every partition has had a result just now."""
+        return time.monotonic() - min(self._last) < within_s
 
     def longest(self) -> list[float]:
         now = time.monotonic()

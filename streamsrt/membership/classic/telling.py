@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from streamsrt.assignment.assignor import AssignorSettings
@@ -35,6 +35,7 @@ RECORD_MAX_BYTES = 1_048_588
 _MEMBER_OVERHEAD_BYTES = 120
 """Member id, client id, host, timeouts, and lengths, which stand beside each member's data."""
 _NEAR = 0.8
+_NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,11 +312,19 @@ def _why(view: View, plan: Plan, memory: Memory) -> str:
     if memory.generation != view.generation - 1:
         return "; ".join(drains)
     now = {m.member_id: _name(m) for m in view.members}
-    reasons = [f"member {name} is gone" for key, name in memory.members.items() if key not in now]
-    reasons += [f"member {name} joined" for key, name in now.items() if key not in memory.members]
+    gone = [name for key, name in memory.members.items() if key not in now]
+    new = [name for key, name in now.items() if key not in memory.members]
+    reasons = [*_each(gone, "is gone", "are gone"), *_each(new, "joined", "joined")]
     if plan.group is not None and memory.version is not None and plan.group.epoch > memory.version.epoch:
         reasons.append(f"the topology was updated to epoch {plan.group.epoch}")
     return "; ".join([*reasons, *drains])
+
+
+def _each(names: Sequence[str], what_one: str, what_many: str) -> list[str]:
+    """Every member is told all reasons: of many members some are named, and the others counted."""
+    others = len(names) - _NAMED_MAX
+    named = [f"member {name} {what_one}" for name in names[:_NAMED_MAX]]
+    return [*named, f"{others} other members {what_many}"] if others > 0 else named
 
 
 def _size(encoded: Mapping[str, bytes], subscriptions_bytes: int) -> int:

@@ -183,13 +183,15 @@ def _downgraded(
     config: NeededConfig,
 ) -> GroupDecision:
     group_id = group.group_id
-    members = {name: _classic_member(left, member, image, config) for name, member in left.members.items()}
+    members = _in_one_layout(
+        {name: _classic_member(left, member, image, config) for name, member in left.members.items()}
+    )
     live = Live(
         state=GroupState.STABLE,
         since_ms=now_ms,
         generation=left.epoch,
         protocol_type=CONSUMER,
-        protocol=next(iter(members.values())).protocols[0].name,
+        protocol=next(iter(members.values())).protocols[-1].name,
         leader=next(iter(members)),
         members=members,
         static_members={member.instance_id: name for name, member in members.items() if member.instance_id},
@@ -208,6 +210,19 @@ def _downgraded(
         soft=begun.soft,
         timers=(*decision.timers, *stopped, CancelTimer(TimerKey(INITIAL_DELAY, group_id)), *begun.timers),
     )
+
+
+def _in_one_layout(members: dict[str, ClassicMember]) -> dict[str, ClassicMember]:
+    """Of members that speak their own layout and others that speak Java's, all know Java's: their tasks have its numbers.
+    What they say in it they say when they join again, and that is next."""
+    javas = {each.protocols[0].name for each in members.values()} - {OWN_PROTOCOL}
+    if not javas:
+        return members
+    shared = Protocol(min(javas), b"")
+    return {
+        name: replace(each, protocols=(*each.protocols, shared)) if each.protocols[0].name == OWN_PROTOCOL else each
+        for name, each in members.items()
+    }
 
 
 def _classic_member(left: StreamsGroup, member: Member, image: TopicsImage, config: NeededConfig) -> ClassicMember:

@@ -80,7 +80,8 @@ def check_version(group_id: str, live: Live, joins: Version) -> None:
         for protocol in member.protocols:
             if protocol.name == OWN_PROTOCOL:
                 said.append(own_subscription_of(protocol.metadata))
-                told = own_told_of(member.assignment)
+                # Where Java's members are in the group, all are told what they get in Java's layout.
+                told = own_told_of(member.assignment) if live.protocol == OWN_PROTOCOL else None
                 echoes += [echo for echo in (said[-1].echo, None if told is None else told.echo) if echo is not None]
     if not said:
         return

@@ -581,6 +581,15 @@ def test_while_topics_are_missing_only_stale_members_go_on() -> None:
     assert (told["m2"].tasks, codes(told["m2"])) == (NOTHING, [StatusCode.MISSING_SOURCE_TOPICS])
 
 
+def test_of_many_members_that_join_some_are_named() -> None:
+    group = settled(Member("m1"))
+    for number in range(2, 9):
+        group.members[f"m{number}"] = Member(f"m{number}")
+    why = read(group.lead())["m1"].why
+    assert [name for name in group.members if f"member {name} joined" in why] == ["m2", "m3", "m4", "m5", "m6"]
+    assert why.endswith("2 other members joined")
+
+
 def test_reasons_are_left_out_of_a_record_that_is_nearly_too_large_and_more_is_warned_of() -> None:
     group = settled(Member("m1"), Member("m2"))
     group.members["m3"] = Member("m3")

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.group.classic.state import ClassicGroup
-from coordinator.group.streams.classic.own_layout import own_told_of
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.classic.own_conversion import check_version
+from coordinator.group.streams.classic.own_layout import Version, own_told_of
+from coordinator.group.streams.classic.user_data import assignment_of
 from coordinator.group.streams.state import StreamsGroup
-from streamsrt.assignment.tasks import TaskId
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.digest import topology_digest
+from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topology import topology_of
 from streamsrt.membership.errors import StreamsInvalidTopologyEpochError, StreamsTopologyFencedError
 from streamsrt.membership.values import NOTHING
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.streams_user_data import NO_ERROR, NO_REBALANCE
 from tests.coordinator.group.classic.scene import Scene
-from tests.coordinator.group.streams.classic.java import IMAGE, Beat
+from tests.coordinator.group.streams.classic.java import IMAGE, Beat, Member
 from tests.coordinator.group.streams.classic.own import Own
 from tests.coordinator.group.streams.classic.test_migration import Streams, scene_with, streams_group
 from tests.streamsrt.assignment.notation import subtopology
@@ -159,6 +167,21 @@ def test_another_version_does_not_change_the_protocol(joins: Any, tags: list[Any
     goes_on(scene, a, b, steps=2)
 
 
+def test_members_that_share_a_group_with_javas_say_their_version_and_are_told_in_javas_layout() -> None:
+    scene = scene_with()
+    classic(scene, "A", "B")
+    wire = topology(3)
+    configuration = configure(topology_of(wire), IMAGE)
+    told = assignment_of(
+        Tasks(frozenset(ALL)), configuration, 11, endpoints={}, rejoin_at_ms=NO_REBALANCE, error=NO_ERROR
+    )
+    members = {name: replace(member, assignment=told) for name, member in scene.live.members.items()}
+    live = replace(scene.live, protocol="stream", members=members)
+    check_version("g", live, Version(3, topology_digest(wire, {})))
+    with pytest.raises(Refused, match="raise the epoch"):
+        check_version("g", live, Version(4, topology_digest(topology(4), {})))
+
+
 def test_a_stale_member_stays_stale() -> None:
     """A group in the middle of a roll to epoch 3 changes its protocol."""
     scene = scene_with()
@@ -202,6 +225,24 @@ def test_the_protocol_and_the_version_change_at_once_from_streams_to_classic() -
     behind = Own(scene, "old", topology=topology(3))
     goes_on(scene, *members, behind)
     assert isinstance(behind.failed, StreamsTopologyFencedError)
+
+
+def test_javas_members_and_ours_are_one_classic_group_again_in_javas_layout() -> None:
+    scene = scene_with()
+    x = streams(scene, "X")
+    own, java = Own(scene, "A", topology=topology(3)), Member(scene, "J")
+    goes_on(scene, x, own)
+    java.come()
+    java.join()
+    x.leave()
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+    joins = scene.ask(java.request())
+    for _ in range(4):
+        scene.passes(1_000)
+        own.act()
+    answer = scene.answers[joins]
+    assert (answer.error_code, answer.protocol_name) == (0, "stream")
+    assert len(scene.live.members) == 2
 
 
 def test_a_classic_member_of_the_older_version_goes_on_when_the_group_is_a_classic_one_again() -> None:
