@@ -65,12 +65,15 @@ class BrokenVersionError(Exception):
 
 class Plan(NamedTuple):
     """How an upgrade goes. ``fails_at``: the number of the record at which a new instance fails; 0: before it joins, or soon
-    after. ``kills``: how many instances are killed, and started again. ``is_sent_back``: the old version comes again."""
+    after. ``kills``: how many instances are killed, and started again. ``is_sent_back``: the old version comes again.
+    ``load_s``: how long records come, ``records`` of each topic."""
 
     instances: int
     fails_at: int | None
     kills: int
     is_sent_back: bool
+    load_s: float = SPAN_S
+    records: int = ROUNDS
 
 
 def plan_of(seed: int) -> Plan:
@@ -133,7 +136,7 @@ class Rolling(Simulation):
             config=dict(settings),
             partitions=2,
             broker_config={"group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "1000"},
-            chaos_s=SPAN_S,
+            chaos_s=plan.load_s,
             settle_s=PATIENCE_S,
             trace=None,
         )
@@ -149,9 +152,7 @@ class Rolling(Simulation):
         self._chance = random.Random(f"{pair.seed}/roll")
         self._application_id = StreamsConfig.of({**CONFIG, **settings}).application_id
         self.monitor = self._monitor(OLD)
-        self._rows = {
-            topic: _rows(topic, 0, ROUNDS) for topic in pair.old.topics | pair.new.topics if topic in ALL_TOPICS
-        }
+        self._read = sorted(ALL_TOPICS.keys() & (pair.old.topics | pair.new.topics))
 
     def _monitor(self, version: str) -> Monitor:
         return Monitor(self._application_id, self.built[version].topology, lambda: self.broker.life)
@@ -307,7 +308,12 @@ class Rolling(Simulation):
     def _are_members(self) -> bool:
         """Whoever joins with an older version after the next one has come is refused."""
         group = None if self.broker.life is None else self.broker.life.group(self._application_id)
-        return group is not None and all(one.member_id in group.epochs for one in self.instances)
+        if group is None or group.state != "Stable":
+            return False
+        return all(
+            one.member_id in group.epochs and one.manager is not None and one.manager.is_settled
+            for one in self.instances
+        )
 
     def _crash(self, version: str) -> Iterator[Wait]:
         """An instance of the later version is killed, and started again."""
@@ -321,8 +327,8 @@ class Rolling(Simulation):
         other = OLD if self.last == NEW else NEW
         left = set() if self.is_refused else self._drained(other, self.last)
         self.monitor = _Final(self._monitor(self.last), self._left_topics(left))
-        for rounds in (range(0), range(ROUNDS, ROUNDS + LAST_ROUNDS)):
-            for topic in self._rows:
+        for rounds in (range(0), range(self.plan.records, self.plan.records + LAST_ROUNDS)):
+            for topic in self._read:
                 for partition, batches in _batches(topic, rounds, self._chance).items():
                     for batch in batches:
                         self.broker.append(topic, partition, batch)
@@ -358,14 +364,18 @@ class Rolling(Simulation):
         others = self.built[version].topology.subtopologies
         return any(_owned(part) & _owned(other) for other in others)
 
+    def _works(self, version: str) -> bool:
+        """Whether the group has given tasks to this version: before that, a classic group does not run it."""
+        return any(owned.is_active for one in self._running(version) for owned in one.manager or ())
+
     def _may_go(self, instance: Instance, before: str, after: str) -> bool:
-        """Whether nothing that drains is left to it."""
+        """Whether the later version works, and nothing that drains is left to this one."""
         life = self.broker.life
         drained = self._drained(before, after)
-        if instance.manager is None or life is None:
+        if instance.manager is None or life is None or not self._works(after):
             return False
         committed = life.committed(self._application_id)
-        for topic in self._left_topics(drained):
+        for topic in self._left_topics(self._gone(before, after)):
             for partition, (end, stable_end) in enumerate(life.ends(topic)):
                 if stable_end < end or unread(life, topic, partition, committed.get((topic, partition), 0)):
                     return False
@@ -401,7 +411,7 @@ class Rolling(Simulation):
             found.update(self._monitor(version).outputs(life))
         committed = life.committed(self._application_id)
         in_flight = frozenset(self._in_flight(life, committed))
-        end = ROUNDS + LAST_ROUNDS
+        end = self.plan.records + LAST_ROUNDS
         return Rolled(self._application_id, end, found, self.refusal, self.last, life.topics(), committed, in_flight)
 
     def _in_flight(self, life: BrokerLife, committed: Mapping[tuple[str, int], int]) -> Iterator[str]:
@@ -425,9 +435,9 @@ class Rolling(Simulation):
                     life.create_topic(topic, 2)
 
     def _schedule_inputs(self) -> None:
-        for topic in self._rows:
-            for partition, batches in _batches(topic, range(ROUNDS), self._chance).items():
-                times = sorted(self._chance.uniform(0, SPAN_S) for _ in batches)
+        for topic in self._read:
+            for partition, batches in _batches(topic, range(self.plan.records), self._chance).items():
+                times = sorted(self._chance.uniform(0, self.plan.load_s) for _ in batches)
                 self._left += len(batches)
                 pairs = list(zip(times, batches, strict=True))
                 if pairs:

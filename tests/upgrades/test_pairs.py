@@ -16,7 +16,7 @@ from tests.upgrades.programs import Part, Program
 from tests.upgrades.rolling import CLASSIC, Plan, plan_of
 from topology.graph.diff import Verdict
 
-PAIRS = range(len(CHANGES) + 9)
+PAIRS = range(len(CHANGES) + 4)
 PLAIN = Plan(instances=2, fails_at=None, kills=0, is_sent_back=False)
 
 
@@ -39,6 +39,7 @@ def test_what_diff_says_happens(seed: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("first", range(len(PAIRS), 300, 25))
 def test_many_pairs(first: int) -> None:
     for seed in range(first, first + 25):
@@ -46,6 +47,7 @@ def test_many_pairs(first: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_what_diff_says_happens_in_a_classic_group(seed: int) -> None:
     roll(pair(seed), settings=CLASSIC)
