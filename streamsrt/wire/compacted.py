@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from streamsrt.wire.compression import Compression, compress
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records import BatchHeader, RecordColumns
+from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.encoding import assemble, encode_records, offset_deltas
 from streamsrt.wire.records.header import DELETE_HORIZON
+
+_MANY_HEADERS = 50_000
+"""From so many on, the Cython writer would hold the GIL for milliseconds: it writes a record in one go."""
 
 
 def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horizon_ms: int | None = None) -> bytes:
@@ -18,9 +24,13 @@ def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horiz
     offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns))
     deltas, _ = offset_deltas(len(columns), header.base_offset, offsets, header.last_offset)
     base_timestamp = columns.timestamps[0] if horizon is None else horizon
-    records: Buffer = encode_records(
-        columns.keys, columns.values, columns.timestamps, columns.headers, deltas, base_timestamp
-    )
+    records: Buffer
+    if columns.headers is not None and max(map(len, columns.headers)) > _MANY_HEADERS:
+        records = _in_turns(columns, columns.headers, deltas, base_timestamp)
+    else:
+        records = encode_records(
+            columns.keys, columns.values, columns.timestamps, columns.headers, deltas, base_timestamp
+        )
     if header.compression is not Compression.NONE:
         records = compress(header.compression, records, None)
     return assemble(
@@ -32,3 +42,33 @@ def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horiz
         ),
         records,
     )
+
+
+def _in_turns(columns: RecordColumns, all_headers: Sequence[Headers], deltas: Iterable[int], base: int) -> bytes:
+    """What encode_records makes of them, in small steps: other threads get their turns beside a million headers."""
+    found = bytearray()
+    rows = zip(columns.keys, columns.values, columns.timestamps, all_headers, deltas, strict=True)
+    for key, value, timestamp, headers, delta in rows:
+        record = bytearray(b"\0" + _varint(timestamp - base) + _varint(delta) + _sized(key) + _sized(value))
+        record += _varint(len(headers))
+        for name, content in headers:
+            record += _sized(name.encode())
+            record += _sized(content)
+        found += _varint(len(record))
+        found += record
+    return bytes(found)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    """As records have them: signed, in zigzag."""
+    rest = number << 1 if number >= 0 else (-number << 1) - 1
+    found = bytearray()
+    while rest >= 0x80:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
