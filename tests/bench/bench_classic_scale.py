@@ -344,7 +344,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
             )
 
         heads = f"{'settled in':>10} {'generations':>11} {'leader CPU':>11} {'record bytes':>12} {'memory':>9}"
-        print(f"{'':24} {'members':>7} {heads}")
+        print(f"{'':24} {'members':>7} {heads}", flush=True)
         tell("all start", began)
         began, members = time.monotonic(), members - 1
         crews[1].go()
