@@ -1,7 +1,8 @@
 """What lies in the state directory of an instance that does not run, and how two states differ.
 
-1. A directory is only read: nothing of it is created, repaired or deleted. One that a running instance holds is refused, as
-   its files are behind what it has committed.
+1. Data are only read: nothing is repaired or deleted. RocksDB writes into its log and rocksdict its configuration when they
+   open a store; both are no data. A directory that a running instance holds is refused, as its files are behind what it has
+   committed.
 2. Without the application, rows are the bytes that RocksDB has. With it, they are read by the store's serdes, as an export
    has them.
 3. States are compared by key, window and start of version, whatever partition a row is in. Of rows that are read by serdes,
@@ -22,6 +23,7 @@ from streamsrt.state.rocksdb import RocksDBFiles
 from streamsrt.state.store_format import read_format
 
 _EXPORTED = "partition-*.parquet"
+_DATA = {".sst", ".log", ".blob"}
 
 RowKey: TypeAlias = tuple[str | bytes, int | None, int | None, int | None]
 RowValue: TypeAlias = str | bytes | None
@@ -86,7 +88,8 @@ class StoppedState:
         path = self._store_path(store, partition)
         noted = read_format(path.with_name(f"{path.name}.json")) or {}
         kind, changelog = noted.get("kind"), noted.get("changelog")
-        files = [each.stat() for each in path.iterdir() if each.is_file()]
+        # Who only looks writes, too: RocksDB into its log LOG, rocksdict its configuration.
+        files = [each.stat() for each in path.iterdir() if each.suffix in _DATA or each.name.startswith("MANIFEST")]
         with RocksDBFiles(path, store) as opened:
             return FoundStore(
                 store,

@@ -105,7 +105,7 @@ def inspect(
     """Show what an instance that does not run has on disk: stores with kind, size and position, or the rows of a store.
 
     The number of rows is RocksDB's estimate. A position is the offset of the changelog from which the store would be
-    restored. Without --application, keys and values are shown as bytes. Nothing in the directory is changed.
+    restored. Without --application, keys and values are shown as bytes. The stores are not changed.
     """
     stopped = StoppedState(directory)
     if store is None:

@@ -75,7 +75,9 @@ def test_stores_are_listed_with_kind_rows_and_position(command: Command, stopped
     assert rows[0]["rows"] >= 3
     assert all(row["size_bytes"] > 0 and row["position"] > 0 for row in rows)
     assert rows[0]["changelog"] == "counts-changelog"
-    assert inspected(command, stopped.before / "stopped") == rows
+    assert inspected(command, stopped.before / "stopped") == rows, (
+        "looking changes nothing, not even the time of the change"
+    )
 
 
 def test_rows_are_read_by_the_serdes_of_the_application(command: Command, stopped: Stopped) -> None:
