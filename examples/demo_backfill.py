@@ -31,7 +31,7 @@ from examples.demo import read_delays, show_tables
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Archive, Backfill
 from streamsrt.backfill.archive import write_archive
-from streamsrt.backfill.job import Status
+from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.sources import connected
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
@@ -178,7 +178,7 @@ def compute(directory: Path, address: str, options: argparse.Namespace) -> None:
     )
 
 
-def _tasks_table(status: Status, started: float) -> Table:
+def _tasks_table(status: BackfillStatus, started: float) -> Table:
     table = Table(title=f"backfill of flights, {time.monotonic() - started:.1f} s", title_justify="left")
     for column in ("task", "state", "records", "records/s"):
         table.add_column(column, justify="right" if column.startswith("records") else "left")

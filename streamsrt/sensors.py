@@ -15,7 +15,7 @@ WINDOW_MS: Final = 30_000
 WINDOW_NS: Final = 30_000_000_000
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """Of the numbers of late; NaN where there were none, as in Kafka's metrics."""
 
     mean: float
@@ -23,7 +23,7 @@ class Reading(NamedTuple):
     high: float
 
 
-NOTHING: Final = Reading(nan, nan, nan)
+NOTHING: Final = SensorReading(nan, nan, nan)
 
 
 class Spread:
@@ -66,7 +66,7 @@ class Spread:
         self._low, self._high = inf, -inf
         self._began = now
 
-    def read(self, now: int) -> Reading:
+    def read(self, now: int) -> SensorReading:
         """What they were like lately."""
         if now - self._began > self._window:
             self._rotate(now)
@@ -74,7 +74,7 @@ class Spread:
         count, total = self.count - count, self.total - total
         if not count:
             return NOTHING
-        return Reading(total / count, min(self._low, self._low_before), max(self._high, self._high_before))
+        return SensorReading(total / count, min(self._low, self._low_before), max(self._high, self._high_before))
 
 
 class Work:

@@ -59,6 +59,22 @@ ANY_LINES_MAX = {
 }
 """On how many lines of a package ``Any`` stands. It belongs where a type is not ours to know: keys and values of a program,
 settings, what a library returns. Lower a number when there are fewer; elsewhere a Protocol or a type variable does it."""
+TWINS = {
+    "what client and broker each have of one thing": {
+        *("Broker", "ClassicMember", "Connection", "Echo", "Endpoint", "Joined", "Member", "MemberState", "Metric"),
+        *("OffsetOutOfRangeError", "Producer", "Refused", "Request", "Surroundings", "TaskOffsets", "Tasks", "Version"),
+    },
+    "streams groups and consumer groups, by the same steps": {
+        *("AssignorMember", "ClassicSide", "Current", "Member", "MemberState", "NeededConfig", "Soft"),
+    },
+    "members of the streams protocol and of the classic one, by the same steps": {
+        *("Answered", "CoordinatorFound", "InFlight", "Session"),
+    },
+    "a topology in a program and in the protocol": {"InternalTopic", "Subtopology", "Topology"},
+    "what a part needs to see of a class that is elsewhere": {"GroupView", "Instance", "Stored"},
+    "a word of Kafka's, and one of faust's or of another part of Kafka's": {"Host", "Response", "Timer"},
+}
+"""Names that several classes have, and why that is right. Another meaning gets another name."""
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 BANNED_ENDINGS = ("Impl", "Base", "Manager", "Helper", "Util", "Utils")
 ALLOWED_CLASSES = {"TaskManager"}
@@ -255,6 +271,19 @@ def test_names_say_what_is_in_them() -> None:
             and (node.name.endswith(BANNED_ENDINGS) or node.name.startswith("Base"))
         ]
     assert not bad
+
+
+def test_a_name_of_a_class_has_one_meaning() -> None:
+    """Name a new class after what is special about it; two of one meaning become one, or go into TWINS with the reason."""
+    homes: dict[str, list[str]] = {}
+    for name, tree, _ in sources(*PACKAGES):
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name)
+    shared = {name for name, found in homes.items() if len(found) > 1}
+    known = set().union(*TWINS.values())
+    assert {name: homes[name] for name in shared - known} == {}
+    assert not known - shared, "no longer shared: take them out of TWINS"
 
 
 def test_nothing_is_left_to_be_written() -> None:

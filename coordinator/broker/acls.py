@@ -17,8 +17,8 @@ import orjson
 
 from coordinator.broker.access import EVERYTHING, Access
 from coordinator.broker.broker_configs import BrokerConfigs
-from coordinator.broker.config_definitions import InvalidConfigError
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.group.settings import InvalidConfigError
 from coordinator.log import LogError
 from coordinator.security.acls import (
     CLUSTER_NAME,

@@ -13,15 +13,10 @@ from typing import NamedTuple
 
 import orjson
 
-from coordinator.broker.config_definitions import (
-    BROKER_CONFIGS,
-    TOPIC_CONFIGS,
-    InvalidConfigError,
-    Value,
-    nearest_key,
-)
+from coordinator.broker.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS, Value, nearest_key
 from coordinator.broker.kafka_settings import kafka_setting
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.group.settings import InvalidConfigError
 
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 """Kafka's numbers of sources."""
@@ -34,7 +29,7 @@ ALL_BROKERS = ""
 _ROW = "configs/"
 
 
-class Origin(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """A value that a setting has from one source."""
 
     source: int
@@ -71,18 +66,18 @@ class BrokerConfigs(Mapping[str, Value]):
         """What was set at run time, for all brokers (:data:`ALL_BROKERS`) or for the one with this id."""
         return dict(self._dynamic[scope])
 
-    def origins(self, key: str) -> list[Origin]:
+    def origins(self, key: str) -> list[ConfigSynonym]:
         """Every value that the setting has from somewhere, the one in force first, Kafka's default last."""
         definition = BROKER_CONFIGS[key]
         found = [
-            Origin(source, self._dynamic[scope][key])
+            ConfigSynonym(source, self._dynamic[scope][key])
             for scope, source in ((self._node, DYNAMIC_BROKER), (ALL_BROKERS, DYNAMIC_DEFAULT_BROKER))
             if key in self._dynamic[scope]
         ]
         given = self._given[key]
         if given != definition.default:
-            found.append(Origin(STATIC_BROKER, definition.render(given)))
-        return [*found, Origin(DEFAULT, definition.render(definition.default))]
+            found.append(ConfigSynonym(STATIC_BROKER, definition.render(given)))
+        return [*found, ConfigSynonym(DEFAULT, definition.render(definition.default))]
 
     def check(self, settings: Mapping[str, str]) -> None:
         """Raises InvalidConfigError for what can't be set at run time, or not to this value."""

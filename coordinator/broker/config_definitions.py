@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
 
+from coordinator.group.settings import InvalidConfigError
+
 Value = int | float | bool | str | tuple[str, ...]
 
 
@@ -36,10 +38,6 @@ class ConfigType(IntEnum):
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
-
-
-class InvalidConfigError(ValueError):
-    """A setting is unknown or out of bounds; the message says which, why and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,10 @@ from coordinator.broker.broker_configs import (
     DYNAMIC_TOPIC,
     STATIC_BROKER,
 )
-from coordinator.broker.config_definitions import (
-    BROKER_CONFIGS,
-    TOPIC_CONFIGS,
-    ConfigType,
-    Definition,
-    InvalidConfigError,
-)
+from coordinator.broker.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigType, Definition
 from coordinator.broker.topics import Topic, TopicRefusedError
 from coordinator.group.config import BROKER_SETTINGS
+from coordinator.group.settings import InvalidConfigError
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
-from coordinator.broker.purgatory import Watch
+from coordinator.broker.purgatory import DelayedFetch
 from coordinator.broker.topics import Topic
 from coordinator.log import LogError, PartitionLog, ReadResult
 from streamsrt.wire.error_codes import ErrorCode
@@ -153,7 +153,7 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
 
 
 async def _is_over(
-    broker: Broker, message: FetchRequest, found: _Found, watch: Watch, deadline: float, *, by_id: bool
+    broker: Broker, message: FetchRequest, found: _Found, watch: DelayedFetch, deadline: float, *, by_id: bool
 ) -> bool:
     """Waits until there is enough, or time is over; False: until it must be looked what there is."""
     loop = asyncio.get_running_loop()

@@ -19,13 +19,12 @@ from typing import TypeAlias, TypeVar
 
 import orjson
 
-from coordinator.broker.config_definitions import InvalidConfigError
 from coordinator.broker.keyed_log import KeyedLog, loading
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.config import GroupConfig
-from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.machine import failure
+from coordinator.group.settings import InvalidConfigError
 from coordinator.group.state import Group
 from coordinator.group.streams.creation import keeps_longer
 from coordinator.group.streams.state import StreamsGroup
@@ -40,7 +39,7 @@ from coordinator.group.values import (
 )
 from coordinator.log import LogError, PartitionLog
 from coordinator.shard.rebalance_meter import RebalanceMeter
-from coordinator.shard.shard import Outcome, Settled, Shard
+from coordinator.shard.shard import EventOutcome, Settled, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.error_codes import ErrorCode
@@ -242,7 +241,7 @@ class GroupShards:
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 
-    def _carry_out(self, shard: Shard, outcome: Outcome) -> None:
+    def _carry_out(self, shard: Shard, outcome: EventOutcome) -> None:
         if outcome.appended:
             self._on_append(self._logs[self._shards.index(shard)])
         for reply in outcome.replies:
@@ -385,7 +384,7 @@ class GroupShards:
                 settings[name] = value
         try:
             config = self._config.with_group(group_id, settings)
-        except InvalidGroupConfigError as error:
+        except InvalidConfigError as error:
             raise InvalidConfigError(str(error)) from None
         if validate_only:
             return

@@ -24,7 +24,7 @@ from coordinator.broker.topics import Topic
 from coordinator.log import (
     AppendInfo,
     AppendRefusedError,
-    CorruptBatchError,
+    CorruptRecordError,
     Fsync,
     LogError,
     PartitionLog,
@@ -33,7 +33,7 @@ from coordinator.log import (
 from coordinator.log.contents import RECORD_COST_BYTES, Admitted, admit
 from coordinator.log.errors import UnpackedTooLargeError
 from coordinator.log.scan import FRAME_BYTES
-from coordinator.machine.values import Producer
+from coordinator.machine.values import ProducerIdAndEpoch
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, Compression, read_header
@@ -254,7 +254,7 @@ def _check_transaction(
         header = read_header(records)
     except DecodeError:
         return ErrorCode.CORRUPT_MESSAGE
-    producer = Producer(header.producer_id, header.producer_epoch)
+    producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
     return broker.transactions.check_write(message.transactional_id, producer, topic.name, partition)
 
 
@@ -270,7 +270,7 @@ def _succeeded(index: int, info: AppendInfo) -> ProduceResponse.PartitionProduce
 
 def _refused(index: int, error: LogError, log: PartitionLog) -> ProduceResponse.PartitionProduceResponse:
     """Kafka tells the log's start with what is wrong with records, not with what is wrong with a batch's frame."""
-    is_framing = isinstance(error, CorruptBatchError | RecordTooLargeError)
+    is_framing = isinstance(error, CorruptRecordError | RecordTooLargeError)
     answer = _failed(index, error.error_code, str(error), -1 if is_framing else log.log_start_offset)
     if isinstance(error, AppendRefusedError):
         answer.record_errors = [

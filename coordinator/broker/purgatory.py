@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from coordinator.log import PartitionLog
 
 
-class Watch:
+class DelayedFetch:
     """One waiting fetch. ``woken``: the partitions that got something since it last looked."""
 
     __slots__ = ("event", "woken")
@@ -39,7 +39,7 @@ class Purgatory:
     """Wakes waiting fetches. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PartitionLog, dict[Watch, None]] = {}
+        self._waiting: dict[PartitionLog, dict[DelayedFetch, None]] = {}
         self._closing = False
         self.round = 0
         """Counts the calls of :meth:`wake`: who looked in this round and begins to watch in it has missed nothing."""
@@ -65,9 +65,9 @@ class Purgatory:
                 watch.event.set()
 
     @contextmanager
-    def watch(self, logs: Iterable[PartitionLog]) -> Iterator[Watch]:
+    def watch(self, logs: Iterable[PartitionLog]) -> Iterator[DelayedFetch]:
         """Watches partitions for as long as the context is open."""
-        watch = Watch()
+        watch = DelayedFetch()
         if self._closing:
             watch.event.set()
         watched = dict.fromkeys(logs)

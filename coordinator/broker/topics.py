@@ -23,15 +23,10 @@ from typing import Protocol, TypeAlias
 
 import orjson
 
-from coordinator.broker.config_definitions import (
-    TOPIC_CONFIGS,
-    InvalidConfigError,
-    Value,
-    parse_configs,
-    topic_defaults,
-)
+from coordinator.broker.config_definitions import TOPIC_CONFIGS, Value, parse_configs, topic_defaults
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.slices import whole
+from coordinator.group.settings import InvalidConfigError
 from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.compression import Compression

@@ -21,12 +21,12 @@ from coordinator.broker.keyed_log import loading
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.log import AppendRefusedError, LogError, PartitionLog
-from coordinator.machine.values import Producer
+from coordinator.machine.values import ProducerIdAndEpoch
 from coordinator.shard.journal import AppendFailedError
 from coordinator.shard.transaction_shard import TransactionOutcome, TransactionShard
 from coordinator.txn.config import TransactionConfig
 from coordinator.txn.machine import check_write, needs_producer_id
-from coordinator.txn.state import Status, TransactionsState
+from coordinator.txn.state import TransactionsState, TransactionState
 from coordinator.txn.values import (
     AddPartitions,
     EndTransaction,
@@ -112,7 +112,7 @@ class TransactionShards:
             (transaction.producer.id, partition)
             for shard in self._shards
             for transaction in shard.state.transactions.values()
-            if transaction.status == Status.ONGOING or transaction.status.is_prepared
+            if transaction.status == TransactionState.ONGOING or transaction.status.is_prepared
             for partition in transaction.partitions
         }
         for topic in self._topics:
@@ -127,7 +127,7 @@ class TransactionShards:
                             offset,
                         )
                         epoch = log.producers.entries[producer_id].epoch
-                        self._write_marker(partition, _control(Producer(producer_id, epoch), committed=False))
+                        self._write_marker(partition, _control(ProducerIdAndEpoch(producer_id, epoch), committed=False))
 
     def ensure_topic(self) -> bool:
         """Makes ``__transaction_state`` if there is none; False if that fails now."""
@@ -169,7 +169,7 @@ class TransactionShards:
         assert outcome.reply is not None
         return outcome.reply
 
-    def check_write(self, transactional_id: str, producer: Producer, topic: str, partition: int) -> ErrorCode:
+    def check_write(self, transactional_id: str, producer: ProducerIdAndEpoch, topic: str, partition: int) -> ErrorCode:
         """Whether a producer may write to a partition now, as part of its transaction."""
         if not self._shards:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -272,6 +272,6 @@ class TransactionShards:
         self._finishing.clear()
 
 
-def _control(producer: Producer, *, committed: bool) -> ControlRecord:
+def _control(producer: ProducerIdAndEpoch, *, committed: bool) -> ControlRecord:
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     return ControlRecord(kind, producer.id, producer.epoch, COORDINATOR_EPOCH)

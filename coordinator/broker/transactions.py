@@ -14,7 +14,7 @@ from coordinator.broker.groups import context_of
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
 from coordinator.group.transactional import failed_commit
 from coordinator.log import Fsync, LogError, PartitionLog
-from coordinator.machine.values import Producer
+from coordinator.machine.values import ProducerIdAndEpoch
 from coordinator.shard.journal import AppendFailedError
 from coordinator.txn.describe import described, listed, unknown_states
 from coordinator.txn.values import AddPartitions, EndTransaction, InitProducer, TopicPartition
@@ -70,7 +70,7 @@ def handle_init_producer_id(broker: Broker, request: Request) -> Answer:
         except LogError as error:
             answer.error_code = error.error_code
         return broker.acknowledged(answer)
-    expected = Producer(message.producer_id, message.producer_epoch)
+    expected = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
     reply = broker.transactions.execute(
         InitProducer(message.transactional_id, message.transaction_timeout_ms, expected)
     )
@@ -91,7 +91,7 @@ def handle_add_partitions(broker: Broker, request: Request) -> Answer:
     }
     overall: int = ErrorCode.OPERATION_NOT_ATTEMPTED
     if not refused:
-        producer = Producer(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+        producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
         partitions = frozenset(TopicPartition(entry.name, number) for entry in wanted for number in entry.partitions)
         overall = _code(request, broker.transactions.execute(AddPartitions(name, producer, partitions)).code)
     response = AddPartitionsToTxnResponse
@@ -122,7 +122,7 @@ def _not_writable(topic: Topic | None, partition: int) -> int:
 def handle_add_offsets(broker: Broker, request: Request) -> Answer:
     message: AddOffsetsToTxnRequest = request.message
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(message.group_id))
-    producer = Producer(message.producer_id, message.producer_epoch)
+    producer = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
     event = AddPartitions(message.transactional_id, producer, frozenset({partition}))
     code = _code(request, broker.transactions.execute(event).code)
     logs = broker.transactions.logs_of(message.transactional_id)
@@ -132,7 +132,7 @@ def handle_add_offsets(broker: Broker, request: Request) -> Answer:
 def handle_end_txn(broker: Broker, request: Request) -> Answer:
     message: EndTxnRequest = request.message
     name = message.transactional_id
-    producer = Producer(message.producer_id, message.producer_epoch)
+    producer = ProducerIdAndEpoch(message.producer_id, message.producer_epoch)
     reply = broker.transactions.execute(EndTransaction(name, producer, message.committed))
     answer = EndTxnResponse(error_code=_code(request, reply.code))
     if broker.fsync is not Fsync.GROUP:
@@ -150,7 +150,7 @@ def handle_txn_offset_commit(broker: Broker, request: Request) -> Answer:
     message: TxnOffsetCommitRequest = request.message
     code = broker.transactions.check_write(
         message.transactional_id,
-        Producer(message.producer_id, message.producer_epoch),
+        ProducerIdAndEpoch(message.producer_id, message.producer_epoch),
         OFFSETS_TOPIC,
         broker.groups.partition_of(message.group_id),
     )

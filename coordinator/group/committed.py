@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.group.values import GroupRecord, PendingRecord, TransactionEnd
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.assignment.topics import NO_TOPIC_ID
 from streamsrt.wire import types
 
@@ -68,7 +68,7 @@ def offset_tombstones(group_id: str, partitions: Mapping[str, Iterable[int]]) ->
     """Tombstones for these partitions of the group, in order."""
     for topic in sorted(partitions):
         for partition in sorted(partitions[topic]):
-            yield Record(types.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+            yield CoordinatorRecord(types.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 class OffsetsBuilder:

@@ -28,7 +28,7 @@ from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.fencing import commit_error, fetch_error
 from coordinator.group.state import Group
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
-from coordinator.machine.values import Decision, Record
+from coordinator.machine.values import CoordinatorRecord, Decision
 from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -78,7 +78,7 @@ def _commit_record(
     else:
         # The only record version with an expiry has neither; nor have the request versions with a retention time.
         value.expire_timestamp = now_ms + request.retention_time_ms
-    return Record(
+    return CoordinatorRecord(
         types.OffsetCommitKey(group=request.group_id, topic=topic.name, partition=entry.partition_index), value
     )
 

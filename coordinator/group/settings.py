@@ -10,7 +10,7 @@ INT32_MAX = 2147483647
 
 
 class InvalidConfigError(ValueError):
-    """The operator's mistake: a setting with an unknown name or a value that is not allowed."""
+    """The operator's mistake: a setting is unknown, or its value is not allowed; the message says which and why."""
 
 
 class Setting(NamedTuple):

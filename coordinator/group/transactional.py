@@ -14,7 +14,7 @@ from coordinator.group.committed import NEVER_EXPIRES
 from coordinator.group.fencing import transactional_commit_error
 from coordinator.group.state import Group
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
-from coordinator.machine.values import Decision, Producer, Record
+from coordinator.machine.values import CoordinatorRecord, Decision, ProducerIdAndEpoch
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -46,7 +46,7 @@ def commit_in_transaction(
         )
     return Decision(
         records=tuple(records),
-        producer=Producer(request.producer_id, request.producer_epoch),
+        producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         replies=(Reply(context.request_id, response),),
     )
 
@@ -57,7 +57,7 @@ def _record(
     entry: types.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
     now_ms: int,
 ) -> GroupRecord:
-    return Record(
+    return CoordinatorRecord(
         types.OffsetCommitKey(group=group_id, topic=topic.name, partition=entry.partition_index),
         types.OffsetCommitValue(
             offset=entry.committed_offset,

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-from coordinator.machine.values import Decision, Record, TimerExpired
+from coordinator.machine.values import CoordinatorRecord, Decision, TimerExpired
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.types import Message
 
-GroupRecord: TypeAlias = Record[Message, Message]
+GroupRecord: TypeAlias = CoordinatorRecord[Message, Message]
 """One record of ``__consumer_offsets``."""
 
 

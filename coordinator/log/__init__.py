@@ -27,8 +27,8 @@ from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.directory import LogDirectory
 from coordinator.log.errors import (
     AppendRefusedError,
-    CorruptBatchError,
     CorruptLogError,
+    CorruptRecordError,
     FormatVersionError,
     InvalidProducerEpochError,
     InvalidRecordError,
@@ -54,8 +54,8 @@ from coordinator.log.results import AppendInfo, ReadResult
 __all__ = [
     "AppendInfo",
     "AppendRefusedError",
-    "CorruptBatchError",
     "CorruptLogError",
+    "CorruptRecordError",
     "FormatVersionError",
     "Fsync",
     "InvalidProducerEpochError",

@@ -14,7 +14,7 @@
     ├── LogClosedError                      a bug of the caller, or the partition was deleted meanwhile
     ├── OffsetOutOfRangeError               the reader asked below the log's start or above its end
     └── AppendRefusedError                  the producer's fault; nothing was written
-        ├── CorruptBatchError               CRC, length or framing
+        ├── CorruptRecordError              CRC, length or framing
         ├── InvalidRecordError              a batch that no producer may send, or that nobody could read
         │   └── UnsupportedMagicError       a record format older than magic 2
         ├── RecordTooLargeError             above ``max.message.bytes``, or above a whole segment
@@ -158,7 +158,7 @@ class AppendRefusedError(LogError):
         super().__init__(message)
 
 
-class CorruptBatchError(AppendRefusedError):
+class CorruptRecordError(AppendRefusedError):
     """Framing or CRC of a batch is wrong: CORRUPT_MESSAGE, upon which producers send it again."""
 
     error_code = 2

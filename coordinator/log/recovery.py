@@ -29,7 +29,7 @@ from coordinator.log.errors import CorruptLogError
 from coordinator.log.files import replace_file, sync_directory, with_suffix
 from coordinator.log.index import SegmentIndex
 from coordinator.log.producer_state import ProducerState
-from coordinator.log.scan import Expected, Fault, find_whole_batch, scan_batches
+from coordinator.log.scan import BrokenBatch, Expected, find_whole_batch, scan_batches
 from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment, file_name
 from streamsrt.wire.records import BatchHeader, ControlType, decode_control_batch
 
@@ -155,7 +155,7 @@ class _Walk:
         self.recovered = recovered
         self._known_until = known_until
 
-    def read(self, segment: Segment, start: int, expected: Expected) -> Fault | None:
+    def read(self, segment: Segment, start: int, expected: Expected) -> BrokenBatch | None:
         """Reads ``segment`` from the batch at offset ``start`` on, or whole if its index does not reach there."""
         index = segment.saved_index()
         if index is None or index.next_offset > start:
@@ -216,7 +216,9 @@ def forget_aborted(directory: Path, marker_offsets: Collection[int]) -> None:
             replace_file(path, loaded[0].encoded(loaded[1]), durable=True)
 
 
-def _following_offset(segment: Segment, fault: Fault, behind: Sequence[Segment], recovered: Recovered) -> int | None:
+def _following_offset(
+    segment: Segment, fault: BrokenBatch, behind: Sequence[Segment], recovered: Recovered
+) -> int | None:
     """The offset of something whole behind a fault."""
     for other in behind:
         if other.size_bytes:
@@ -230,7 +232,7 @@ def _following_offset(segment: Segment, fault: Fault, behind: Sequence[Segment],
     )
 
 
-def _cut_torn_tail(segment: Segment, fault: Fault, behind: Sequence[Segment], recovered: Recovered) -> None:
+def _cut_torn_tail(segment: Segment, fault: BrokenBatch, behind: Sequence[Segment], recovered: Recovered) -> None:
     following = _following_offset(segment, fault, behind, recovered)
     if following is not None:
         raise CorruptLogError(segment.path, fault.position, fault.reason, (fault.expected_offset, following))
@@ -285,12 +287,12 @@ def truncate_at_corruption(directory: Path) -> Repair | None:
         if fault is not None:
             return _drop_from(directory, segment, fault, segments[i + 1 :])
     if segments and checkpoint is not None and end_offset < checkpoint.recovery_point:
-        fault = Fault(segments[-1].size_bytes, "the file is shorter than it once was", end_offset)
+        fault = BrokenBatch(segments[-1].size_bytes, "the file is shorter than it once was", end_offset)
         return _drop_from(directory, segments[-1], fault, ())
     return None
 
 
-def _drop_from(directory: Path, segment: Segment, fault: Fault, behind: Sequence[Segment]) -> Repair:
+def _drop_from(directory: Path, segment: Segment, fault: BrokenBatch, behind: Sequence[Segment]) -> Repair:
     dropped_bytes = segment.size_bytes - fault.position + sum(s.size_bytes for s in behind)
     tail = segment.path.with_name(f"{segment.path.name}.{fault.position}{DROPPED_SUFFIX}")
     _copy_tail(segment.path, fault.position, tail)

@@ -3,7 +3,7 @@
 Rules
 1. A batch is whole when its length fits, its magic is 2, its offsets and leader epoch can follow the batch before it
    and, where asked for, its CRC is right. The CRC does not cover the offset and the epoch, so those are held against
-   :class:`Expected`. The first batch that is not whole ends the walk with a :class:`Fault`; none behind it is visited.
+   :class:`Expected`. The first batch that is not whole ends the walk with a :class:`BrokenBatch`; none behind it is visited.
 2. Reading is by ``pread`` into one reused buffer: a failing disk raises ``OSError`` instead of killing the process as
    a memory map would.
 3. Whether anything valid stands behind a fault decides between a torn tail and corruption. Lengths cannot be trusted
@@ -33,7 +33,7 @@ BATCH_LENGTH_MIN = HEADER_SIZE_BYTES - FRAME_BYTES
 FRAME = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
 
 
-class Fault(NamedTuple):
+class BrokenBatch(NamedTuple):
     """The first batch of a file that is not whole: where, why, and the offset that was expected there."""
 
     position: int
@@ -65,7 +65,7 @@ def scan_batches(
     size_bytes: int,
     expected: Expected,
     visit: Visit,
-) -> Fault | None:
+) -> BrokenBatch | None:
     """Visits every batch from ``position`` to ``size_bytes`` with its header and its bytes (valid during the call).
 
     Returns the fault that ended the walk, ``None`` at the end of the file.
@@ -81,15 +81,15 @@ def scan_batches(
             try:
                 header = read_header(view, at)
             except DecodeError as error:
-                return Fault(position + at, str(error), next_offset)
+                return BrokenBatch(position + at, str(error), next_offset)
             reason = _misfit(header, next_offset, size_bytes - position - at, expected)
             if reason is not None:
-                return Fault(position + at, reason, next_offset)
+                return BrokenBatch(position + at, reason, next_offset)
             end = at + header.size_bytes
             if end > limit:
                 break
             if header.base_offset >= check_crc_from and crc32c(view[at + CRC_START : end]) != header.crc:
-                return Fault(position + at, "the checksum of the batch does not match", next_offset)
+                return BrokenBatch(position + at, "the checksum of the batch does not match", next_offset)
             visit(header, view[at:end])
             next_offset = header.next_offset
             at = end
@@ -97,10 +97,10 @@ def scan_batches(
         if at == 0:
             left = size_bytes - position
             if left < HEADER_SIZE_BYTES or filled == 0:
-                return Fault(position, f"the file ends within a batch header ({left} bytes of it)", next_offset)
+                return BrokenBatch(position, f"the file ends within a batch header ({left} bytes of it)", next_offset)
             needed = max(FRAME_BYTES + FRAME.unpack_from(buffer)[1], HEADER_SIZE_BYTES)
             if filled >= needed:
-                return Fault(position, "the file became shorter while it was read", next_offset)
+                return BrokenBatch(position, "the file became shorter while it was read", next_offset)
             view.release()
             buffer = bytearray(max(needed, CHUNK_BYTES))
     return None

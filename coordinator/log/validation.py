@@ -12,7 +12,7 @@ from crc32c import crc32c
 from coordinator.log.config import LogConfig
 from coordinator.log.errors import (
     AppendRefusedError,
-    CorruptBatchError,
+    CorruptRecordError,
     InvalidRecordError,
     RecordTooLargeError,
     UnsupportedMagicError,
@@ -51,7 +51,7 @@ def split_batches(buffer: bytes | bytearray | memoryview, config: LogConfig, *, 
                 f"segment.bytes {config.segment_bytes}"
             )
         if crc32c(batch[CRC_START:]) != header.crc:
-            raise CorruptBatchError(f"the checksum of the batch at byte {position} of the request does not match")
+            raise CorruptRecordError(f"the checksum of the batch at byte {position} of the request does not match")
         _check_content(header, from_coordinator=from_coordinator)
         batches.append((header, batch))
         position = end
@@ -80,16 +80,16 @@ def _check_frame(view: memoryview, position: int) -> None:
     if left_bytes >= FRAME_BYTES:
         length = int.from_bytes(view[position:][_LENGTH], "big", signed=True)
         if length < _LENGTH_MIN:
-            raise CorruptBatchError(f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})")
+            raise CorruptRecordError(f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})")
     if left_bytes > _MAGIC_POSITION and view[position + _MAGIC_POSITION] != MAGIC:
         magic = view[position + _MAGIC_POSITION]
         if magic > MAGIC:
-            raise CorruptBatchError(f"Invalid magic found in record: {magic - (magic >> 7 << 8)}")
+            raise CorruptRecordError(f"Invalid magic found in record: {magic - (magic >> 7 << 8)}")
         raise UnsupportedMagicError(
             f"record format {magic} is not supported: produce with a client of Kafka 0.11 or later"
         )
     if left_bytes < HEADER_SIZE_BYTES or left_bytes < FRAME_BYTES + length:
-        kind = CorruptBatchError if position else InvalidRecordError
+        kind = CorruptRecordError if position else InvalidRecordError
         raise kind(f"the request ends within a batch, {left_bytes} bytes into it")
 
 
@@ -98,7 +98,7 @@ def _unreadable(view: memoryview, position: int, reason: str) -> AppendRefusedEr
     length = int.from_bytes(view[position:][_LENGTH], "big")
     crc = int.from_bytes(view[position + CRC_START - 4 : position + CRC_START], "big")
     is_garbled = crc32c(view[position + CRC_START : position + FRAME_BYTES + length]) != crc
-    return CorruptBatchError(reason) if is_garbled else InvalidRecordError(reason)
+    return CorruptRecordError(reason) if is_garbled else InvalidRecordError(reason)
 
 
 def _check_content(header: BatchHeader, *, from_coordinator: bool) -> None:

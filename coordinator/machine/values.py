@@ -22,14 +22,14 @@ ReplyT = TypeVar("ReplyT", covariant=True)
 EffectT = TypeVar("EffectT", covariant=True)
 
 
-class Record(NamedTuple, Generic[KeyT, ValueT]):
+class CoordinatorRecord(NamedTuple, Generic[KeyT, ValueT]):
     """One record of a coordinator's log: Kafka's key message and value message; the value None is a tombstone."""
 
     key: KeyT
     value: ValueT | None
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id with its epoch."""
 
     id: int
@@ -84,4 +84,4 @@ class Decision(Generic[RecordT, SoftT, ReplyT, EffectT]):
     timers: tuple[TimerChange, ...] = ()
     replies: tuple[ReplyT, ...] = ()
     effects: tuple[EffectT, ...] = ()
-    producer: Producer | None = None
+    producer: ProducerIdAndEpoch | None = None

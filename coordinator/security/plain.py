@@ -6,7 +6,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from coordinator.security.scram import RefusedError
+from coordinator.security.scram import LoginRefusedError
 
 _USER = re.compile(r'\buser_([^\s=]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
@@ -24,17 +24,17 @@ class PlainServer:
         self.user: str | None = None
 
     def step(self, message: bytes) -> bytes:
-        """The answer, which is empty. Raises RefusedError."""
+        """The answer, which is empty. Raises LoginRefusedError."""
         try:
             authorization, name, password = message.decode("utf-8").split("\0")
         except ValueError:
-            raise RefusedError("Authentication failed: invalid SASL/PLAIN message") from None
+            raise LoginRefusedError("Authentication failed: invalid SASL/PLAIN message") from None
         known = self._users.get(name)
         expected = (known if known is not None else "").encode()
         if not hmac.compare_digest(password.encode(), expected) or known is None or not password:
-            raise RefusedError("Authentication failed: Invalid username or password")
+            raise LoginRefusedError("Authentication failed: Invalid username or password")
         if authorization not in {"", name}:
-            raise RefusedError(
+            raise LoginRefusedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self.user = name

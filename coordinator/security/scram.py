@@ -38,7 +38,7 @@ class Mechanism(IntEnum):
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
-class RefusedError(Exception):
+class LoginRefusedError(Exception):
     """The client is not let in. The message is for the client, and tells nothing about who exists."""
 
 
@@ -87,21 +87,21 @@ class ScramServer:
         """The name of the user, once the exchange is over."""
 
     def step(self, message: bytes) -> bytes:
-        """The answer to a message of the client. Raises RefusedError."""
+        """The answer to a message of the client. Raises LoginRefusedError."""
         try:
             text = message.decode("utf-8")
             return (self._final(text) if self._server_first else self._first(text)).encode("utf-8")
         except (ValueError, KeyError, IndexError, Base64Error) as error:
-            raise RefusedError(f"Authentication failed: invalid SCRAM message ({type(error).__name__})") from None
+            raise LoginRefusedError(f"Authentication failed: invalid SCRAM message ({type(error).__name__})") from None
 
     def _first(self, text: str) -> str:
         channel, authorization, bare = text.split(",", 2)
         if channel not in {"n", "y"} or (authorization and not authorization.startswith("a=")):
-            raise RefusedError("Authentication failed: channel binding is not supported")
+            raise LoginRefusedError("Authentication failed: channel binding is not supported")
         fields = _fields(bare)
         self._name = fields["n"].replace("=2C", ",").replace("=3D", "=")
         if authorization and authorization[2:] != fields["n"]:
-            raise RefusedError("Authentication failed: authorization as another user is not supported")
+            raise LoginRefusedError("Authentication failed: authorization as another user is not supported")
         self._header = f"{channel},{authorization},"
         self._first_bare = bare
         self._nonce = fields["r"] + self._nonce
@@ -121,7 +121,7 @@ class ScramServer:
         without_proof, _, proof = text.rpartition(",p=")
         fields = _fields(without_proof)
         if fields["r"] != self._nonce or b64decode(fields["c"], validate=True) != self._header.encode():
-            raise RefusedError("Authentication failed: invalid SCRAM message (nonce or channel)")
+            raise LoginRefusedError("Authentication failed: invalid SCRAM message (nonce or channel)")
         signed = f"{self._first_bare},{self._server_first},{without_proof}".encode()
         mechanism, credential = self._mechanism, self._credential
         stored_key = credential.stored_key if credential is not None else b""
@@ -130,7 +130,7 @@ class ScramServer:
         client_key = bytes(one ^ other for one, other in zip(sent, signature, strict=True))
         derived = hashlib.new(mechanism.hash_name, client_key).digest()
         if not hmac.compare_digest(derived, stored_key) or credential is None:
-            raise RefusedError("Authentication failed: invalid user name or password")
+            raise LoginRefusedError("Authentication failed: invalid user name or password")
         self.user = self._name
         return "v=" + b64encode(_hmac(mechanism, credential.server_key, signed)).decode("ascii")
 

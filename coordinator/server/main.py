@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
-from coordinator.broker.config_definitions import InvalidConfigError, Value
-from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
+from coordinator.broker.config_definitions import Value
+from coordinator.group.settings import InvalidConfigError
 from coordinator.group.state import UnknownRecordError
 from coordinator.log import LogDirectory, LogError
 from coordinator.server.dispatch import Dispatcher
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tls = tls_context(configs)
         for door in open_doors(options.host, options.metrics and options.metrics[0], configs):
             logger.warning("%s", door)
-    except (InvalidConfigError, InvalidGroupConfigError, OSError) as error:
+    except (InvalidConfigError, OSError) as error:
         return _stop(2, error)
     _raise_file_limit()
     try:

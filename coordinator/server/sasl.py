@@ -18,7 +18,7 @@ from coordinator.broker.api_versions import SERVED
 from coordinator.broker.credentials import Credentials
 from coordinator.security.acls import ANONYMOUS
 from coordinator.security.plain import PlainServer
-from coordinator.security.scram import Mechanism, RefusedError, ScramServer
+from coordinator.security.scram import LoginRefusedError, Mechanism, ScramServer
 from coordinator.server.tcp import Answer, Parts, Peer, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
@@ -114,7 +114,7 @@ class SaslSession:
             )
         try:
             answer = exchange.step(message)
-        except RefusedError as error:
+        except LoginRefusedError as error:
             logger.info("refused a client from %s: %s", client_host, error)
             return self._refuse(str(error))
         if exchange.user is not None:

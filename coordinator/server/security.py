@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator.broker.broker import Broker
-from coordinator.broker.config_definitions import InvalidConfigError, Value
+from coordinator.broker.config_definitions import Value
+from coordinator.group.settings import InvalidConfigError
 from coordinator.security.plain import users_of
 from coordinator.security.principal import NoMatchingRuleError, PrincipalMapper, distinguished_name
 from coordinator.security.scram import ITERATIONS_MIN, Mechanism, credential_of, salted_password

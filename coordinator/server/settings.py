@@ -16,13 +16,13 @@ from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     COARSER_KEYS,
     ConfigType,
-    InvalidConfigError,
     Value,
     in_milliseconds,
     nearest_key,
 )
 from coordinator.broker.kafka_settings import KAFKA_SETTINGS, ignored_text, kafka_setting
 from coordinator.group.config import BROKER_SETTINGS, GroupConfig
+from coordinator.group.settings import InvalidConfigError
 from coordinator.server.assignors import plugged_assignors
 from coordinator.server.properties import parse_properties
 
@@ -39,7 +39,7 @@ _COUNTS = (
 
 
 def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[str, Value], GroupConfig]:
-    """The broker's settings and the group coordinator's. Raises InvalidConfigError or InvalidGroupConfigError."""
+    """The broker's settings and the group coordinator's. Raises InvalidConfigError."""
     texts = _read_properties(properties) if properties is not None else {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

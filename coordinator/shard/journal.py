@@ -44,7 +44,7 @@ class Appended(Protocol):
     def last_offset(self) -> int: ...
 
 
-class Read(Protocol):
+class ReadBatches(Protocol):
     """Whole batches, and the offset to read from next."""
 
     @property
@@ -65,7 +65,7 @@ class CoordinatorLog(Protocol):
 
     def append(self, batches: bytes, *, now_ms: int, from_coordinator: bool = False) -> Appended: ...
 
-    def read(self, offset: int, max_bytes: int) -> Read: ...
+    def read(self, offset: int, max_bytes: int) -> ReadBatches: ...
 
 
 class AppendFailedError(Exception):

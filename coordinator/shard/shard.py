@@ -32,7 +32,7 @@ from coordinator.group.values import (
     TopicsChanged,
     TransactionEnd,
 )
-from coordinator.machine.values import Record, TimerExpired, TimerKey
+from coordinator.machine.values import CoordinatorRecord, TimerExpired, TimerKey
 from coordinator.shard.journal import (
     NO_PRODUCER,
     AppendFailedError,
@@ -63,7 +63,7 @@ RETRY_MS = 1_000
 EXPIRING_OFFSET_VERSION = 1
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """What an event led to. ``end_offset`` is the offset behind the shard's last record."""
 
     replies: list[Reply]
@@ -103,13 +103,13 @@ class Shard:
     def timers(self) -> Timers:
         return self._timers
 
-    def load(self, now_ms: int) -> Outcome:
+    def load(self, now_ms: int) -> EventOutcome:
         """Makes the state from the log, and the timers that it calls for. Raises LogError or DecodeError for damage."""
         self._state = apply_all(EMPTY, self._entries())
         self._timers = Timers()
         return self._carry_out(on_loaded(self._state, now_ms, self._config), now_ms)
 
-    def execute(self, event: Event, now_ms: int) -> Outcome:
+    def execute(self, event: Event, now_ms: int) -> EventOutcome:
         """Handles an event. The outcome has the replies that are due now, to this request or to earlier ones."""
         decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
         try:
@@ -154,7 +154,7 @@ class Shard:
         """When ``tick`` has something to do next; None if never."""
         return self._timers.next_deadline_ms()
 
-    def tick(self, now_ms: int) -> Outcome:
+    def tick(self, now_ms: int) -> EventOutcome:
         """Lets the timers expire whose deadline has come."""
         replies: list[Reply] = []
         effects: list[Effect] = []
@@ -169,19 +169,19 @@ class Shard:
             replies += outcome.replies
             effects += outcome.effects
             appended = appended or outcome.appended
-        return Outcome(replies, effects, appended, self._log.log_end_offset)
+        return EventOutcome(replies, effects, appended, self._log.log_end_offset)
 
-    def set_topics(self, image: TopicsImage, now_ms: int) -> Outcome:
+    def set_topics(self, image: TopicsImage, now_ms: int) -> EventOutcome:
         """Takes a new image of the topics; groups look at it with their next heartbeat."""
         self._image = image
         return self.execute(TopicsChanged(image), now_ms)
 
-    def set_group_config(self, config: GroupConfig, now_ms: int) -> Outcome:
+    def set_group_config(self, config: GroupConfig, now_ms: int) -> EventOutcome:
         """Takes new settings; they hold for each member from its next heartbeat on."""
         self._config = config
-        return Outcome([], [], False, self._log.log_end_offset)
+        return EventOutcome([], [], False, self._log.log_end_offset)
 
-    def _carry_out(self, decision: GroupDecision, now_ms: int, event: Event | None = None) -> Outcome:
+    def _carry_out(self, decision: GroupDecision, now_ms: int, event: Event | None = None) -> EventOutcome:
         before = self._state
         if decision.records:
             self._append(decision, now_ms)
@@ -195,7 +195,9 @@ class Shard:
             for reply in decision.replies:
                 self._reasons.tell(event, reply.message)
         self._timers.carry_out(decision.timers)
-        return Outcome(list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset)
+        return EventOutcome(
+            list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset
+        )
 
     def _append(self, decision: GroupDecision, now_ms: int) -> None:
         try:
@@ -218,11 +220,11 @@ class Shard:
             if getattr(self._state.groups.get(key.group_id), "epoch", 0) < value.epoch:
                 self.rebalances[kind].note(now_ms)
 
-    def _refuse(self, event: Event, code: ErrorCode) -> Outcome:
+    def _refuse(self, event: Event, code: ErrorCode) -> EventOutcome:
         replies = []
         if isinstance(event, GroupRequest):
             replies.append(Reply(event.context.request_id, failure(event.message, code)))
-        return Outcome(replies, [], False, self._log.log_end_offset)
+        return EventOutcome(replies, [], False, self._log.log_end_offset)
 
     def _entries(self) -> Iterator[Entry]:
         for producer_id, marker, rows in latest_rows(self._log):
@@ -257,6 +259,6 @@ def _decoded(key: Buffer, value: Buffer | None) -> GroupRecord:
     except UnknownRecordTypeError as error:
         raise UnknownRecordError(f"{error}: this log was written by a newer broker") from None
     if value is None:
-        return Record(decoded, None)
+        return CoordinatorRecord(decoded, None)
     cls = named_class(decoded.NAME.removesuffix("Key") + "Value")
-    return Record(decoded, decode_record_value(cls, value))
+    return CoordinatorRecord(decoded, decode_record_value(cls, value))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from coordinator.machine.values import Record, TimerExpired
+from coordinator.machine.values import CoordinatorRecord, TimerExpired
 from coordinator.shard.journal import AppendFailedError, CoordinatorLog, append_rows, read_journal
 from coordinator.shard.timers import Timers
 from coordinator.txn.config import TransactionConfig
@@ -121,4 +121,6 @@ class TransactionShard:
             for key, value in batch.rows:
                 name = decode_record_key(key, transactions=True)
                 assert isinstance(name, TransactionLogKey)
-                yield Record(name, None if value is None else decode_record_value(TransactionLogValue, value))
+                yield CoordinatorRecord(
+                    name, None if value is None else decode_record_value(TransactionLogValue, value)
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.txn.state import Status, TransactionsState
+from coordinator.txn.state import TransactionsState, TransactionState
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     DescribeTransactionsResponse,
@@ -12,7 +12,7 @@ from streamsrt.wire.types import (
     ListTransactionsResponse,
 )
 
-_BY_LABEL = {status.label: status for status in Status}
+_BY_LABEL = {status.label: status for status in TransactionState}
 NO_DURATION = -1
 
 
@@ -29,7 +29,7 @@ def listed(
     ids = set(request.producer_id_filters)
     found = []
     for name, transaction in state.transactions.items():
-        running_ms = now_ms - transaction.start_ms if transaction.status == Status.ONGOING else NO_DURATION
+        running_ms = now_ms - transaction.start_ms if transaction.status == TransactionState.ONGOING else NO_DURATION
         if (
             (request.state_filters and transaction.status not in states)
             or (ids and transaction.producer.id not in ids)

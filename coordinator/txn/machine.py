@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.machine.values import CancelTimer, Decision, Producer, Timer, TimerExpired, TimerKey
+from coordinator.machine.values import CancelTimer, Decision, ProducerIdAndEpoch, Timer, TimerExpired, TimerKey
 from coordinator.txn.config import TransactionConfig
-from coordinator.txn.state import Status, Transaction, TransactionsState, record_of, tombstone_of
+from coordinator.txn.state import Transaction, TransactionsState, TransactionState, record_of, tombstone_of
 from coordinator.txn.values import (
     NO_EPOCH,
     NO_ID,
@@ -75,7 +75,7 @@ def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) 
     for name, transaction in state.transactions.items():
         if transaction.status.is_prepared:
             effects.append(_markers(transaction))
-        elif transaction.status == Status.ONGOING:
+        elif transaction.status == TransactionState.ONGOING:
             timers.append(_timeout(transaction))
         else:
             timers.append(_expiration(name, transaction.update_ms, config))
@@ -89,7 +89,7 @@ def needs_producer_id(state: TransactionsState, event: InitProducer) -> bool:
 
 
 def check_write(
-    state: TransactionsState, transactional_id: str, producer: Producer, partition: TopicPartition
+    state: TransactionsState, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
 ) -> ErrorCode:
     """Whether the producer may write to the partition now: it must be the current one, in a transaction that holds it."""
     known = state.transactions.get(transactional_id)
@@ -97,12 +97,12 @@ def check_write(
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if known.producer.epoch != producer.epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if known.status != Status.ONGOING or partition not in known.partitions:
+    if known.status != TransactionState.ONGOING or partition not in known.partitions:
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.NONE
 
 
-def _answer(code: ErrorCode, producer: Producer = NO_PRODUCER) -> TransactionDecision:
+def _answer(code: ErrorCode, producer: ProducerIdAndEpoch = NO_PRODUCER) -> TransactionDecision:
     return Decision(replies=(ProducerReply(code, producer),))
 
 
@@ -117,17 +117,17 @@ def _init(state: TransactionsState, event: InitProducer, now_ms: int, config: Tr
         return _answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     known = state.transactions.get(name)
     if known is None:
-        return _given(event, Producer(event.new_producer_id, 0), NO_ID, NO_EPOCH, now_ms, config)
+        return _given(event, ProducerIdAndEpoch(event.new_producer_id, 0), NO_ID, NO_EPOCH, now_ms, config)
     if not _may_be(known, expected):
         return _answer(ErrorCode.PRODUCER_FENCED)
     if known.status.is_prepared:
         return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if known.status == Status.ONGOING:
+    if known.status == TransactionState.ONGOING:
         return _fence_for(known, expected, now_ms)
     if expected not in {NO_PRODUCER, known.producer}:
         if expected.epoch != state.last_epochs.get(name, NO_EPOCH):
             return _answer(ErrorCode.PRODUCER_FENCED)
-        if known.status == Status.EMPTY:
+        if known.status == TransactionState.EMPTY:
             return _answer(ErrorCode.NONE, known.producer)
     return _raise_epoch(known, event, now_ms, config)
 
@@ -137,18 +137,18 @@ def _raise_epoch(
 ) -> TransactionDecision:
     named = event.expected.epoch
     if known.producer.epoch >= LAST_EPOCH:
-        return _given(event, Producer(event.new_producer_id, 0), known.producer.id, named, now_ms, config)
+        return _given(event, ProducerIdAndEpoch(event.new_producer_id, 0), known.producer.id, named, now_ms, config)
     bumped = known.producer._replace(epoch=known.producer.epoch + 1)
     return _given(event, bumped, known.previous_producer_id, named, now_ms, config)
 
 
-def _may_be(known: Transaction, expected: Producer) -> bool:
+def _may_be(known: Transaction, expected: ProducerIdAndEpoch) -> bool:
     if expected.id in {NO_ID, known.producer.id}:
         return True
     return expected.id == known.previous_producer_id and expected.epoch >= LAST_EPOCH
 
 
-def _fence_for(known: Transaction, expected: Producer, now_ms: int) -> TransactionDecision:
+def _fence_for(known: Transaction, expected: ProducerIdAndEpoch, now_ms: int) -> TransactionDecision:
     if expected not in {NO_PRODUCER, known.producer}:
         return _answer(ErrorCode.PRODUCER_FENCED)
     aborted = _fenced(known, now_ms)
@@ -158,7 +158,7 @@ def _fence_for(known: Transaction, expected: Producer, now_ms: int) -> Transacti
 
 def _given(
     event: InitProducer,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     previous_id: int,
     named_epoch: int,
     now_ms: int,
@@ -167,7 +167,7 @@ def _given(
     """The producer is given its id and epoch; ``named_epoch`` is the one that it said it has."""
     name = event.transactional_id
     made = Transaction(
-        name, producer, event.timeout_ms, Status.EMPTY, update_ms=now_ms, previous_producer_id=previous_id
+        name, producer, event.timeout_ms, TransactionState.EMPTY, update_ms=now_ms, previous_producer_id=previous_id
     )
     return Decision(
         records=(record_of(made),),
@@ -180,7 +180,7 @@ def _given(
 # ------------------------------------------------------------------------------------------------------- a transaction
 
 
-def _refused(known: Transaction | None, name: str, producer: Producer) -> ErrorCode:
+def _refused(known: Transaction | None, name: str, producer: ProducerIdAndEpoch) -> ErrorCode:
     if not name:
         return ErrorCode.INVALID_REQUEST
     if known is None or known.producer.id != producer.id:
@@ -195,12 +195,14 @@ def _add_partitions(state: TransactionsState, event: AddPartitions, now_ms: int)
         return _answer(refused)
     if known.status.is_prepared:
         return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if known.status == Status.ONGOING:
+    if known.status == TransactionState.ONGOING:
         if event.partitions <= known.partitions:
             return _answer(ErrorCode.NONE)
         grown = replace(known, partitions=known.partitions | event.partitions, update_ms=now_ms)
         return Decision(records=(record_of(grown),), replies=(ProducerReply(),))
-    begun = replace(known, status=Status.ONGOING, partitions=event.partitions, start_ms=now_ms, update_ms=now_ms)
+    begun = replace(
+        known, status=TransactionState.ONGOING, partitions=event.partitions, start_ms=now_ms, update_ms=now_ms
+    )
     name = event.transactional_id
     return Decision(
         records=(record_of(begun),),
@@ -220,24 +222,24 @@ def _end(state: TransactionsState, event: EndTransaction, now_ms: int) -> Transa
         return _answer(ErrorCode.NONE)
     if known.status == prepared:
         return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if known.status != Status.ONGOING:
+    if known.status != TransactionState.ONGOING:
         return _answer(ErrorCode.INVALID_TXN_STATE)
     return replace(_prepared(known, prepared, now_ms), replies=(ProducerReply(),))
 
 
 _OUTCOMES = {
-    True: (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT),
-    False: (Status.PREPARE_ABORT, Status.COMPLETE_ABORT),
+    True: (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+    False: (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
 }
 
 
 def _fenced(known: Transaction, now_ms: int) -> TransactionDecision:
     """Aborts the transaction with an epoch that no producer has."""
     raised = replace(known, producer=known.producer._replace(epoch=known.producer.epoch + 1))
-    return _prepared(raised, Status.PREPARE_ABORT, now_ms)
+    return _prepared(raised, TransactionState.PREPARE_ABORT, now_ms)
 
 
-def _prepared(known: Transaction, status: Status, now_ms: int) -> TransactionDecision:
+def _prepared(known: Transaction, status: TransactionState, now_ms: int) -> TransactionDecision:
     decided = replace(known, status=status, update_ms=now_ms)
     return Decision(
         records=(record_of(decided),),
@@ -250,7 +252,7 @@ def _markers(transaction: Transaction) -> WriteMarkers:
     return WriteMarkers(
         transaction.transactional_id,
         transaction.producer,
-        transaction.status == Status.PREPARE_COMMIT,
+        transaction.status == TransactionState.PREPARE_COMMIT,
         tuple(sorted(transaction.partitions)),
     )
 
@@ -258,7 +260,11 @@ def _markers(transaction: Transaction) -> WriteMarkers:
 def _complete(known: Transaction | None, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     if known is None or not known.status.is_prepared:
         return NOTHING
-    status = Status.COMPLETE_COMMIT if known.status == Status.PREPARE_COMMIT else Status.COMPLETE_ABORT
+    status = (
+        TransactionState.COMPLETE_COMMIT
+        if known.status == TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
     done = replace(known, status=status, partitions=frozenset(), update_ms=now_ms)
     name = known.transactional_id
     return Decision(
@@ -281,7 +287,7 @@ def _expire(known: Transaction | None, kind: str, now_ms: int, config: Transacti
     if known is None:
         return NOTHING
     name, status = known.transactional_id, known.status
-    if kind == TIMEOUT and status == Status.ONGOING:
+    if kind == TIMEOUT and status == TransactionState.ONGOING:
         return _fenced(known, now_ms)
     if kind == MARKERS and status.is_prepared:
         return Decision(effects=(_markers(known),))

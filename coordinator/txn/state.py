@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from coordinator.machine.values import Producer, Record
+from coordinator.machine.values import CoordinatorRecord, ProducerIdAndEpoch
 from coordinator.txn.values import NO_EPOCH, NO_ID, NamedEpoch, TopicPartition, TransactionRecord
 from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
 
 
-class Status(IntEnum):
+class TransactionState(IntEnum):
     """Kafka's ``TransactionState``, by the numbers that stand in the log."""
 
     EMPTY = 0
@@ -31,12 +31,12 @@ class Status(IntEnum):
     @property
     def is_prepared(self) -> bool:
         """The outcome is decided, markers may be missing."""
-        return self in {Status.PREPARE_COMMIT, Status.PREPARE_ABORT}
+        return self in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
 
     @property
     def is_settled(self) -> bool:
         """Nothing is going on: a new transaction may begin."""
-        return self in {Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}
+        return self in {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
     @property
     def label(self) -> str:
@@ -49,9 +49,9 @@ class Transaction:
     """A transactional id: its producer and what its last transaction has come to. ``start_ms`` is -1 before the first."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     timeout_ms: int
-    status: Status
+    status: TransactionState
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = -1
     update_ms: int = -1
@@ -105,7 +105,7 @@ def record_of(transaction: Transaction) -> TransactionRecord:
     partitions = [
         TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()
     ]
-    return Record(
+    return CoordinatorRecord(
         TransactionLogKey(transactional_id=transaction.transactional_id),
         TransactionLogValue(
             producer_id=transaction.producer.id,
@@ -113,7 +113,7 @@ def record_of(transaction: Transaction) -> TransactionRecord:
             producer_epoch=transaction.producer.epoch,
             transaction_timeout_ms=transaction.timeout_ms,
             transaction_status=transaction.status,
-            transaction_partitions=None if transaction.status == Status.EMPTY else partitions,
+            transaction_partitions=None if transaction.status == TransactionState.EMPTY else partitions,
             transaction_last_update_timestamp_ms=transaction.update_ms,
             transaction_start_timestamp_ms=transaction.start_ms,
         ),
@@ -121,15 +121,15 @@ def record_of(transaction: Transaction) -> TransactionRecord:
 
 
 def tombstone_of(transactional_id: str) -> TransactionRecord:
-    return Record(TransactionLogKey(transactional_id=transactional_id), None)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def _transaction(name: str, value: TransactionLogValue) -> Transaction:
     return Transaction(
         name,
-        Producer(value.producer_id, value.producer_epoch),
+        ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
         value.transaction_timeout_ms,
-        Status(value.transaction_status),
+        TransactionState(value.transaction_status),
         frozenset(
             TopicPartition(entry.topic, partition)
             for entry in value.transaction_partitions or ()

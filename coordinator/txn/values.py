@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from coordinator.machine.values import Decision, Producer, Record, TimerExpired
+from coordinator.machine.values import CoordinatorRecord, Decision, ProducerIdAndEpoch, TimerExpired
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
 
@@ -18,7 +18,7 @@ NO_ID = -1
 NO_EPOCH = -1
 
 
-NO_PRODUCER = Producer(NO_ID, NO_EPOCH)
+NO_PRODUCER = ProducerIdAndEpoch(NO_ID, NO_EPOCH)
 
 
 class TopicPartition(NamedTuple):
@@ -38,7 +38,7 @@ class InitProducer:
 
     transactional_id: str
     timeout_ms: int
-    expected: Producer = NO_PRODUCER
+    expected: ProducerIdAndEpoch = NO_PRODUCER
     new_producer_id: int = NO_ID
 
 
@@ -47,7 +47,7 @@ class AddPartitions:
     """AddPartitionsToTxn, or AddOffsetsToTxn with the group's partition of ``__consumer_offsets``."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
 
 
@@ -56,7 +56,7 @@ class EndTransaction:
     """EndTxn."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     committed: bool
 
 
@@ -82,7 +82,7 @@ class WriteMarkers:
     """Write the outcome of a prepared transaction to each of its partitions."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     committed: bool
     partitions: tuple[TopicPartition, ...]
 
@@ -91,7 +91,7 @@ class ProducerReply(NamedTuple):
     """The answer to a producer; ``producer`` is what InitProducerId gives."""
 
     code: ErrorCode = ErrorCode.NONE
-    producer: Producer = NO_PRODUCER
+    producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
 class NamedEpoch(NamedTuple):
@@ -101,7 +101,7 @@ class NamedEpoch(NamedTuple):
     last_epoch: int
 
 
-TransactionRecord: TypeAlias = Record[TransactionLogKey, TransactionLogValue]
+TransactionRecord: TypeAlias = CoordinatorRecord[TransactionLogKey, TransactionLogValue]
 """One record of ``__transaction_state``."""
 
 TransactionDecision: TypeAlias = Decision[TransactionRecord, NamedEpoch, ProducerReply, WriteMarkers]

@@ -31,7 +31,7 @@ from streamsrt.assignment.assignor import HIGHLY_AVAILABLE, TASK_ASSIGNORS, Assi
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, draining, held_tasks, readers_of_gone
 from streamsrt.assignment.placement import AssignorMember
-from streamsrt.assignment.progress import Progress
+from streamsrt.assignment.progress import StateProgress
 from streamsrt.assignment.targets import AssignedTwiceError, assignor_name, only, twice_in_a_process
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.versions import Bundle, Versions, versions_of
@@ -125,7 +125,7 @@ class _HandOver:
         self._versions: Versions = versions_of(lead.topology, tuple(one.topology for one in older))
         self._members = {member.member_id: member for member in members}
         self._views = [self._view(member) for member in self._members.values()]
-        self._progress = Progress(self._views, settings.acceptable_recovery_lag)
+        self._progress = StateProgress(self._views, settings.acceptable_recovery_lag)
         self._stateful = frozenset(part.id for part in lead.topology.subtopologies if part.is_stateful)
         self._leading = [name for name in self._members if epochs[name] == self._epoch]
         self._assignor = assignor_name(settings, lead.topology)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from streamsrt.assignment import sticky
 from streamsrt.assignment.placement import AssignorMember, Placement
-from streamsrt.assignment.progress import Progress
+from streamsrt.assignment.progress import StateProgress
 from streamsrt.assignment.tasks import TaskId, Tasks, tasks_of
 
 ROUNDS_MAX = 5
@@ -40,7 +40,7 @@ class _Problem:
     num_warmup_replicas: int
     rack_tags: tuple[str, ...]
     excluded: frozenset[TaskId]
-    progress: Progress
+    progress: StateProgress
 
 
 def assign(
@@ -56,7 +56,7 @@ def assign(
 ) -> dict[str, Tasks]:
     """Target tasks by member id; see ``sticky.assign`` for what the arguments have in common with it."""
     heard = list(members)
-    progress = Progress(heard, acceptable_recovery_lag)
+    progress = StateProgress(heard, acceptable_recovery_lag)
     problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, excluded, progress)
     ordered = sorted(heard, key=lambda member: member.member_id)
     had = {member.member_id: member.previous for member in ordered}
@@ -120,7 +120,7 @@ def _may_run_at(member: AssignorMember, task: TaskId, problem: _Problem) -> bool
     return member.offsets is None and not member.previous.warmup
 
 
-def _settle(work: Placement, task: TaskId, ideal: str, progress: Progress) -> bool:
+def _settle(work: Placement, task: TaskId, ideal: str, progress: StateProgress) -> bool:
     """Makes the task active at who has most of its state; whether that is another process than where it is to run."""
     processes = progress.caught_up(task)
     if not processes:

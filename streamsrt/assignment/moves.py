@@ -27,7 +27,7 @@ def moves_between(before: TaskOwners, after: TaskOwners) -> Iterator[str]:
                 since = ", where it has warmed up"
             elif new is not None and new in before.standby.get(task, ()):
                 since = ", where its standby task was"
-            yield f"{_text(task)}: {old or 'nobody'} -> {new or 'nobody'}{since}"
+            yield f"{task}: {old or 'nobody'} -> {new or 'nobody'}{since}"
     for role, then, now in (
         ("warms up", before.warmup, after.warmup),
         ("is a standby task", before.standby, after.standby),
@@ -35,8 +35,4 @@ def moves_between(before: TaskOwners, after: TaskOwners) -> Iterator[str]:
         for task, names in sorted(now.items()):
             for name in names:
                 if name not in then.get(task, ()):
-                    yield f"{_text(task)} {role} at {name}"
-
-
-def _text(task: TaskId) -> str:
-    return f"{task.subtopology_id}_{task.partition}"
+                    yield f"{task} {role} at {name}"

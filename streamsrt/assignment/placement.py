@@ -38,7 +38,7 @@ class AssignorMember:
 
 
 @dataclass(slots=True)
-class Process:
+class ClientProcess:
     """The members of a process that may take new tasks, those that may not, and what all of them have."""
 
     process_id: str
@@ -63,11 +63,11 @@ class Placement:
         self.active: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
         self.standby: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
         self.counts: dict[str, int] = dict.fromkeys(self.members, 0)
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, ClientProcess] = {}
         self.previous_active: dict[TaskId, str] = {}
         self.previous_passive: dict[TaskId, list[str]] = {}
         for member in members:
-            process = self.processes.setdefault(member.process_id, Process(member.process_id))
+            process = self.processes.setdefault(member.process_id, ClientProcess(member.process_id))
             process.capacity += 1
             (process.stale if member.is_stale else process.members).append(member.member_id)
             for task in member.previous.active:
@@ -141,7 +141,7 @@ class Placement:
             for entry in passed:
                 heapq.heappush(queue, entry)
 
-    def process_of(self, member_id: str) -> Process:
+    def process_of(self, member_id: str) -> ClientProcess:
         return self.processes[self.members[member_id].process_id]
 
     def _stale_limits(self, tasks: frozenset[TaskId]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.tasks import TaskId
 
 
-class Progress:
+class StateProgress:
     """How far each process is with the state of each task, by what its members reported; the last report counts."""
 
     def __init__(self, members: Sequence[AssignorMember], acceptable_recovery_lag: int) -> None:

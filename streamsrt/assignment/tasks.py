@@ -8,10 +8,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class TaskId(NamedTuple):
-    """A task: subtopology id (any string) and partition."""
+    """A task: subtopology id (any string) and partition; as text ``<subtopology id>_<partition>``."""
 
     subtopology_id: str
     partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology_id}_{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.manifest import StoreResult, TaskManifest
-from streamsrt.backfill.plan import Plan, StorePlan
+from streamsrt.backfill.plan import BackfillPlan, StorePlan
 from streamsrt.client.values import TopicPartition
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
@@ -21,7 +21,7 @@ from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 
 def install_bundles(
     directory: Path,
-    plan: Plan,
+    plan: BackfillPlan,
     manifests: Sequence[TaskManifest],
     changelog_ends: Mapping[TopicPartition, int],
     state_dir: Path,
@@ -47,7 +47,7 @@ def install_bundles(
     return count
 
 
-def check_no_stores(plan: Plan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
+def check_no_stores(plan: BackfillPlan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
     """Raises HandOverError where a store that would be installed is there already, of another life of the application."""
     with StateDirectory(state_dir, plan.application_id) as state:
         for partition, store, result, _ in _stores(plan, manifests, None):
@@ -60,7 +60,7 @@ def check_no_stores(plan: Plan, manifests: Sequence[TaskManifest], state_dir: Pa
 
 
 def _stores(
-    plan: Plan, manifests: Sequence[TaskManifest], changelog_ends: Mapping[TopicPartition, int] | None
+    plan: BackfillPlan, manifests: Sequence[TaskManifest], changelog_ends: Mapping[TopicPartition, int] | None
 ) -> Iterator[tuple[int, StorePlan, StoreResult, int | None]]:
     for task, manifest in zip(plan.tasks, manifests, strict=True):
         results = {result.name: result for result in manifest.stores}

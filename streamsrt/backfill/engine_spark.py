@@ -20,12 +20,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
-from streamsrt.backfill.engine_spark_session import QUICK_START, Session, check_installed, open_session, quiet
+from streamsrt.backfill.engine_spark_session import (
+    QUICK_START,
+    SparkSessionHandle,
+    check_installed,
+    open_session,
+    quiet,
+)
 from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
 from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
 from streamsrt.backfill.parquet_files import unreadable
-from streamsrt.backfill.plan import Plan, load_plan
+from streamsrt.backfill.plan import BackfillPlan, load_plan
 from streamsrt.errors import StreamsError
 
 if TYPE_CHECKING:
@@ -44,7 +50,7 @@ class SparkEngine:
     def __init__(self, master: str | None = None) -> None:
         check_installed()
         self._master = master
-        self._session: Session | None = None
+        self._session: SparkSessionHandle | None = None
 
     def run(
         self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
@@ -84,7 +90,7 @@ class SparkEngine:
             self._session = None
 
 
-def _jobs(spark: SparkSession, plan: Plan, where: Where, task_ids: Sequence[str]) -> list[DataFrame]:
+def _jobs(spark: SparkSession, plan: BackfillPlan, where: Where, task_ids: Sequence[str]) -> list[DataFrame]:
     lake = {task.id for task in plan.tasks if any(source.lake_records for source in task.sources)}
     shuffled = tuple(task_id for task_id in task_ids if task_id in lake)
     direct = tuple(task_id for task_id in task_ids if task_id not in lake)

@@ -30,10 +30,10 @@ from streamsrt.backfill.engine_spark_session import first_line, quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import check_unchanged
-from streamsrt.backfill.manifest import Progress, TaskManifest, manifest_path, write_progress
+from streamsrt.backfill.manifest import AttemptProgress, TaskManifest, manifest_path, write_progress
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
-from streamsrt.backfill.plan import LakePlan, Plan, SourceRange, TaskPlan, load_plan
+from streamsrt.backfill.plan import BackfillPlan, LakePlan, SourceRange, TaskPlan, load_plan
 from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.client.values import TopicPartition
@@ -51,7 +51,7 @@ _GLOB = re.compile(r"[][{}*?\\]")
 # -------------------------------------------------------------------------------------------------------- in the driver
 
 
-def ordered_tasks(spark: SparkSession, plan: Plan, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
+def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
     """A frame that runs these tasks over their rows. Raises ArchiveError where files of a lake were changed."""
     tasks = [plan.task(task_id) for task_id in task_ids]
     wanted = {source.topic for task in tasks for source in task.sources if source.lake_records}
@@ -80,7 +80,7 @@ def ordered_tasks(spark: SparkSession, plan: Plan, where: Where, task_ids: tuple
         return rows.repartitionById(len(tasks), TASK).sortWithinPartitions(*order).mapInArrow(fold, ANSWER)
 
 
-def _topics_in_order(plan: Plan, tasks: Sequence[TaskPlan]) -> list[tuple[str, ...]]:
+def _topics_in_order(plan: BackfillPlan, tasks: Sequence[TaskPlan]) -> list[tuple[str, ...]]:
     """The topics of each task as its source partitions are in order."""
     topology, config = application_of(plan)
     of: dict[str, tuple[str, ...]] = {}
@@ -281,7 +281,7 @@ class OrderedTasks:
         directory = Path(self.where.directory)
         if context is not None and not manifest_path(directory, self.task_ids[context.partitionId()]).exists():
             task = self.task_ids[context.partitionId()]
-            write_progress(directory, Progress(task=task, records=0, seconds=0.0, phase="sorting"))
+            write_progress(directory, AttemptProgress(task=task, records=0, seconds=0.0, phase="sorting"))
 
     def _run(self, index: int, batches: Iterator[pa.RecordBatch]) -> TaskManifest:
         directory, servers = Path(self.where.directory), self.where.bootstrap_servers

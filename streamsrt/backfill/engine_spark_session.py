@@ -75,7 +75,7 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-class Session:
+class SparkSessionHandle:
     """A session, and whether it is ours. To be closed."""
 
     def __init__(self, spark: SparkSession, *, ours: bool, folder: tempfile.TemporaryDirectory[str] | None) -> None:
@@ -117,7 +117,7 @@ class Session:
             self._folder = None
 
 
-def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Session:
+def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSessionHandle:
     """The active session, or a new one. Raises BackfillError where it can't be had."""
     check_installed()
     with quiet():
@@ -125,7 +125,7 @@ def open_session(master: str | None = None, settings: Mapping[str, str] | None =
 
         active = SparkSession.getActiveSession()
         if active is not None and master is None:
-            return Session(active, ours=False, folder=None)
+            return SparkSessionHandle(active, ours=False, folder=None)
         chosen = with_attempts(master or "local[*]")
         try:
             return _connected(chosen) if chosen.startswith("sc://") else _started(chosen, settings or {})
@@ -138,13 +138,13 @@ def open_session(master: str | None = None, settings: Mapping[str, str] | None =
             ) from error
 
 
-def _connected(remote: str) -> Session:
+def _connected(remote: str) -> SparkSessionHandle:
     from pyspark.sql import SparkSession
 
-    return Session(SparkSession.builder.remote(remote).getOrCreate(), ours=True, folder=None)
+    return SparkSessionHandle(SparkSession.builder.remote(remote).getOrCreate(), ours=True, folder=None)
 
 
-def _started(master: str, settings: Mapping[str, str]) -> Session:
+def _started(master: str, settings: Mapping[str, str]) -> SparkSessionHandle:
     from pyspark.sql import SparkSession
 
     local = is_local(master)
@@ -155,7 +155,7 @@ def _started(master: str, settings: Mapping[str, str]) -> Session:
         folder = tempfile.TemporaryDirectory(prefix="streamsrt-spark-", ignore_cleanup_errors=True)
         stack.callback(folder.cleanup)
         with _environment(Path(folder.name), local=local):
-            session = Session(builder.getOrCreate(), ours=True, folder=folder)
+            session = SparkSessionHandle(builder.getOrCreate(), ours=True, folder=folder)
         stack.pop_all()
     return session
 

@@ -23,7 +23,7 @@ from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
-from streamsrt.backfill.plan import Plan, write_durably
+from streamsrt.backfill.plan import BackfillPlan, write_durably
 from streamsrt.backfill.verify import verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
@@ -54,7 +54,7 @@ class HandOverState(BaseModel):
     """Where state files were being installed."""
 
 
-def load_state(directory: Path, plan: Plan) -> HandOverState:
+def load_state(directory: Path, plan: BackfillPlan) -> HandOverState:
     """How far the hand-over of a plan is. Raises PlanError."""
     path = directory / HANDOVER_FILE
     try:
@@ -70,7 +70,7 @@ def load_state(directory: Path, plan: Plan) -> HandOverState:
     return state
 
 
-def writer_group(plan: Plan) -> str:
+def writer_group(plan: BackfillPlan) -> str:
     """The group, and the transactional id, under which a backfill writes to logs."""
     return f"{plan.application_id}-backfill-{plan.id}"
 
@@ -79,7 +79,7 @@ class HandOver:
     """The hand-over of one plan whose tasks are finished. ``writer``: transactional where the state says so."""
 
     def __init__(
-        self, directory: Path, plan: Plan, network: Network, writer: LogWriter, on_step: OnStep | None = None
+        self, directory: Path, plan: BackfillPlan, network: Network, writer: LogWriter, on_step: OnStep | None = None
     ) -> None:
         self._directory = directory
         self._plan = plan

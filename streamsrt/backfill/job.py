@@ -19,7 +19,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import StageProgress, TaskManifest, load_manifest, read_progress, read_stages
-from streamsrt.backfill.plan import Changelogs, Plan, TaskPlan, load_plan, save_plan
+from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
@@ -54,11 +54,11 @@ class TaskStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class BackfillStatus:
     """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records. ``stages``:
     what Spark does before tasks have their records, in its own numbers."""
 
-    plan: Plan
+    plan: BackfillPlan
     tasks: tuple[TaskStatus, ...]
     step: Step
     records_total: int
@@ -90,7 +90,7 @@ class Backfill:
         config: Mapping[str, str] | None = None,
         changelogs: Changelogs = "live",
         is_bundled: bool = False,
-    ) -> Plan:
+    ) -> BackfillPlan:
         """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
         ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too.
         ``is_bundled``: the cluster is the bundled broker of this directory, which may have another address next time: the
@@ -135,7 +135,7 @@ class Backfill:
                         on_task(manifest)
             return verify_results(self.directory, plan)
 
-    def status(self) -> Status:
+    def status(self) -> BackfillStatus:
         """How far it is."""
         plan = load_plan(self.directory)
         tasks = []
@@ -151,7 +151,9 @@ class Backfill:
             else:
                 tasks.append(TaskStatus(task.id, task.level, "waiting", 0, 0.0))
         total = sum(source.end - source.start for source in plan.sources())
-        return Status(plan, tuple(tasks), load_state(self.directory, plan).step, total, read_stages(self.directory))
+        return BackfillStatus(
+            plan, tuple(tasks), load_state(self.directory, plan).step, total, read_stages(self.directory)
+        )
 
     def verify(self, *, recompute: int = 0, seed: int = 0) -> list[TaskManifest]:
         """Checks all results on disk. ``recompute``: so many tasks, chosen by ``seed``, are computed once more, record by
@@ -189,7 +191,7 @@ class Backfill:
                 writer = TransactionalLogWriter(network, group) if transactions else PlainLogWriter(network)
                 yield HandOver(self.directory, plan, network, writer, on_step)
 
-    def _address(self, plan: Plan) -> str:
+    def _address(self, plan: BackfillPlan) -> str:
         """Where the cluster is. Raises BackfillError where nobody says."""
         address = self._servers or plan.bootstrap_servers
         if not address:

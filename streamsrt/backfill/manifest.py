@@ -19,7 +19,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.plan import Plan, write_durably
+from streamsrt.backfill.plan import BackfillPlan, write_durably
 
 STAGES_FILE = "stages.json"
 _MODULUS = 1 << 128
@@ -58,7 +58,7 @@ class StoreResult(_Value):
     """The sum over (key, value, timestamp) of the changelog's records."""
 
 
-class ReadResult(_Value):
+class PartitionRead(_Value):
     """What was read of one input partition. ``partition_time_ms`` is what the live task takes over."""
 
     topic: str
@@ -76,7 +76,7 @@ class TaskManifest(_Value):
     fingerprint: str
     attempt: str
     """The folder of the attempt that won, relative to the plan's directory."""
-    reads: tuple[ReadResult, ...] = ()
+    reads: tuple[PartitionRead, ...] = ()
     stores: tuple[StoreResult, ...] = ()
     outputs: tuple[LogResult, ...] = ()
     repartition: tuple[LogResult, ...] = ()
@@ -94,7 +94,7 @@ class TaskManifest(_Value):
         return sum(read.records for read in self.reads)
 
 
-class Progress(_Value):
+class AttemptProgress(_Value):
     """How far a task that runs is; rewritten every second or so, by the attempt that runs it. ``rows``: of state and
     changelogs, how many are written."""
 
@@ -149,7 +149,7 @@ def progress_path(directory: Path, task_id: str) -> Path:
     return directory / f"progress-{task_id}.json"
 
 
-def load_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest | None:
+def load_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> TaskManifest | None:
     """The manifest of a task, None where it is not finished. Raises PlanError for one of another plan."""
     path = manifest_path(directory, task_id)
     try:
@@ -167,7 +167,7 @@ def load_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest | N
     return manifest
 
 
-def finished_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest:
+def finished_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> TaskManifest:
     """The manifest of a task that must be finished. Raises PlanError."""
     manifest = load_manifest(directory, plan, task_id)
     if manifest is None:
@@ -191,17 +191,17 @@ def publish(directory: Path, manifest: TaskManifest) -> bool:
     return True
 
 
-def write_progress(directory: Path, progress: Progress) -> None:
+def write_progress(directory: Path, progress: AttemptProgress) -> None:
     """Says how far a task is; whoever reads sees a whole document."""
     fresh = directory / f"progress-{progress.task}.{os.getpid()}"
     fresh.write_text(progress.model_dump_json(), encoding="ascii")
     fresh.replace(progress_path(directory, progress.task))
 
 
-def read_progress(directory: Path, task_id: str) -> Progress | None:
+def read_progress(directory: Path, task_id: str) -> AttemptProgress | None:
     """How far a task is; None where it does not run."""
     try:
-        return Progress.model_validate_json(progress_path(directory, task_id).read_bytes())
+        return AttemptProgress.model_validate_json(progress_path(directory, task_id).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 

@@ -136,7 +136,7 @@ class InternalTopicPlan(_Value):
     configs: dict[str, str] = Field(default_factory=dict)
 
 
-class Plan(_Value):
+class BackfillPlan(_Value):
     """A backfill of one application."""
 
     format: int = FORMAT
@@ -171,7 +171,7 @@ class Plan(_Value):
         content = self.model_dump(mode="json", exclude=_NOT_IN_FINGERPRINT)
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
-    def sealed(self) -> Plan:
+    def sealed(self) -> BackfillPlan:
         """The same plan with its fingerprint."""
         return self.model_copy(update={"fingerprint": self.computed_fingerprint()})
 
@@ -195,7 +195,7 @@ class Plan(_Value):
         yield from (seen[tp] for tp in sorted(seen))
 
 
-def save_plan(plan: Plan, directory: Path) -> None:
+def save_plan(plan: BackfillPlan, directory: Path) -> None:
     """Writes the plan. A directory that has one keeps it: the same plan is fine, another one raises PlanError."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / PLAN_FILE
@@ -216,7 +216,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
         fresh.unlink()
 
 
-def load_plan(directory: Path) -> Plan:
+def load_plan(directory: Path) -> BackfillPlan:
     """The plan of a directory. Raises PlanError where there is none that this version can run."""
     path = directory / PLAN_FILE
     try:
@@ -226,7 +226,7 @@ def load_plan(directory: Path) -> Plan:
     except OSError as error:
         raise PlanError(f"{path} can't be read: {error.strerror}") from None
     try:
-        plan = Plan.model_validate_json(text)
+        plan = BackfillPlan.model_validate_json(text)
     except ValidationError as error:
         raise PlanError(f"{path} is not a plan of this version: {error.errors()[0]['msg']}. Plan again") from None
     if plan.format != FORMAT or plan.fingerprint != plan.computed_fingerprint():

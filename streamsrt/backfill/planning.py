@@ -24,10 +24,10 @@ from streamsrt.backfill.operators import check_topology, notes
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import (
     ArchiveFile,
+    BackfillPlan,
     Changelogs,
     InternalTopicPlan,
     LakePlan,
-    Plan,
     RepartitionRange,
     SourceRange,
     StorePlan,
@@ -53,7 +53,7 @@ def make_plan(
     config: Mapping[str, str],
     now_ms: int,
     changelogs: Changelogs = "live",
-) -> Plan:
+) -> BackfillPlan:
     """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
         raise PlanError(
@@ -78,7 +78,7 @@ def make_plan(
         if isinstance(lake, Lake)
     }
     ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()}, times)
-    plan = Plan(
+    plan = BackfillPlan(
         application=application,
         application_id=application_id,
         code_digest=module_digest(application),

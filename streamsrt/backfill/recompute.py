@@ -21,13 +21,13 @@ from itertools import repeat
 from pathlib import Path
 
 from streamsrt.backfill.manifest import TaskManifest, digest_text
-from streamsrt.backfill.plan import Plan, TaskPlan
+from streamsrt.backfill.plan import BackfillPlan, TaskPlan
 from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.sources import read_batches
 from streamsrt.backfill.verify import VerificationError
 
 
-def sample_of(plan: Plan, count: int, seed: int = 0) -> list[TaskPlan]:
+def sample_of(plan: BackfillPlan, count: int, seed: int = 0) -> list[TaskPlan]:
     """``count`` tasks by chance, in the order of the plan; all where there are fewer. Tasks that read a lake are left out:
     only Spark can put it in order."""
     able = [task for task in plan.tasks if not any(source.lake_records for source in task.sources)]
@@ -37,7 +37,7 @@ def sample_of(plan: Plan, count: int, seed: int = 0) -> list[TaskPlan]:
 
 def recompute(
     directory: Path,
-    plan: Plan,
+    plan: BackfillPlan,
     manifests: Sequence[TaskManifest],
     tasks: Sequence[TaskPlan],
     bootstrap_servers: str | None = None,

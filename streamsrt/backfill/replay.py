@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
-from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskState
+from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
@@ -86,7 +86,7 @@ class OfflineCollector:
         self._others.flush()
 
 
-class Replay:
+class TaskReplay:
     """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics; ``state``:
     opens its stores, and stays whose it is."""
 
@@ -96,9 +96,9 @@ class Replay:
         partition: int,
         settings: OfflineSettings,
         sink: Sink,
-        state: TaskState | None = None,
+        state: TaskStores | None = None,
     ) -> None:
-        state = TaskState() if state is None else state
+        state = TaskStores() if state is None else state
         self.rows: dict[str, BytesStore] = {spec.name: state.open(spec.name) for spec in subtopology.stores}
         self._stores = {spec.name: lay_out(spec, self.rows[spec.name]) for spec in subtopology.stores}
         config = settings.task_config

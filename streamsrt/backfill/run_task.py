@@ -29,10 +29,10 @@ from typing import Literal, TypeVar
 from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import (
+    AttemptProgress,
     FileResult,
     LogResult,
-    Progress,
-    ReadResult,
+    PartitionRead,
     StoreResult,
     TaskManifest,
     digest_sum,
@@ -43,10 +43,10 @@ from streamsrt.backfill.manifest import (
     write_progress,
 )
 from streamsrt.backfill.order import Inputs
-from streamsrt.backfill.plan import Plan, StorePlan, TaskPlan, load_plan
-from streamsrt.backfill.replay import OfflineSettings, Replay, partition_counts
+from streamsrt.backfill.plan import BackfillPlan, StorePlan, TaskPlan, load_plan
+from streamsrt.backfill.replay import OfflineSettings, TaskReplay, partition_counts
 from streamsrt.backfill.sources import open_inputs
-from streamsrt.backfill.task_state import LastValue, TaskState
+from streamsrt.backfill.task_state import LastValue, TaskStores
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
@@ -95,7 +95,7 @@ def run_task(
 
 def compute_task(
     directory: Path,
-    plan: Plan,
+    plan: BackfillPlan,
     task_id: str,
     *,
     bootstrap_servers: str | None = None,
@@ -113,8 +113,8 @@ def compute_task(
     attempt.mkdir(parents=True)
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
-        state = stack.enter_context(contextlib.closing(TaskState(attempt / STATE_FOLDER)))
-        replay = Replay(
+        state = stack.enter_context(contextlib.closing(TaskStores(attempt / STATE_FOLDER)))
+        replay = TaskReplay(
             subtopology_of(topology, config, task_plan),
             task_plan.partition,
             settings_of(plan, config, generate=generate),
@@ -177,7 +177,7 @@ def _check_no_lake(task: TaskPlan) -> None:
 # -------------------------------------------------------------------------------------------------------- the application
 
 
-def application_of(plan: Plan) -> tuple[Topology, StreamsConfig]:
+def application_of(plan: BackfillPlan) -> tuple[Topology, StreamsConfig]:
     """The application of a plan, with every serde and setting in place. Raises PlanError where it is not the same."""
     # Before any of its code runs: a worker that found another program under the name would run that.
     if module_digest(plan.application) != plan.code_digest:
@@ -211,7 +211,7 @@ def subtopology_of(topology: Topology, config: StreamsConfig, task: TaskPlan) ->
     return next(each for each in topology.subtopologies if subtopology_id(each, config) == task.subtopology)
 
 
-def settings_of(plan: Plan, config: StreamsConfig, *, generate: bool = True) -> OfflineSettings:
+def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = True) -> OfflineSettings:
     """How the tasks of a plan are replayed."""
     return OfflineSettings(
         application_id=plan.application_id,
@@ -256,7 +256,9 @@ class _Reporter:
             self._said = seconds
             write_progress(
                 self._directory,
-                Progress(task=self._task_id, records=self._records, seconds=seconds, phase=phase, rows=self._rows),
+                AttemptProgress(
+                    task=self._task_id, records=self._records, seconds=seconds, phase=phase, rows=self._rows
+                ),
             )
 
 
@@ -320,12 +322,12 @@ class _LogFile:
         )
 
 
-def _reads(task_plan: TaskPlan, replay: Replay) -> Iterator[ReadResult]:
+def _reads(task_plan: TaskPlan, replay: TaskReplay) -> Iterator[PartitionRead]:
     ranges = {source.topic_partition: (source.start, source.end) for source in task_plan.sources}
     times = replay.task.partition_times()
     for tp in replay.task.source_partitions:
         start, end = ranges.get(tp, (0, replay.records.get(tp, 0)))
-        yield ReadResult(
+        yield PartitionRead(
             topic=tp[0],
             partition=tp[1],
             start=start,
@@ -338,10 +340,10 @@ def _reads(task_plan: TaskPlan, replay: Replay) -> Iterator[ReadResult]:
 def _store_result(
     directory: Path,
     attempt: Path,
-    plan: Plan,
+    plan: BackfillPlan,
     task_plan: TaskPlan,
     store: StorePlan,
-    replay: Replay,
+    replay: TaskReplay,
     changelogs: Mapping[str, Iterable[tuple[bytes, LastValue]]],
     report: _Reporter,
 ) -> StoreResult:

@@ -20,7 +20,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest
 from streamsrt.backfill.order import Inputs, as_one_log, merge
-from streamsrt.backfill.plan import Plan, RepartitionRange, SourceRange, TaskPlan
+from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, SourceRange, TaskPlan
 from streamsrt.client.interface import Network
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, OffsetOutOfRangeError, ProducerConfig, TopicPartition
@@ -76,7 +76,7 @@ def connected(bootstrap_servers: str, *, transactional_id: str | None = None) ->
 @contextlib.contextmanager
 def open_inputs(
     directory: Path,
-    plan: Plan,
+    plan: BackfillPlan,
     task: TaskPlan,
     order: Sequence[TopicPartition],
     bootstrap_servers: str | None = None,
@@ -169,7 +169,7 @@ def _before(columns: RecordColumns, end: int) -> RecordColumns:
     return columns.cut(0, count)
 
 
-def read_repartition(directory: Path, plan: Plan, source: RepartitionRange) -> Iterator[RecordColumns]:
+def read_repartition(directory: Path, plan: BackfillPlan, source: RepartitionRange) -> Iterator[RecordColumns]:
     """A partition of a repartition topic, from the results of the tasks that write it. Raises PlanError."""
     logs: dict[TopicPartition, Iterator[RecordColumns]] = {}
     for index, task_id in enumerate(source.upstream):

@@ -32,7 +32,7 @@ _HEAD = Struct(">qI")
 """Timestamp, and how many bytes of headers follow."""
 
 
-class TaskState:
+class TaskStores:
     """Stores of one task, in ``folder`` if one is given. To be closed; what is in the folder is of no use then."""
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -21,7 +21,7 @@ from streamsrt.backfill.manifest import (
     digest_text,
     finished_manifest,
 )
-from streamsrt.backfill.plan import Plan, SourceRange
+from streamsrt.backfill.plan import BackfillPlan, SourceRange
 from streamsrt.backfill.run_task import file_digest
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
@@ -33,7 +33,7 @@ class VerificationError(BackfillError):
     not hand the results over."""
 
 
-def verify_results(directory: Path, plan: Plan) -> list[TaskManifest]:
+def verify_results(directory: Path, plan: BackfillPlan) -> list[TaskManifest]:
     """Checks the results of all tasks on disk; their manifests in the order of the plan. Raises PlanError,
     VerificationError."""
     manifests = [finished_manifest(directory, plan, task.id) for task in plan.tasks]

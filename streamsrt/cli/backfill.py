@@ -10,11 +10,11 @@ from typing import Annotated, get_args
 import typer
 
 from streamsrt.backfill.errors import BackfillError
-from streamsrt.backfill.job import Backfill, Status, TaskState
+from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
-from streamsrt.backfill.plan import Plan, load_plan
+from streamsrt.backfill.plan import BackfillPlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
@@ -111,7 +111,7 @@ def _lake_columns(given: Sequence[str], lakes: Collection[str]) -> dict[str, dic
     return found
 
 
-def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:
+def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(made.model_dump(mode="json"))
         return
@@ -204,7 +204,7 @@ def _report(job: Backfill, interval_s: float, stop: threading.Event) -> None:
             return
 
 
-def _summary(status: Status) -> str:
+def _summary(status: BackfillStatus) -> str:
     at = {state: [task for task in status.tasks if task.state == state] for state in get_args(TaskState)}
     rate = sum(task.records / task.seconds for task in at["running"] if task.seconds)
     parts = [f"{len(at['finished'])} of {len(status.tasks)} tasks finished", f"{len(at['running'])} running"]

@@ -23,8 +23,8 @@ from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, second_time, shown
-from streamsrt.dead_letters.letters import Letter, Outcome, Position, Wanted
-from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, Waiting, connected
+from streamsrt.dead_letters.letters import Letter, LetterOutcome, Position, LetterFilter
+from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, PendingLetter, connected
 from streamsrt.errors import ConfigError
 from topology.graph.topology import Topology
 
@@ -82,8 +82,8 @@ def _wanted(
     from_time: str | None,
     before: str | None,
     at: Sequence[str] | None,
-) -> Wanted:
-    return Wanted(
+) -> LetterFilter:
+    return LetterFilter(
         applications=frozenset(applications or ()),
         topics=frozenset(topics or ()),
         errors=frozenset(errors or ()),
@@ -132,7 +132,7 @@ def list_letters(
         print_rows(_COLUMNS, rows, as_json=as_json)
 
 
-def _print_summary(found: Iterator[tuple[Letter, Outcome | None]], *, as_json: bool) -> None:
+def _print_summary(found: Iterator[tuple[Letter, LetterOutcome | None]], *, as_json: bool) -> None:
     numbers = Counter(
         (letter.told.get("application.id", ""), letter.told.get("node", ""), letter.error, _state(letter, outcome))
         for letter, outcome in found
@@ -142,7 +142,7 @@ def _print_summary(found: Iterator[tuple[Letter, Outcome | None]], *, as_json: b
     print_rows(columns, rows, as_json=as_json)
 
 
-def _row(letter: Letter, outcome: Outcome | None) -> dict[str, object]:
+def _row(letter: Letter, outcome: LetterOutcome | None) -> dict[str, object]:
     message = letter.told.get("message", "").partition("\n")[0]
     return {
         "letter": f"{letter.partition}:{letter.offset}",
@@ -156,7 +156,7 @@ def _row(letter: Letter, outcome: Outcome | None) -> dict[str, object]:
     }
 
 
-def _state(letter: Letter, outcome: Outcome | None) -> str:
+def _state(letter: Letter, outcome: LetterOutcome | None) -> str:
     if outcome is not None:
         return outcome.value
     return "stopped" if letter.told.get("response") == "fail" else "waiting"
@@ -188,7 +188,7 @@ def show(
     decode = _application(application)
     positions = frozenset(map(_position, at))
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
-        wanted = Wanted(positions=positions)
+        wanted = LetterFilter(positions=positions)
         found = [each for each in DeadLetterTopic(network, topic).letters() if wanted.includes(each[0])]
     if missing := sorted(positions - {letter.position for letter, _ in found}):
         shown_positions = ", ".join(f"{partition}:{offset}" for partition, offset in missing)
@@ -205,7 +205,7 @@ def show(
         typer.echo("")
 
 
-def _told(letter: Letter, outcome: Outcome | None, decode: _Application) -> dict[str, object]:
+def _told(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
     source = letter.told.get("topic", "")
     return {
         **_row(letter, outcome),
@@ -275,7 +275,7 @@ def _told_if_fenced(topic: str) -> Iterator[None]:
 class _Plan:
     """Which letters are replayed, which are left and why: a first pass over the topic."""
 
-    def __init__(self, letters: DeadLetterTopic, wanted: Wanted, *, stopped_too: bool, limit: int | None) -> None:
+    def __init__(self, letters: DeadLetterTopic, wanted: LetterFilter, *, stopped_too: bool, limit: int | None) -> None:
         self._letters = letters
         self._wanted = wanted
         self._stopped_too = stopped_too
@@ -292,7 +292,7 @@ class _Plan:
                 self.targets[origin.topic] += 1
                 self.steps[origin.topic, waiting.letter.told.get("node", "")] += 1
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[PendingLetter]:
         count = 0
         for waiting in self._letters.waiting(self._wanted):
             if count == self._limit:
@@ -366,7 +366,7 @@ def drop(
                     continue
                 count += 1
                 if execute:
-                    work.drop(Waiting(letter, (letter.position,)))
+                    work.drop(PendingLetter(letter, (letter.position,)))
                     if work.is_full:
                         work.commit(_now_ms())
             work.commit(_now_ms())

@@ -32,7 +32,7 @@ _GONE = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID})
 """Who is not in the group any more need not be removed."""
 
 
-class Member(NamedTuple):
+class ListedMember(NamedTuple):
     """One member. ``is_away`` None: its protocol does not tell."""
 
     member_id: str
@@ -71,11 +71,13 @@ def remove_members(
     note(f"removed {len(chosen)} member{'' if len(chosen) == 1 else 's'} of group {group}")
 
 
-def _members(network: NetworkThread, group: str) -> list[Member]:
+def _members(network: NetworkThread, group: str) -> list[ListedMember]:
     kind = kind_of_group(network, group)
     if kind == "streams":
         return [
-            Member(each.member_id, each.instance_id, None if each.is_classic else each.member_epoch == _AWAY_EPOCH)
+            ListedMember(
+                each.member_id, each.instance_id, None if each.is_classic else each.member_epoch == _AWAY_EPOCH
+            )
             for each in described_group(network, group).members
         ]
     if kind != "classic":
@@ -84,15 +86,15 @@ def _members(network: NetworkThread, group: str) -> list[Member]:
             "their sessions end"
         )
     described = described_classic_group(network, group)
-    return [Member(each.member_id, each.group_instance_id, None) for each in described.members]
+    return [ListedMember(each.member_id, each.group_instance_id, None) for each in described.members]
 
 
-def _all(found: Sequence[Member]) -> list[Member]:
+def _all(found: Sequence[ListedMember]) -> list[ListedMember]:
     """Who is away, and of those that don't tell everybody."""
     return [each for each in found if each.is_away is not False]
 
 
-def _named(group: str, found: Sequence[Member], instances: Sequence[str]) -> list[Member]:
+def _named(group: str, found: Sequence[ListedMember], instances: Sequence[str]) -> list[ListedMember]:
     by_instance = {each.instance_id: each for each in found if each.instance_id is not None}
     missing = sorted(set(instances) - set(by_instance))
     if missing:
@@ -110,7 +112,7 @@ def _named(group: str, found: Sequence[Member], instances: Sequence[str]) -> lis
     return chosen
 
 
-def remove(network: NetworkThread, group: str, chosen: Sequence[Member]) -> list[str]:
+def remove(network: NetworkThread, group: str, chosen: Sequence[ListedMember]) -> list[str]:
     """Removes them; what went wrong."""
     failed = []
     for each in chosen:
@@ -129,7 +131,7 @@ def remove(network: NetworkThread, group: str, chosen: Sequence[Member]) -> list
     return failed
 
 
-def _leave_group(network: NetworkThread, group: str, members: Sequence[Member]) -> list[str]:
+def _leave_group(network: NetworkThread, group: str, members: Sequence[ListedMember]) -> list[str]:
     identity = types.LeaveGroupRequest.MemberIdentity
     request = types.LeaveGroupRequest(
         group_id=group,

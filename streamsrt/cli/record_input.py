@@ -38,7 +38,7 @@ class InputRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class LineFormat:
     """How lines become records."""
 
     key: Encode
@@ -51,10 +51,10 @@ class Reading:
 
 
 T = TypeVar("T")
-Read = Callable[[BinaryIO, Reading], Iterator[InputRecord]]
+Read = Callable[[BinaryIO, LineFormat], Iterator[InputRecord]]
 
 
-def read_lines(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+def read_lines(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
     """A record for each line, with the key before the separator, if one is given."""
     between = None if reading.separator is None else reading.separator.encode()
     for number, line in enumerate(stream, 1):
@@ -78,7 +78,7 @@ def _encoded_bytes(encode: Encode, data: bytes, what: str) -> bytes:
         return data
 
 
-def read_json(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+def read_json(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
     """A record for each JSON object."""
     for number, line in enumerate(stream, 1):
         if not line.strip():
@@ -102,7 +102,7 @@ def read_json(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
         )
 
 
-def read_csv(stream: BinaryIO, reading: Reading) -> Iterator[InputRecord]:
+def read_csv(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
     """A record for each row."""
     rows = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=True)
     columns = [name for names in _lines(map(_names, [rows]), rows) for name in names]

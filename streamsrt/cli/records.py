@@ -16,7 +16,7 @@ import typer
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, JsonText, decoder, encoder
-from streamsrt.cli.record_input import READERS, InputRecord, Reading, shown_header
+from streamsrt.cli.record_input import READERS, InputRecord, LineFormat, shown_header
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
@@ -71,7 +71,7 @@ def produce(
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
             raise MissingTopicError(f"no such topic: {topic} (streamsrt topics create {topic} --partitions N makes it)")
-        reading = Reading(
+        reading = LineFormat(
             key=key,
             value=value,
             separator=key_separator,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamsrt.cli.arguments import key_value_pairs
-from streamsrt.cli.group_members import Member, remove
+from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
@@ -139,7 +139,7 @@ def _nobody_stays(old: str, group: str, epoch: int) -> str:
 
 def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], timeout_s: float) -> None:
     """Removes them, and waits until none has come back."""
-    failed = remove(network, group, [Member(each.member_id, each.instance_id, each.is_away) for each in leaving])
+    failed = remove(network, group, [ListedMember(each.member_id, each.instance_id, each.is_away) for each in leaving])
     if failed:
         raise ConfigError("; ".join(failed))
     gone = {each.member_id for each in leaving}

@@ -37,7 +37,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class StateRow:
+class PlannedState:
     """One store or topic. ``restores``: how many records an instance reads to have it, and ``seconds`` how long that takes.
 
     None where nothing is read, or where it is not known.
@@ -68,7 +68,7 @@ class UpgradePlan:
     verdict: str
     records_per_second: float | None
     subtopologies: tuple[Mapping[str, object], ...]
-    rows: tuple[StateRow, ...]
+    rows: tuple[PlannedState, ...]
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
     each_instance: tuple[str, ...]
@@ -154,9 +154,9 @@ def made_plan(
     )
 
 
-def _row(change: StateChange, restored: RestoredState) -> StateRow:
+def _row(change: StateChange, restored: RestoredState) -> PlannedState:
     topics = restored.topics[change]
-    return StateRow(
+    return PlannedState(
         kind=change.kind,
         name=change.name,
         fate=change.fate if topics or change.fate != "carried over" else "unchanged",

@@ -33,7 +33,7 @@ from typing import NamedTuple
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
-from streamsrt.client.refused_batches import FATAL, Part, Refusal, halves, records_of, refusal_text, without
+from streamsrt.client.refused_batches import FATAL, BatchRefusal, Part, halves, records_of, refusal_text, without
 from streamsrt.client.transaction_coordination import (
     FENCED,
     LOST,
@@ -157,7 +157,7 @@ class _Refused(NamedTuple):
     generation: int
     partition: _Partition
     batch: _Batch
-    refusal: Refusal
+    refusal: BatchRefusal
 
 
 class Producer:
@@ -428,7 +428,7 @@ class Producer:
                     partition.queue.popleft()
                     partition.queued_bytes -= len(first.data)
                     self._unsent_bytes -= len(first.data)
-                self._refuse(partition, first, Refusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
+                self._refuse(partition, first, BatchRefusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
 
     def _send_what_is_due(self) -> float | None:
         """Start requests; the result is the loop time of the next retry or expiry, if any."""
@@ -602,9 +602,9 @@ class Producer:
                 )
                 for each in result.record_errors
             }
-            self._refuse(partition, batch, Refusal(code, said, errors))
+            self._refuse(partition, batch, BatchRefusal(code, said, errors))
 
-    def _refuse(self, partition: _Partition, batch: _Batch, refusal: Refusal) -> None:
+    def _refuse(self, partition: _Partition, batch: _Batch, refusal: BatchRefusal) -> None:
         with self._changed:
             partition.in_flight.pop(batch.number, None)
             partition.note_refused(batch)

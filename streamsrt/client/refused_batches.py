@@ -37,7 +37,7 @@ REMEDIES: dict[int, str] = {
 }
 
 
-class Refusal(NamedTuple):
+class BatchRefusal(NamedTuple):
     """Why a batch was refused. ``record_errors``: by index, the records that are the reason, where the broker names them.
 
     ``is_retriable``: it was tried until its time was up, and might be taken later.
@@ -74,7 +74,7 @@ def halves(data: Buffer) -> list[Part]:
     return [_part(data, columns, range(count // 2)), _part(data, columns, range(count // 2, count))]
 
 
-def records_of(tp: TopicPartition, data: Buffer, refusal: Refusal) -> list[tuple[int, RefusedRecord]]:
+def records_of(tp: TopicPartition, data: Buffer, refusal: BatchRefusal) -> list[tuple[int, RefusedRecord]]:
     """The records that the refusal is about, with their index in the batch."""
     columns = _columns(data)
     found = []

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 from streamsrt.config import named_serde
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from topology.graph.operations.traits import Code, Results, traits_of
+from topology.graph.operations.traits import Code, ResultsPerRecord, traits_of
 from topology.graph.topology import Topology
 from topology.spec.codecs import AnySerde
 
@@ -118,4 +118,6 @@ def _is_done_again(node: ProcessorNode, *, is_step: bool) -> bool:
     if node.stores:
         return True
     traits = traits_of(node.operation)
-    return not is_step and (traits.results in (Results.ANY, Results.BY_WINDOW) or traits.code is Code.EFFECT)
+    return not is_step and (
+        traits.results in (ResultsPerRecord.ANY, ResultsPerRecord.BY_WINDOW) or traits.code is Code.EFFECT
+    )

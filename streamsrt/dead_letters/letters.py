@@ -33,7 +33,7 @@ _INSTALLED = re.compile(r"^<|[/\\]lib[/\\]python3|site-packages")
 _RUNTIME = tuple(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (errors, topology))
 
 
-class Origin(NamedTuple):
+class FailedRecord(NamedTuple):
     """The record that failed."""
 
     topic: str
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
     offset: int
 
 
-class Outcome(Enum):
+class LetterOutcome(Enum):
     """What was done with a letter."""
 
     REPLAYED = "replayed"
@@ -68,10 +68,10 @@ class Letter:
         return self.partition, self.offset
 
     @property
-    def origin(self) -> Origin | None:
+    def origin(self) -> FailedRecord | None:
         """The record that failed; None where the letter does not know (a punctuation, a commit)."""
         topic = self.told.get("topic")
-        return Origin(topic, self.number("partition"), self.number("offset")) if topic else None
+        return FailedRecord(topic, self.number("partition"), self.number("offset")) if topic else None
 
     def number(self, name: str) -> int:
         """One of the letter's headers as a number; -1 where there is none."""
@@ -115,7 +115,7 @@ class Letter:
 class Mark:
     """What was done with letters of one partition, as ranges of offsets (both ends included)."""
 
-    outcome: Outcome
+    outcome: LetterOutcome
     ranges: tuple[tuple[int, int], ...]
 
     @property
@@ -132,7 +132,7 @@ class Mark:
         return ((MARK_HEADER, self.outcome.value.encode()),)
 
 
-def mark_of(outcome: Outcome, offsets: Iterable[int]) -> Mark:
+def mark_of(outcome: LetterOutcome, offsets: Iterable[int]) -> Mark:
     """The mark that says this of these offsets, of which there is at least one."""
     return Mark(outcome, tuple(_ranges((offset, offset) for offset in offsets)))
 
@@ -157,15 +157,15 @@ class Outcomes:
     """What the marks of a topic say of its letters."""
 
     def __init__(self, marks: Iterable[tuple[int, Mark]] = ()) -> None:
-        pieces: dict[tuple[int, Outcome], list[tuple[int, int]]] = {}
+        pieces: dict[tuple[int, LetterOutcome], list[tuple[int, int]]] = {}
         for partition, mark in marks:
             pieces.setdefault((partition, mark.outcome), []).extend(mark.ranges)
         self._ranges = {key: list(_ranges(found)) for key, found in pieces.items()}
 
-    def of(self, position: Position) -> Outcome | None:
+    def of(self, position: Position) -> LetterOutcome | None:
         """None: nothing was done with it yet."""
         partition, offset = position
-        for outcome in Outcome:
+        for outcome in LetterOutcome:
             ranges = self._ranges.get((partition, outcome), [])
             index = bisect_right(ranges, (offset, 1 << 63))
             if index and ranges[index - 1][1] >= offset:
@@ -174,7 +174,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LetterFilter:
     """Which letters are meant: those that agree with all that is given. Times are epoch milliseconds."""
 
     applications: frozenset[str] = frozenset()
@@ -222,7 +222,7 @@ def _mark(outcome: bytes, value: bytes | None) -> Mark | None:
     """None for what nobody of us has written."""
     try:
         ranges = tuple((int(first), int(last)) for first, last in json.loads(value or b"[]"))
-        return Mark(Outcome(outcome.decode()), ranges)
+        return Mark(LetterOutcome(outcome.decode()), ranges)
     except (ValueError, TypeError):
         return None
 

@@ -17,13 +17,13 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig
 from streamsrt.dead_letters.letters import (
+    FailedRecord,
     Letter,
+    LetterFilter,
+    LetterOutcome,
     Mark,
-    Origin,
-    Outcome,
     Outcomes,
     Position,
-    Wanted,
     mark_of,
     read_records,
 )
@@ -59,7 +59,7 @@ def connected(bootstrap_servers: str, topic: str, *, writes: bool = False) -> It
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingLetter:
     """A letter with which nothing was done, beside the others of the same record."""
 
     letter: Letter
@@ -77,7 +77,7 @@ class DeadLetterTopic:
         self._starts = starts_of(network, partitions)
         self._ends = ends_of(network, partitions, read_committed=True)
         marks: list[tuple[int, Mark]] = []
-        of_record: dict[Origin, list[Position]] = {}
+        of_record: dict[FailedRecord, list[Position]] = {}
         for found in self._read():
             if not isinstance(found, Letter):
                 marks.append(found)
@@ -86,25 +86,25 @@ class DeadLetterTopic:
         self.outcomes = Outcomes(marks)
         self._of_record = {origin: tuple(found) for origin, found in of_record.items() if len(found) > 1}
 
-    def letters(self) -> Iterator[tuple[Letter, Outcome | None]]:
+    def letters(self) -> Iterator[tuple[Letter, LetterOutcome | None]]:
         """Each letter, and what was done with it."""
         for found in self._read():
             if isinstance(found, Letter):
                 yield found, self.outcomes.of(found.position)
 
-    def waiting(self, wanted: Wanted) -> Iterator[Waiting]:
+    def waiting(self, wanted: LetterFilter) -> Iterator[PendingLetter]:
         """The wanted letters with which nothing was done; of the letters of one record only the first."""
-        given: set[Origin] = set()
+        given: set[FailedRecord] = set()
         for letter, outcome in self.letters():
             if outcome is not None or not wanted.includes(letter):
                 continue
             origin = letter.origin
             others = () if origin is None else self._of_record.get(origin, ())
             if origin is not None and others:
-                if origin in given or any(self.outcomes.of(each) is Outcome.REPLAYED for each in others):
+                if origin in given or any(self.outcomes.of(each) is LetterOutcome.REPLAYED for each in others):
                     continue
                 given.add(origin)
-            yield Waiting(letter, others or (letter.position,))
+            yield PendingLetter(letter, others or (letter.position,))
 
     def _read(self) -> Iterator[Letter | tuple[int, Mark]]:
         for fetched in read_range(self.network, self._starts, self._ends):
@@ -134,11 +134,11 @@ class Replay:
         self._collector = RecordCollector(
             source.network.producer.send, self._partitions.__getitem__, transactional=True
         )
-        self._marked: dict[tuple[int, Outcome], list[int]] = {}
+        self._marked: dict[tuple[int, LetterOutcome], list[int]] = {}
         self._letters = 0
         self._bytes = 0
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: PendingLetter) -> None:
         """The record of a letter goes back; all letters of that record are marked as replayed."""
         letter, origin = waiting.letter, waiting.letter.origin
         assert origin is not None, "a letter without an origin is not replayed"
@@ -148,13 +148,13 @@ class Replay:
         partition = origin.partition if is_there else None
         self._collector.add(topic, [letter.key], [letter.value], [letter.timestamp], [headers], partition)
         self._bytes += len(letter.key or b"") + len(letter.value or b"")
-        self._mark(Outcome.REPLAYED, waiting.same_record)
+        self._mark(LetterOutcome.REPLAYED, waiting.same_record)
 
-    def drop(self, waiting: Waiting) -> None:
+    def drop(self, waiting: PendingLetter) -> None:
         """One letter is given up."""
-        self._mark(Outcome.DROPPED, (waiting.letter.position,))
+        self._mark(LetterOutcome.DROPPED, (waiting.letter.position,))
 
-    def _mark(self, outcome: Outcome, positions: Iterable[Position]) -> None:
+    def _mark(self, outcome: LetterOutcome, positions: Iterable[Position]) -> None:
         for partition, offset in positions:
             self._marked.setdefault((partition, outcome), []).append(offset)
         self._letters += 1

@@ -20,7 +20,7 @@ import orjson
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.http.forwarding import InstanceUnreachableError, ask
 from streamsrt.http.instance import Instance
-from streamsrt.http.pages import Page, RefusedError, Row
+from streamsrt.http.pages import Page, QueryRefusedError, Row
 from streamsrt.http.text import key_of, row_json
 from streamsrt.http.upgrade import upgrade
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
@@ -304,12 +304,12 @@ def _from_all(instance: Instance, store: str, query: Query, question: Question, 
             elif result.failure_reason in _ELSEWHERE:
                 status, body = _elsewhere(instance, store, partition, question, path, result)
                 if status != 200:
-                    raise RefusedError((status, body))
+                    raise QueryRefusedError((status, body))
                 page.position = page.position.merge(Position.from_json(body["position"]))
                 yield from page.up_to_limit(body["rows"])
                 page.truncated = page.truncated or body["truncated"]
             else:
-                raise RefusedError(_failed(result))
+                raise QueryRefusedError(_failed(result))
             if page.truncated:
                 return
 
@@ -386,7 +386,7 @@ def readiness(instance: Instance) -> Answer:
 
 def failure(error: StreamsError) -> Answer:
     """What an error is answered with."""
-    if isinstance(error, RefusedError):
+    if isinstance(error, QueryRefusedError):
         return error.answer
     status = 500
     if isinstance(error, UnknownStateStoreError):

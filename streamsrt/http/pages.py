@@ -21,7 +21,7 @@ PIECE_ROWS = 1_024
 Row = dict[str, Any]
 
 
-class RefusedError(StreamsError):
+class QueryRefusedError(StreamsError):
     """The rows of a query over HTTP can't be had. ``answer`` is status and body of the answer, which says why."""
 
     def __init__(self, answer: tuple[int, dict[str, Any]]) -> None:
@@ -55,7 +55,7 @@ class Page:
             yield row
 
     def pieces(self) -> Iterator[bytes]:
-        """The JSON of the answer. Raises RefusedError, and what the queries raise."""
+        """The JSON of the answer. Raises QueryRefusedError, and what the queries raise."""
         before = b'{"rows":['
         while not self.is_whole:
             rows = list(islice(self._rows, PIECE_ROWS))

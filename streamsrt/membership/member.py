@@ -12,7 +12,7 @@ from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
 from streamsrt.membership import state as states
 from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
-from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, Step
+from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, SessionStep
 from streamsrt.membership.statuses import instance_id_taken_text, passes_by_itself, status_text
 from streamsrt.membership.values import (
     Command,
@@ -59,37 +59,37 @@ class Member:
     def ended(self) -> bool:
         return self.session.ended
 
-    def start(self, now_ms: int) -> Step:
+    def start(self, now_ms: int) -> SessionStep:
         return self._step(Join(), now_ms)
 
-    def command(self, command: Command, seen: int, now_ms: int) -> Step:
+    def command(self, command: Command, seen: int, now_ms: int) -> SessionStep:
         """``seen``: how many events the processing thread had taken when it sent the command."""
         if isinstance(command, ReportOwned):
             return self._step(OwnedReported(command.tasks, seen), now_ms)
         return self._step(command, now_ms)
 
-    def coordinator_found(self, version: int, now_ms: int) -> Step:
+    def coordinator_found(self, version: int, now_ms: int) -> SessionStep:
         """``version``: the highest heartbeat version that the coordinator and this client share."""
         return self._step(states.CoordinatorFound(version), now_ms)
 
-    def responded(self, response: Message, now_ms: int) -> Step:
+    def responded(self, response: Message, now_ms: int) -> SessionStep:
         assert isinstance(response, types.StreamsGroupHeartbeatResponse)
         return self._step(states.Answered(response), now_ms)
 
-    def request_failed(self, reason: str, now_ms: int) -> Step:
+    def request_failed(self, reason: str, now_ms: int) -> SessionStep:
         return self._step(RequestFailed(reason), now_ms)
 
-    def refused(self, error: StreamsError, now_ms: int) -> Step:
+    def refused(self, error: StreamsError, now_ms: int) -> SessionStep:
         return self._step(Refused(error), now_ms)
 
-    def tick(self, now_ms: int) -> Step:
+    def tick(self, now_ms: int) -> SessionStep:
         return self._step(Tick(), now_ms)
 
     def polled(self, at_ms: int) -> None:
         """When the processing thread was last seen alive. Called before every event."""
         self.session = machine.alive(self.session, at_ms)
 
-    def _step(self, event: states.Occurrence, now_ms: int) -> Step:
+    def _step(self, event: states.Occurrence, now_ms: int) -> SessionStep:
         known = set(self.session.statuses)
         step = machine.step(self.session, event, now_ms)
         self.session = step.session

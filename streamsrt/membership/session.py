@@ -1,4 +1,4 @@
-"""The member's half of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> Step``.
+"""The member's half of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> SessionStep``.
 
 Rules that it keeps:
 
@@ -46,7 +46,7 @@ from streamsrt.membership.state import (
     OffsetReport,
     Response,
     Session,
-    Step,
+    SessionStep,
 )
 from streamsrt.membership.values import (
     NOTHING,
@@ -84,17 +84,17 @@ PROMOTION_PATIENCE_MS = 30_000
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
 
-def step(session: Session, event: Occurrence, now_ms: int) -> Step:
+def step(session: Session, event: Occurrence, now_ms: int) -> SessionStep:
     """The next state, and what is to be sent and told. ``event`` is a command of ``values`` or an event of this module."""
     if session.ended:
-        return Step(session)
+        return SessionStep(session)
     session, events = _HANDLERS[type(event)](session, event, now_ms)
     if not session.ended:
         session, more = _check_times(session, now_ms)
         events += more
     session = _count(session, events)
     if session.ended:
-        return Step(session, events=events)
+        return SessionStep(session, events=events)
     return _act(session, events, now_ms)
 
 
@@ -486,19 +486,19 @@ def _patience_ms(session: Session) -> int:
 # ------------------------------------------------------------------------------------------------------------ sending
 
 
-def _act(session: Session, events: tuple[Event, ...], now_ms: int) -> Step:
+def _act(session: Session, events: tuple[Event, ...], now_ms: int) -> SessionStep:
     stale_leave = session.state is MemberState.STALE and session.stale_leave_pending
     if session.in_flight is not None or not (stale_leave or session.state in SENDING_STATES):
-        return Step(session, events=events, wake_at_ms=_wake_at_ms(session, None))
+        return SessionStep(session, events=events, wake_at_ms=_wake_at_ms(session, None))
     due_ms = now_ms if stale_leave else _due_ms(session, now_ms)
     if now_ms < due_ms:
-        return Step(session, events=events, wake_at_ms=_wake_at_ms(session, due_ms))
+        return SessionStep(session, events=events, wake_at_ms=_wake_at_ms(session, due_ms))
     if session.heartbeat_version is None:
         session = replace(session, in_flight=InFlight.COORDINATOR)
-        return Step(session, find_coordinator=True, events=events, wake_at_ms=_wake_at_ms(session, None))
+        return SessionStep(session, find_coordinator=True, events=events, wake_at_ms=_wake_at_ms(session, None))
     leaving = stale_leave or session.state is MemberState.LEAVING
     session, request = leave_request(session) if leaving else heartbeat(session, now_ms)
-    return Step(session, request=request, events=events, wake_at_ms=_wake_at_ms(session, None))
+    return SessionStep(session, request=request, events=events, wake_at_ms=_wake_at_ms(session, None))
 
 
 def _due_ms(session: Session, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""What a member knows (:class:`Session`), what can happen to it, and what follows (:class:`Step`): values only.
+"""What a member knows (:class:`Session`), what can happen to it, and what follows (:class:`SessionStep`): values only.
 
 The machine over them is :mod:`streamsrt.membership.session`.
 """
@@ -129,7 +129,7 @@ Occurrence: TypeAlias = Command | OwnedReported | CoordinatorFound | Answered | 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SessionStep:
     """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
 
     session: Session

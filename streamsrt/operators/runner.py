@@ -44,7 +44,7 @@ from streamsrt.operators.engine.environment import (
 from streamsrt.operators.engine.expiry import Expiry
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.operators.engine.plan import Counters, Plan
+from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology
 from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.kinds.idle import IdleClosing
@@ -74,7 +74,7 @@ class Runner:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ResolvedSubtopology,
         caches: Mapping[str, Cache],
         collect: Callable[..., None],
         task_partition: int,

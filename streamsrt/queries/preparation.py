@@ -232,7 +232,7 @@ def _version_of_key(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query
     return VersionedKeyQuery(key, as_of_ms)
 
 
-class Answered(NamedTuple):
+class RowQuery(NamedTuple):
     """One row. ``prepare`` gives None for a query that the kind of store does not answer. ``by_key`` makes the query for
     the row of a key, which ``prepare`` may refuse: a key of a window store has many rows."""
 
@@ -240,15 +240,15 @@ class Answered(NamedTuple):
     by_key: Callable[[StoreSpec, object, int | None], Query]
 
 
-QUERIES: Mapping[StoreKind, Answered] = MappingProxyType(
+QUERIES: Mapping[StoreKind, RowQuery] = MappingProxyType(
     {
-        StoreKind.KEY_VALUE: Answered(_prepare_key_value, _value_of_key),
-        StoreKind.LRU: Answered(_prepare_key_value, _value_of_key),
-        StoreKind.EXPIRING: Answered(_prepare_key_value, _value_of_key),
-        StoreKind.WINDOW: Answered(_prepare_window, _value_of_key),
-        StoreKind.DUPLICATES: Answered(_prepare_nothing, _value_of_key),
-        StoreKind.SESSION: Answered(_prepare_session, _value_of_key),
-        StoreKind.VERSIONED: Answered(_prepare_versioned, _version_of_key),
-        StoreKind.BUFFER: Answered(_prepare_nothing, _value_of_key),
+        StoreKind.KEY_VALUE: RowQuery(_prepare_key_value, _value_of_key),
+        StoreKind.LRU: RowQuery(_prepare_key_value, _value_of_key),
+        StoreKind.EXPIRING: RowQuery(_prepare_key_value, _value_of_key),
+        StoreKind.WINDOW: RowQuery(_prepare_window, _value_of_key),
+        StoreKind.DUPLICATES: RowQuery(_prepare_nothing, _value_of_key),
+        StoreKind.SESSION: RowQuery(_prepare_session, _value_of_key),
+        StoreKind.VERSIONED: RowQuery(_prepare_versioned, _version_of_key),
+        StoreKind.BUFFER: RowQuery(_prepare_nothing, _value_of_key),
     }
 )

@@ -42,20 +42,20 @@ class Seen(NamedTuple):
     announces_whole_protocol: bool
 
 
-class Decision(NamedTuple):
+class ProtocolDecision(NamedTuple):
     protocol: Protocol
     why: str
 
 
-def decided(seen: Seen) -> Decision:
+def decided(seen: Seen) -> ProtocolDecision:
     """See the module."""
     if seen.is_streams_group:
-        return Decision("streams", "that is what its group is")
+        return ProtocolDecision("streams", "that is what its group is")
     if seen.classic_members:
-        return Decision("classic", f"that is what its group is (members: {seen.classic_members})")
+        return ProtocolDecision("classic", f"that is what its group is (members: {seen.classic_members})")
     if seen.announces_whole_protocol:
-        return Decision("streams", "its group has no members, and the broker serves the whole of KIP-1071")
-    return Decision(
+        return ProtocolDecision("streams", "its group has no members, and the broker serves the whole of KIP-1071")
+    return ProtocolDecision(
         "classic",
         "its group has no members, and the broker does not serve the whole of KIP-1071 (topology epochs, warm-up tasks, "
         "source patterns)",

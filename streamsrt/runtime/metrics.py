@@ -16,7 +16,7 @@ from math import isnan, nan
 
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.values import MemoryUse, Progress, State, ThreadState
-from streamsrt.sensors import Rates, Reading, Spread, Work
+from streamsrt.sensors import Rates, SensorReading, Spread, Work
 from streamsrt.tasks.restore.changelog_work import StepMeter
 
 CLIENT, THREAD, TASK, NODE, TOPIC, STORE, CACHE, UPDATER, MEMORY = (
@@ -84,7 +84,7 @@ class MetricList:
         self.reading(group, name, spread.read(now), tags, what, low=low)
 
     def reading(
-        self, group: str, name: str, reading: Reading, tags: Mapping[str, str], what: str, *, low: bool = False
+        self, group: str, name: str, reading: SensorReading, tags: Mapping[str, str], what: str, *, low: bool = False
     ) -> None:
         self.add(group, f"{name}-avg", reading.mean, tags, f"{what}, on the average")
         if low:

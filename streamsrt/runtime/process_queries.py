@@ -65,7 +65,7 @@ class More(NamedTuple):
     timeout_s: float
 
 
-class Hosts(NamedTuple):
+class KnownInstances(NamedTuple):
     """What the group coordinator said of the instances."""
 
 
@@ -81,7 +81,7 @@ class Metrics(NamedTuple):
     """Those of the stream thread."""
 
 
-Request = Ask | More | Hosts | CountPartitions | Sizes | Metrics
+Request = Ask | More | KnownInstances | CountPartitions | Sizes | Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class QueryServer:
                 return _ask(queries, request, scans)
             case More(scan, timeout_s):
                 return queries.more(scans[scan], timeout_s)
-            case Hosts():
+            case KnownInstances():
                 return dict(queries.routing.hosts)
             case CountPartitions(topic):
                 return queries.routing.partitions_of_topic(topic)
@@ -204,7 +204,7 @@ class _ProcessRouting(Routing):
     @property
     def hosts(self) -> Mapping[HostInfo, tuple[Partitions, Partitions]]:
         if time.monotonic() - self._asked_s > _HOSTS_FOR_S:
-            self._hosts = self._queries.first_answer(Hosts())
+            self._hosts = self._queries.first_answer(KnownInstances())
             self._asked_s = time.monotonic()
         return self._hosts
 

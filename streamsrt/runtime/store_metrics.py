@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streamsrt.runtime.metrics import CACHE, STORE, MetricList
-from streamsrt.sensors import Reading
+from streamsrt.sensors import SensorReading
 from streamsrt.state import rocksdb_statistics as rocksdb
 from streamsrt.state.kinds import Cache, rocksdb_of, scope
 from streamsrt.state.rocksdb import RocksDBStore
@@ -82,7 +82,7 @@ def _accesses(owned: OwnedTask, store: str, meter: StoreMeter) -> int:
 
 def _hits(board: MetricList, of_cache: Mapping[str, str], meter: StoreMeter, accesses: int) -> None:
     meter.hit_ratio(accesses, board.now_ns)
-    found = Reading(*(each / _RATIO for each in meter.hit_ratios.read(board.now_ns)))
+    found = SensorReading(*(each / _RATIO for each in meter.hit_ratios.read(board.now_ns)))
     board.reading(CACHE, "hit-ratio", found, of_cache, "part of all accesses that the cache answered", low=True)
 
 

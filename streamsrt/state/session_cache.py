@@ -38,7 +38,7 @@ class SessionEntry(Entry):
         self.headers: Headers = ()
 
 
-class SessionStore(Protocol):
+class SessionByteStore(Protocol):
     """What a session cache needs of a byte store."""
 
     @property
@@ -62,7 +62,7 @@ def _by_end(entry: SessionEntry) -> tuple[int, int]:
 class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]):
     """The cache of a session store. ``newest_end`` is the latest end that was ever seen here, -1 before the first."""
 
-    def __init__(self, name: str, store: SessionStore, row_format: RowFormat, *, retention_ms: int) -> None:
+    def __init__(self, name: str, store: SessionByteStore, row_format: RowFormat, *, retention_ms: int) -> None:
         super().__init__()
         self.name = name
         self.store = store

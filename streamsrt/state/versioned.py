@@ -33,7 +33,7 @@ _VALUE = b"\1"
 _by_timestamp = attrgetter("timestamp_ms")
 
 
-class Version(NamedTuple):
+class RowVersion(NamedTuple):
     """One version of a key. ``valid_to_ms`` None: it is the newest. ``value`` None: a deletion."""
 
     timestamp_ms: int
@@ -219,21 +219,21 @@ class VersionedBytesStore:
         row = self._store.get(_LATEST + key)
         return None if row is None else (int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:])
 
-    def versions(self, key: bytes) -> list[Version]:
+    def versions(self, key: bytes) -> list[RowVersion]:
         """All versions of a key that are still there, oldest first; deletions too."""
         rows = self._rows(key)
         latest = self.latest(key)
         ends: list[int | None] = [row.timestamp_ms for row in rows[1:]]
         if rows:
             ends.append(None if latest is None else latest[0])
-        found = [Version(row.timestamp_ms, row.value, end) for row, end in zip(rows, ends, strict=True)]
-        return found if latest is None else [*found, Version(*latest, None)]
+        found = [RowVersion(row.timestamp_ms, row.value, end) for row, end in zip(rows, ends, strict=True)]
+        return found if latest is None else [*found, RowVersion(*latest, None)]
 
-    def get(self, key: bytes, as_of_ms: int) -> Version | None:
+    def get(self, key: bytes, as_of_ms: int) -> RowVersion | None:
         """The version that was valid at ``as_of_ms``; None where there was none, or that is beyond retention."""
         latest = self.latest(key)
         if latest is not None and latest[0] <= as_of_ms:
-            return Version(*latest, None)
+            return RowVersion(*latest, None)
         if as_of_ms < self._stream_time_ms - self.history_retention_ms:
             return None
         known = [version for version in self.versions(key) if version.timestamp_ms <= as_of_ms]
@@ -244,15 +244,15 @@ class VersionedBytesStore:
         for stored_key, row in self._store.range(_LATEST, _HISTORY):
             yield stored_key[1:], int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:]
 
-    def all_versions(self) -> Iterator[tuple[bytes, Version]]:
+    def all_versions(self) -> Iterator[tuple[bytes, RowVersion]]:
         """(key, version) of every version with a value that is still there: the newest by key, then the older ones."""
         for key, timestamp_ms, value in self.latest_rows():
-            yield key, Version(timestamp_ms, value, None)
+            yield key, RowVersion(timestamp_ms, value, None)
         for stored_key, stored in self._store.range(_HISTORY + _TIME.pack(self._live_segment())):
             at = len(stored_key) - _TIME_BYTES
             row = _row(stored_key[1 + _TIME_BYTES : at], int(_TIME.unpack_from(stored_key, at)[0]), stored)
             if row.value is not None:
-                yield row.key, Version(row.timestamp_ms, row.value, row.valid_to_ms)
+                yield row.key, RowVersion(row.timestamp_ms, row.value, row.valid_to_ms)
 
     # ----------------------------------------------------------------------------------------------------- forwarding
 

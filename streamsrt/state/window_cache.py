@@ -46,7 +46,7 @@ class WindowRows(dict[bytes, Entry]):
         return entry
 
 
-class WindowStore(Protocol):
+class WindowByteStore(Protocol):
     """What a window cache needs of a byte store."""
 
     def get(self, key: bytes, start_ms: int, /) -> bytes | None: ...
@@ -76,7 +76,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
     def __init__(
         self,
         name: str,
-        store: WindowStore,
+        store: WindowByteStore,
         row_format: RowFormat,
         *,
         retention_ms: int,

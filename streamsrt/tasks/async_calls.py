@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from streamsrt.operators.engine.environment import Outcome
+from streamsrt.operators.engine.environment import CallOutcome
 from topology.graph.operations import MapAsync
 
 
@@ -28,7 +28,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 class AsyncCalls:
     """The calls of one operator of one task. ``tell`` gets each outcome."""
 
-    def __init__(self, op: MapAsync, tell: Callable[[Outcome], None]) -> None:
+    def __init__(self, op: MapAsync, tell: Callable[[CallOutcome], None]) -> None:
         self._op = op
         self._tell = tell
         self._loop = _event_loop()
@@ -70,17 +70,17 @@ class AsyncCalls:
             try:
                 value = await _call(self._op, arguments)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                self._tell(Outcome(number, None, error))
+                self._tell(CallOutcome(number, None, error))
             except asyncio.CancelledError as error:
                 if self._is_over:
                     raise
                 # Else whoever waits for the outcome would wait for ever.
                 failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
-                self._tell(Outcome(number, None, failure))
+                self._tell(CallOutcome(number, None, failure))
             except BaseException as error:  # noqa: BLE001  # raised where the outcome is waited for
-                self._tell(Outcome(number, None, error))
+                self._tell(CallOutcome(number, None, error))
             else:
-                self._tell(Outcome(number, value, None))
+                self._tell(CallOutcome(number, value, None))
 
 
 async def _call(op: MapAsync, arguments: tuple[object, ...]) -> object:

@@ -34,7 +34,7 @@ from streamsrt.errors import (
     StreamsError,
     UserError,
 )
-from streamsrt.operators.engine.plan import Plan
+from streamsrt.operators.engine.plan import ResolvedSubtopology
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
@@ -62,7 +62,7 @@ class _Part:
 
     subtopology: Subtopology
     spec: StoreSpec
-    plan: Plan
+    plan: ResolvedSubtopology
     cache: Cache
     runner: Runner
 
@@ -186,7 +186,7 @@ def _part(
     (spec,) = subtopology.stores
     if not store_traits(spec).one_row:
         raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store is a key-value store")
-    plan = Plan(
+    plan = ResolvedSubtopology(
         subtopology=subtopology,
         application_id=application_id,
         default_key_serde=config.default_key_serde,

@@ -22,11 +22,12 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streamsrt.assignment.tasks import TaskId
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
-from streamsrt.operators.engine.plan import Plan, StreamTime, stores_behind_caches
+from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
@@ -47,16 +48,6 @@ from topology.spec.timestamps import timestamp_extractor
 
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""
-
-
-class TaskId(NamedTuple):
-    """Which subtopology and which partition."""
-
-    subtopology_id: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.subtopology_id}_{self.partition}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +142,7 @@ class Task:
         self.subtopology = subtopology
         self.config = config
         self._collector = collector
-        self._plan = Plan(
+        self._plan = ResolvedSubtopology(
             subtopology=subtopology,
             application_id=application_id,
             default_key_serde=config.default_key_serde,

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from streamsrt.config import RecordingLevel
 from streamsrt.operators.engine.node_meter import NodeMeter, node_meters
-from streamsrt.operators.engine.plan import Plan
+from streamsrt.operators.engine.plan import ResolvedSubtopology
 from streamsrt.sensors import Spread, Work
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
@@ -177,7 +177,7 @@ class TaskMeter:
             meter.produced(records, times, collector.record_bytes(topic), now_ms)
 
 
-def task_meter(plan: Plan, collector: object, level: RecordingLevel) -> TaskMeter:
+def task_meter(plan: ResolvedSubtopology, collector: object, level: RecordingLevel) -> TaskMeter:
     """Of a task that is about to be made."""
     subtopology = plan.subtopology
     sinks = {

@@ -154,7 +154,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MessageVersion:
     """What the two generators share: one message in one version, and the names that its functions use."""
 
     schema: MessageSchema
@@ -236,7 +236,7 @@ class Plan:
 class ReaderSource:
     """Generates ``def read_X(b, o, z) -> (message, offset)``: buffer, offset, end of the buffer."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: MessageVersion) -> None:
         self.plan = plan
         # A memoryview has no decode method; bytes are decoded faster with it.
         self.views = plan.has_records(plan.schema.root)
@@ -413,7 +413,7 @@ def default_source(f: Field) -> str:
 class WriterSource:
     """Generates ``def write_X(m, w)``, where ``w`` appends to the list of parts; with records also the list itself."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: MessageVersion) -> None:
         self.plan = plan
         self.out = Source()
 
@@ -601,7 +601,7 @@ class WriterSource:
 COMPILED: Final[dict[tuple[str, str], dict[str, Any]]] = {}
 
 
-def compile_functions(plan: Plan, source: str, direction: str) -> dict[str, Any]:
+def compile_functions(plan: MessageVersion, source: str, direction: str) -> dict[str, Any]:
     """Versions with the same layout share their functions."""
     key = (plan.schema.name, source)
     made = COMPILED.get(key)
@@ -615,10 +615,10 @@ def compile_functions(plan: Plan, source: str, direction: str) -> dict[str, Any]
     return made
 
 
-def plan_of(message: type[Message], version: int, *, in_steps: bool = False) -> Plan:
+def plan_of(message: type[Message], version: int, *, in_steps: bool = False) -> MessageVersion:
     schema = message.SCHEMA
     namespace = {**SHARED, message.NAME: message, **{name: getattr(message, name) for name in schema.structs}}
-    return Plan(schema, version, namespace, in_steps)
+    return MessageVersion(schema, version, namespace, in_steps)
 
 
 def compile_reader(message: type[Message], version: int) -> Reader:
@@ -631,7 +631,7 @@ def compile_reader(message: type[Message], version: int) -> Reader:
     return reader
 
 
-def writer_source(plan: Plan) -> str:
+def writer_source(plan: MessageVersion) -> str:
     generator = WriterSource(plan)
     root = plan.schema.root
     texts = [generator.function(s) for s in plan.reachable(root)]

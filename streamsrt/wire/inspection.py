@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import Any, NoReturn
 
-from streamsrt.wire.compiler import FORMATS, SIZES, WRITE_FAULTS, Plan
+from streamsrt.wire.compiler import FORMATS, SIZES, WRITE_FAULTS, MessageVersion
 from streamsrt.wire.primitives import Buffer, DecodeError, read_uvarint
 from streamsrt.wire.schema import Field, Message, Struct
 
@@ -20,7 +20,7 @@ class Fault(Exception):
 
 def explain_bytes(message: type[Message], version: int, buffer: Buffer, offset: int) -> str:
     """Why ``buffer`` is not this message, e.g. ``FetchRequest v17, topics[0].topic at byte 12: ...``."""
-    walk = Walk(Plan(message.SCHEMA, version, {}), memoryview(buffer), offset)
+    walk = Walk(MessageVersion(message.SCHEMA, version, {}), memoryview(buffer), offset)
     where = f"{message.NAME} v{version}"
     try:
         walk.struct(message.SCHEMA.root, "")
@@ -32,14 +32,14 @@ def explain_bytes(message: type[Message], version: int, buffer: Buffer, offset: 
 def explain_value(message: Message, version: int) -> str | None:
     """Which field of ``message`` cannot be written, or None if each of them can."""
     try:
-        check_struct(Plan(message.SCHEMA, version, {}), message.SCHEMA.root, message, "")
+        check_struct(MessageVersion(message.SCHEMA, version, {}), message.SCHEMA.root, message, "")
     except Fault as fault:
         return f"{message.NAME} v{version}, {fault}"
     return None
 
 
 class Walk:
-    def __init__(self, plan: Plan, buffer: memoryview, offset: int) -> None:
+    def __init__(self, plan: MessageVersion, buffer: memoryview, offset: int) -> None:
         self.plan = plan
         self.buffer = buffer
         self.offset = offset
@@ -137,7 +137,7 @@ class Walk:
                 self.text(f.element, f"{path}[{i}]", nullable=False)
 
 
-def check_struct(plan: Plan, struct: Struct, value: object, path: str) -> None:
+def check_struct(plan: MessageVersion, struct: Struct, value: object, path: str) -> None:
     prefix = path + "." if path else ""
     for f in [*plan.fields(struct), *plan.tagged(struct)]:
         where = f"{prefix}{f.attribute}"
@@ -148,7 +148,7 @@ def check_struct(plan: Plan, struct: Struct, value: object, path: str) -> None:
         check_value(plan, f, field_value, where)
 
 
-def check_value(plan: Plan, f: Field, value: Any, path: str) -> None:
+def check_value(plan: MessageVersion, f: Field, value: Any, path: str) -> None:
     if value is None and plan.version in f.nullable:
         return
     if value is None:
@@ -162,7 +162,7 @@ def check_value(plan: Plan, f: Field, value: Any, path: str) -> None:
         check_element(plan, f, element, f"{path}[{i}]")
 
 
-def check_element(plan: Plan, f: Field, value: object, path: str) -> None:
+def check_element(plan: MessageVersion, f: Field, value: object, path: str) -> None:
     kind = f.element
     if kind in plan.schema.structs:
         check_struct(plan, plan.schema.structs[kind], value, path)
@@ -170,7 +170,7 @@ def check_element(plan: Plan, f: Field, value: object, path: str) -> None:
         raise Fault(f"{path}: {kind} expected, got {value!r:.100}")
 
 
-def fits(plan: Plan, kind: str, value: object) -> bool:
+def fits(plan: MessageVersion, kind: str, value: object) -> bool:
     if kind == "uuid":
         return isinstance(value, bytes | bytearray | memoryview) and len(value) == 16
     if kind in FORMATS:
@@ -186,7 +186,7 @@ def fits(plan: Plan, kind: str, value: object) -> bool:
     return isinstance(value, bytes | bytearray | memoryview)
 
 
-def text_fits(plan: Plan, value: str) -> bool:
+def text_fits(plan: MessageVersion, value: str) -> bool:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:

@@ -171,7 +171,7 @@ class MessageSchema:
     structs: dict[str, Struct]
 
 
-class Row(NamedTuple):
+class TableLine(NamedTuple):
     """The fixed part of a line of the table and its fields, still as text."""
 
     kind: str
@@ -189,14 +189,14 @@ def read_versions(text: str, highest: int) -> range:
     return range(int(low), (highest if text.endswith("+") else int(high or low)) + 1)
 
 
-def read_rows(table: str) -> Iterator[tuple[str, Row]]:
+def read_rows(table: str) -> Iterator[tuple[str, TableLine]]:
     for line in table.strip().replace("\n ", " ").split("\n"):
         head, _, body = line.partition(" ; ")
         name, kind, key, versions, flexible = head.split()
         valid = read_versions(versions.rstrip("!"), 0)
         stable = valid[:-1] if versions.endswith("!") else valid
         number = None if key == "-" else int(key)
-        yield name, Row(kind, number, valid, stable, read_versions(flexible, valid[-1]), body)
+        yield name, TableLine(kind, number, valid, stable, read_versions(flexible, valid[-1]), body)
 
 
 KAFKA_ROWS: Final = dict(read_rows(TABLE))

@@ -35,7 +35,7 @@ from streamsrt.backfill.engine_spark import SparkEngine
 from streamsrt.backfill.engine_spark_session import open_session
 from streamsrt.backfill.job import Engine
 from streamsrt.backfill.lake import scan_lake
-from streamsrt.backfill.plan import Changelogs, Plan, SourceRange, StorePlan, TaskPlan, save_plan
+from streamsrt.backfill.plan import BackfillPlan, Changelogs, SourceRange, StorePlan, TaskPlan, save_plan
 from streamsrt.backfill.planning import splice_lake
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 
@@ -142,7 +142,7 @@ def write_history(root: Path, records: int, keys: int) -> int:
     return ever + len(rest)
 
 
-def plan_over(root: Path, program: str, records: int, changelogs: Changelogs, *, lake: bool) -> Plan:
+def plan_over(root: Path, program: str, records: int, changelogs: Changelogs, *, lake: bool) -> BackfillPlan:
     """A plan of one task, made without a cluster."""
     topology, attribute = (windowed, "windowed") if program == "windows" else (keyed, "keyed")
     application = f"tests.bench.bench_backfill_memory:{attribute}"
@@ -159,7 +159,7 @@ def plan_over(root: Path, program: str, records: int, changelogs: Changelogs, *,
     task = TaskPlan(
         id=f"{subtopology.id}_0", subtopology=subtopology.id, partition=0, level=0, sources=(source,), stores=(store,)
     )
-    return Plan(
+    return BackfillPlan(
         application=application,
         application_id="bench",
         code_digest=module_digest(application),

@@ -37,7 +37,7 @@ from streamsrt.client.metadata import Metadata
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
-from streamsrt.membership.classic.state import GroupState
+from streamsrt.membership.classic.state import ClassicMemberState
 from streamsrt.membership.classic.telling import RECORD_MAX_BYTES, LeaderSettings
 from streamsrt.membership.values import (
     NOTHING,
@@ -192,10 +192,10 @@ async def sit(options: argparse.Namespace) -> None:
 
 
 def _progress(seats: list[Seat], before_mb: float) -> dict[str, Any]:
-    inside = [seat.machine for seat in seats if seat.machine.session.group is GroupState.IN]
+    inside = [seat.machine for seat in seats if seat.machine.session.group is ClassicMemberState.IN]
     return {
         "members": len(seats),
-        "joining": any(seat.machine.session.group is GroupState.JOINING for seat in seats),
+        "joining": any(seat.machine.session.group is ClassicMemberState.JOINING for seat in seats),
         "at_s": 0.0,
         "generations": sorted({machine.session.generation for machine in inside}) if len(inside) == len(seats) else [],
         "active": sum(len(seat.tasks.active) for seat in seats),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from streamsrt.errors import StreamsError
 from streamsrt.operators.engine.handlers import LETTER_HEADER_PREFIX
-from streamsrt.operators.kinds.foreign_key_joins import Subscription
+from streamsrt.operators.kinds.foreign_key_joins import ForeignKeySubscription
 from streamsrt.operators.kinds.stream_joins import listed_values
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
 from tests.oracle.programs import EMIT_INTERVAL, Case, application_config, build, serde, to_value
@@ -193,7 +193,7 @@ def _subscriptions(driver: TopologyTestDriver, case: Case, name: str) -> list[An
     key_serde = serde(next(step for step in case["dsl"] if step["op"] == "table")["consumed"]["key"])
     entries = []
     for key, (raw, timestamp) in driver.get_timestamped_key_value_store(name).all():
-        each = Subscription.from_bytes(raw)
+        each = ForeignKeySubscription.from_bytes(raw)
         assert each.value_hash is not None
         text = (
             f"SubscriptionWrapper:SubscriptionWrapper{{version=1, primaryKey={key_serde.deserialize(each.primary_key)}, "

@@ -16,7 +16,7 @@ _begin = leading.begin
 _fatal_size = int(os.environ.get("DIES_LEADING", "0"))
 
 
-def _dies(generation: int, joined: Any, **known: Any) -> leading.Step:
+def _dies(generation: int, joined: Any, **known: Any) -> leading.LeadingStep:
     if len(joined) == _fatal_size:
         os.kill(os.getpid(), signal.SIGKILL)
     return _begin(generation, joined, **known)

@@ -25,7 +25,7 @@ from topology.build.plan import OperatorStep, RepartitionStep, SplitStep, Step, 
 from topology.build.unfinished import UnfinishedTopology
 from topology.graph.operations import PassThrough
 from topology.graph.operations.joins import StreamSelfJoin, StreamStreamJoin
-from topology.graph.operations.traits import Results, needs_repartition, traits_of
+from topology.graph.operations.traits import ResultsPerRecord, needs_repartition, traits_of
 from topology.graph.settings import OPTIMIZATION_KEY
 from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.errors import TopologyError
@@ -187,7 +187,10 @@ class _Graph:
         step = self.steps[name]
         if isinstance(step, RepartitionStep | SplitStep):
             return True
-        return isinstance(step, OperatorStep) and traits_of(step.operation).results in {Results.PASSED, Results.SAME}
+        return isinstance(step, OperatorStep) and traits_of(step.operation).results in {
+            ResultsPerRecord.PASSED,
+            ResultsPerRecord.SAME,
+        }
 
     def is_merge(self, name: str) -> bool:
         step = self.steps[name]

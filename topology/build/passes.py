@@ -27,7 +27,7 @@ from topology.graph.internal_topics import (
     repartition_topic,
 )
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
-from topology.graph.operations.traits import Results, traits_of
+from topology.graph.operations.traits import ResultsPerRecord, traits_of
 from topology.graph.topology import Topology
 from topology.spec.errors import (
     CallSite,
@@ -332,7 +332,7 @@ class _Groups:
         return list(groups.values())
 
 
-_ALWAYS = {Results.PASSED, Results.ONE}
+_ALWAYS = {ResultsPerRecord.PASSED, ResultsPerRecord.ONE}
 """Results of a step that forwards each record that comes."""
 
 

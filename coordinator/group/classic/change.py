@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.records import group_record
-from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, PendingRequest, Protocol
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
@@ -89,7 +89,7 @@ class ClassicChange:
 
     # What goes out
 
-    def reply(self, waiting: Waiting, message: Message) -> None:
+    def reply(self, waiting: PendingRequest, message: Message) -> None:
         self._replies.append(Reply(waiting.request_id, message))
 
     def write(self) -> None:
@@ -117,7 +117,7 @@ class ClassicChange:
 
     # Members
 
-    def add(self, member: ClassicMember, waiting: Waiting) -> None:
+    def add(self, member: ClassicMember, waiting: PendingRequest) -> None:
         """A new member, whose JoinGroup waits."""
         name = member.member_id
         if self.state is GroupState.PREPARING_REBALANCE and self.extension_ms is not None:
@@ -154,7 +154,7 @@ class ClassicChange:
             self.leader = member.member_id
         self.keep_session(member.member_id)
 
-    def update(self, member: ClassicMember, waiting: Waiting) -> None:
+    def update(self, member: ClassicMember, waiting: PendingRequest) -> None:
         """A member that joins the next generation. An older request of it that still waits is of a connection it left."""
         self.fence(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         self.members[member.member_id] = member

@@ -15,7 +15,7 @@ from dataclasses import replace
 from coordinator.group.classic.change import NO_MEMBER_ID, ClassicChange, join_refusal
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.fencing import member_error
-from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, PendingRequest, Protocol
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision
@@ -66,7 +66,7 @@ class _Join:
         self.request = request
         self.context = context
         self.config = config
-        self.waiting = Waiting(context.request_id, context.api_version)
+        self.waiting = PendingRequest(context.request_id, context.api_version)
         self.protocols = tuple(Protocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)
         self.change = ClassicChange(group, now_ms, config)
         self.live: Live = group.live

@@ -11,7 +11,7 @@ from __future__ import annotations
 from coordinator.group.classic.change import JOIN, SESSION, SYNC, ClassicChange
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.fencing import member_error
-from coordinator.group.classic.state import ClassicGroup, GroupState, Waiting
+from coordinator.group.classic.state import ClassicGroup, GroupState, PendingRequest
 from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
@@ -74,7 +74,7 @@ def sync(
         return Decision(replies=(Reply(context.request_id, SyncGroupResponse(error_code=code)),))
     change = ClassicChange(group, now_ms, config)
     name = request.member_id
-    waiting = Waiting(context.request_id, context.api_version)
+    waiting = PendingRequest(context.request_id, context.api_version)
     change.has_synced(name)
     if change.state is GroupState.STABLE:
         change.reply(waiting, change.assigned(name))
@@ -127,7 +127,7 @@ def leave(
         )
     if context.api_version < SEVERAL_MEMBERS_VERSION:
         response = LeaveGroupResponse(error_code=response.members[0].error_code)
-    change.reply(Waiting(context.request_id, context.api_version), response)
+    change.reply(PendingRequest(context.request_id, context.api_version), response)
     if some_left and change.state is not GroupState.EMPTY:
         change.rebalance_or_go_on()
     return change.decision() if some_left else Decision(replies=change.decision().replies)

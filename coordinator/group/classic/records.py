@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from coordinator.group.classic.state import Live
 from coordinator.group.values import GroupRecord
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.wire.types import GroupMetadataKey, GroupMetadataValue
 
 
 def group_record(group_id: str, live: Live) -> GroupRecord:
     """The group with the chosen protocol of each member and the assignments of this generation."""
-    return Record(
+    return CoordinatorRecord(
         GroupMetadataKey(group=group_id),
         GroupMetadataValue(
             protocol_type=live.protocol_type,
@@ -37,4 +37,4 @@ def group_record(group_id: str, live: Live) -> GroupRecord:
 
 def tombstone(group_id: str) -> GroupRecord:
     """What ends the group."""
-    return Record(GroupMetadataKey(group=group_id), None)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

@@ -55,7 +55,7 @@ class ClassicMember:
         return next((entry.metadata for entry in self.protocols if entry.name == protocol), b"")
 
 
-class Waiting(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its answer."""
 
     request_id: int
@@ -79,8 +79,8 @@ class Live:
     leader: str | None = None
     members: Mapping[str, ClassicMember] = field(default_factory=dict)
     static_members: Mapping[str, str] = field(default_factory=dict)
-    joining: Mapping[str, Waiting] = field(default_factory=dict)
-    syncing: Mapping[str, Waiting] = field(default_factory=dict)
+    joining: Mapping[str, PendingRequest] = field(default_factory=dict)
+    syncing: Mapping[str, PendingRequest] = field(default_factory=dict)
     fresh: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     unsynced: frozenset[str] = frozenset()

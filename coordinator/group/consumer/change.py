@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from coordinator.group.consumer.assignment import target_records
 from coordinator.group.consumer.config import ConsumerConfig
-from coordinator.group.consumer.partitions import Partitions, TopicPartition
+from coordinator.group.consumer.partitions import Partitions, TopicIdPartition
 from coordinator.group.consumer.reconcile import reconcile
 from coordinator.group.consumer.records import (
     current_record,
@@ -145,7 +145,7 @@ class GroupChange:
         topics = {self.image[name].id for name in group.subscribed_topics(member) if name in self.image}
         return frozenset(partition for partition in target if partition.topic_id in topics)
 
-    def _is_held(self, partition: TopicPartition, member_id: str) -> bool:
+    def _is_held(self, partition: TopicIdPartition, member_id: str) -> bool:
         return any(other != member_id for other in self.group.owners.get(partition, ()))
 
     def _time_revocation(self, member: Member, old: Current, new: Current) -> None:

@@ -13,15 +13,7 @@ from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.consumer.assignor import PartitionAssignor
 from coordinator.group.consumer.range_assignor import RangeAssignor
 from coordinator.group.consumer.uniform import UniformAssignor
-from coordinator.group.settings import (
-    INT32_MAX,
-    InvalidConfigError,
-    Ranges,
-    Setting,
-    check_ranges,
-    integer,
-    numbers_of,
-)
+from coordinator.group.settings import INT32_MAX, InvalidConfigError, Ranges, Setting, check_ranges, integer, numbers_of
 
 
 class MigrationPolicy(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from coordinator.group.consumer.assignment import preferred_assignor
 from coordinator.group.consumer.assignor import PartitionAssignor
-from coordinator.group.consumer.partitions import TopicPartition, grouped
+from coordinator.group.consumer.partitions import TopicIdPartition, grouped
 from coordinator.group.consumer.state import NEVER_ASSIGNED, ConsumerGroup, MemberState
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.types import ConsumerGroupDescribeResponse as Response
@@ -58,7 +58,7 @@ def _member(group: ConsumerGroup, name: str, image: TopicsImage) -> Response.Mem
     )
 
 
-def _assignment(partitions: Iterable[TopicPartition], image: TopicsImage) -> Response.Assignment:
+def _assignment(partitions: Iterable[TopicIdPartition], image: TopicsImage) -> Response.Assignment:
     names = image.names_by_id
     return Response.Assignment(
         topic_partitions=[

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordinator.group.consumer.partitions import Partitions, TopicPartition, grouped
+from coordinator.group.consumer.partitions import Partitions, TopicIdPartition, grouped
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.primitives import DecodeError
@@ -81,5 +81,5 @@ def _by_id(
     for entry in topics:
         topic = image.get(entry.topic)
         if topic is not None:
-            found += [TopicPartition(topic.id, number) for number in entry.partitions]
+            found += [TopicIdPartition(topic.id, number) for number in entry.partitions]
     return frozenset(found)

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
 
-class TopicPartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """One partition of a topic, which is known by its id: a topic that is created again is another one."""
 
     topic_id: bytes
     partition: int
 
 
-Partitions = frozenset[TopicPartition]
+Partitions = frozenset[TopicIdPartition]
 NONE: Partitions = frozenset()
 
-Target = tuple[TopicPartition, ...]
+Target = tuple[TopicIdPartition, ...]
 """What a member shall have: by topic id, and within a topic in the order in which it was given."""
 
 
@@ -29,19 +29,19 @@ T = TypeVar("T")
 
 
 def listed(wire: Iterable[_TopicPartitions]) -> Target:
-    return tuple(TopicPartition(entry.topic_id, number) for entry in wire for number in entry.partitions)
+    return tuple(TopicIdPartition(entry.topic_id, number) for entry in wire for number in entry.partitions)
 
 
 def partition_set(wire: Iterable[_TopicPartitions]) -> Partitions:
     return frozenset(listed(wire))
 
 
-def in_topic_order(partitions: Iterable[TopicPartition]) -> Target:
+def in_topic_order(partitions: Iterable[TopicIdPartition]) -> Target:
     """The partitions by topic id, those of a topic in the order that they have."""
     return tuple(sorted(partitions, key=lambda partition: partition.topic_id))
 
 
-def grouped(partitions: Iterable[TopicPartition]) -> list[tuple[bytes, list[int]]]:
+def grouped(partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
     """(topic id, partition numbers) of partitions that are in the order of their topics."""
     found: list[tuple[bytes, list[int]]] = []
     for topic_id, number in partitions:
@@ -57,6 +57,6 @@ def wire_target(kind: Callable[..., T], target: Target) -> list[T]:
     return [kind(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(target)]
 
 
-def wire_partitions(kind: Callable[..., T], partitions: Iterable[TopicPartition]) -> list[T]:
+def wire_partitions(kind: Callable[..., T], partitions: Iterable[TopicIdPartition]) -> list[T]:
     """Partitions as the struct (topic id, partitions) of any message that has one, in order of both."""
     return wire_target(kind, tuple(sorted(partitions)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator.group.consumer.assignor import AssignmentSpec, by_subscribers
-from coordinator.group.consumer.partitions import Target, TopicPartition, in_topic_order
+from coordinator.group.consumer.partitions import Target, TopicIdPartition, in_topic_order
 
 
 class RangeAssignor:
@@ -19,7 +19,7 @@ class RangeAssignor:
     name = "range"
 
     def assign(self, spec: AssignmentSpec) -> Mapping[str, Target]:
-        found: dict[str, list[TopicPartition]] = {}
+        found: dict[str, list[TopicIdPartition]] = {}
         for topic_ids, members in by_subscribers(spec):
             ordered = sorted(members, key=lambda name: _sort_key(spec.members[name].instance_id, name))
             for topic_id in topic_ids:
@@ -27,7 +27,7 @@ class RangeAssignor:
                 start = 0
                 for index, name in enumerate(ordered):
                     end = start + share + (index < more)
-                    found.setdefault(name, []).extend(TopicPartition(topic_id, n) for n in range(start, end))
+                    found.setdefault(name, []).extend(TopicIdPartition(topic_id, n) for n in range(start, end))
                     start = end
         return {name: in_topic_order(partitions) for name, partitions in found.items()}
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.group.consumer.partitions import NONE, Partitions, TopicPartition
+from coordinator.group.consumer.partitions import NONE, Partitions, TopicIdPartition
 from coordinator.group.consumer.state import Current, MemberState
 
 
@@ -24,7 +24,7 @@ def reconcile(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
-    is_held: Callable[[TopicPartition], bool],
+    is_held: Callable[[TopicIdPartition], bool],
 ) -> Current:
     """The member's next assignment; the same object if nothing changes.
 
@@ -49,7 +49,7 @@ def _next(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
-    is_held: Callable[[TopicPartition], bool],
+    is_held: Callable[[TopicIdPartition], bool],
 ) -> Current:
     kept = current.assigned & target
     revoked = current.assigned - target

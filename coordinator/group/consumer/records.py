@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from coordinator.group.consumer.partitions import Target, wire_partitions, wire_target
 from coordinator.group.consumer.state import ConsumerGroup, Current, Member
 from coordinator.group.values import GroupRecord
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.wire import types
 
 
 def metadata_record(group_id: str, *, epoch: int, metadata_hash: int) -> GroupRecord:
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupMetadataKey(group_id=group_id),
         types.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
     )
@@ -21,7 +21,7 @@ def metadata_record(group_id: str, *, epoch: int, metadata_hash: int) -> GroupRe
 def member_record(group_id: str, member: Member) -> GroupRecord:
     value = types.ConsumerGroupMemberMetadataValue
     classic = member.classic
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         value(
             instance_id=member.instance_id,
@@ -45,26 +45,26 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
 
 
 def regex_record(group_id: str, regex: str, topics: Iterable[str], *, version: int, timestamp_ms: int) -> GroupRecord:
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         types.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=timestamp_ms),
     )
 
 
 def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
-    return Record(types.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
+    return CoordinatorRecord(types.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
 def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
     value = types.ConsumerGroupTargetAssignmentMemberValue
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         value(topic_partitions=wire_target(value.TopicPartition, target)),
     )
 
 
 def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> GroupRecord:
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         types.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
     )
@@ -72,7 +72,7 @@ def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) 
 
 def current_record(group_id: str, member_id: str, current: Current) -> GroupRecord:
     value = types.ConsumerGroupCurrentMemberAssignmentValue
-    return Record(
+    return CoordinatorRecord(
         types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
         value(
             member_epoch=current.epoch,
@@ -87,9 +87,9 @@ def current_record(group_id: str, member_id: str, current: Current) -> GroupReco
 def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
     """What removes a member: its current assignment, its target and its metadata, in this order."""
     return (
-        Record(types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        Record(types.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        Record(types.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     )
 
 
@@ -99,5 +99,5 @@ def group_tombstones(group: ConsumerGroup) -> Iterator[GroupRecord]:
         yield from member_tombstones(group.group_id, member_id)
     for regex in sorted(group.regexes):
         yield regex_tombstone(group.group_id, regex)
-    yield Record(types.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield Record(types.ConsumerGroupMetadataKey(group_id=group.group_id), None)
+    yield CoordinatorRecord(types.ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield CoordinatorRecord(types.ConsumerGroupMetadataKey(group_id=group.group_id), None)

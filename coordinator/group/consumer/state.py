@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 from coordinator.group.builder import GroupBuilder
-from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
+from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicIdPartition, listed, partition_set
 from coordinator.group.values import GroupRecord
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
@@ -117,7 +117,7 @@ class ConsumerGroup:
     current: Mapping[str, Current] = field(default_factory=dict)
     static_members: Mapping[str, str] = field(default_factory=dict)
     regexes: Mapping[str, ResolvedRegex] = field(default_factory=dict)
-    owners: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
+    owners: Mapping[TopicIdPartition, tuple[str, ...]] = field(default_factory=dict)
     names: Mapping[str, int] = field(default_factory=dict)
     patterns: Mapping[str, int] = field(default_factory=dict)
     classic_members: int = 0

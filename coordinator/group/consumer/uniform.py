@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.group.consumer.assignor import AssignmentSpec, SubscribedMembers, by_subscribers
-from coordinator.group.consumer.partitions import Target, TopicPartition, in_topic_order
+from coordinator.group.consumer.partitions import Target, TopicIdPartition, in_topic_order
 
 
 class UniformAssignor:
@@ -42,11 +42,11 @@ class _Sharing:
         self._owned: dict[str, dict[bytes, list[int]]] = {name: {} for name in sorted(spec.members)}
         self._given: dict[str, dict[bytes, list[int]]] = {name: {} for name in self._owned}
         self._load = dict.fromkeys(self._owned, 0)
-        self._taken: set[TopicPartition] = set()
+        self._taken: set[TopicIdPartition] = set()
         for name in self._owned:
             self._keep(name, spec.members[name].topics, spec.members[name].target)
 
-    def _keep(self, name: str, subscribed: frozenset[bytes], target: Iterable[TopicPartition]) -> None:
+    def _keep(self, name: str, subscribed: frozenset[bytes], target: Iterable[TopicIdPartition]) -> None:
         for partition in target:
             topic_id, number = partition
             topic = self._topics.get(topic_id)
@@ -66,7 +66,7 @@ class _Sharing:
         heapq.heapify(least)
         for topic_id in kind.topic_ids:
             for number in range(self._topics[topic_id].partitions):
-                if TopicPartition(topic_id, number) not in self._taken:
+                if TopicIdPartition(topic_id, number) not in self._taken:
                     load, name = least[0]
                     self._give(name, topic_id, number)
                     heapq.heapreplace(least, (load + 1, name))
@@ -113,8 +113,8 @@ class _Sharing:
     def targets(self) -> Mapping[str, Target]:
         return {name: in_topic_order(self._partitions(name)) for name in self._owned}
 
-    def _partitions(self, name: str) -> Iterator[TopicPartition]:
+    def _partitions(self, name: str) -> Iterator[TopicIdPartition]:
         for topic_id, numbers in self._owned[name].items():
-            yield from (TopicPartition(topic_id, number) for number in numbers)
+            yield from (TopicIdPartition(topic_id, number) for number in numbers)
         for topic_id, numbers in self._given[name].items():
-            yield from (TopicPartition(topic_id, number) for number in sorted(numbers))
+            yield from (TopicIdPartition(topic_id, number) for number in sorted(numbers))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coordinator.group.streams.state import CLASSIC_TAG, OLDER_TAG, Member, StreamsGroup, classic_tag
 from coordinator.group.values import GroupRecord
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.assignment.reconcile import Current
 from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
 from streamsrt.assignment.topology import InternalTopic, Subtopology, Topology
@@ -23,7 +23,7 @@ def metadata_record(
     assignment_configs: tuple[tuple[str, str], ...],
 ) -> GroupRecord:
     config = types.StreamsGroupMetadataValue.LastAssignmentConfig
-    return Record(
+    return CoordinatorRecord(
         types.StreamsGroupMetadataKey(group_id=group_id),
         types.StreamsGroupMetadataValue(
             epoch=epoch,
@@ -57,7 +57,7 @@ def topology_record(
     written = types.StreamsGroupTopologyValue(
         epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_older_tag(older)
     )
-    return Record(types.StreamsGroupTopologyKey(group_id=group_id), written)
+    return CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group_id), written)
 
 
 def _older_tag(older: Sequence[Topology]) -> dict[int, bytes] | None:
@@ -148,7 +148,7 @@ def _sent_topic(wire: types.StreamsGroupHeartbeatRequest.TopicInfo) -> InternalT
 def member_record(group_id: str, member: Member) -> GroupRecord:
     value = types.StreamsGroupMemberMetadataValue
     endpoint = member.user_endpoint
-    return Record(
+    return CoordinatorRecord(
         types.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         value(
             instance_id=member.instance_id,
@@ -167,7 +167,7 @@ def member_record(group_id: str, member: Member) -> GroupRecord:
 
 def target_record(group_id: str, member_id: str, target: Tasks) -> GroupRecord:
     value = types.StreamsGroupTargetAssignmentMemberValue
-    return Record(
+    return CoordinatorRecord(
         types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         value(
             active_tasks=wire_tasks(value.TaskIds, target.active),
@@ -178,7 +178,7 @@ def target_record(group_id: str, member_id: str, target: Tasks) -> GroupRecord:
 
 
 def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> GroupRecord:
-    return Record(
+    return CoordinatorRecord(
         types.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
         types.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
     )
@@ -187,7 +187,7 @@ def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) 
 def current_record(group_id: str, member_id: str, current: Current) -> GroupRecord:
     value = types.StreamsGroupCurrentMemberAssignmentValue
     assigned, pending, epochs = current.assigned, current.pending, current.active_epochs
-    return Record(
+    return CoordinatorRecord(
         types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
         value(
             member_epoch=current.epoch,
@@ -219,15 +219,15 @@ def _with_epochs(
 def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
     """What removes a member: its current assignment, its target and its metadata, in this order."""
     return (
-        Record(types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        Record(types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        Record(types.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        CoordinatorRecord(types.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
     )
 
 
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
     """What removes an empty group."""
-    yield Record(types.StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
-    yield Record(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
+    yield CoordinatorRecord(types.StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield CoordinatorRecord(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
     if group.topology is not None:
-        yield Record(types.StreamsGroupTopologyKey(group_id=group.group_id), None)
+        yield CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group.group_id), None)

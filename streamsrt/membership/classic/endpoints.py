@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from streamsrt.assignment.topic_pattern import InvalidRegexError, matching
 from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
-from streamsrt.membership.classic.state import GroupState, Session, TaskState
+from streamsrt.membership.classic.state import ClassicMemberState, Session, TaskState
 from streamsrt.membership.classic.values import (
     NO_GENERATION,
     PROTOCOL_NAME,
@@ -115,7 +115,7 @@ def _is_settled(session: Session) -> bool:
     return (
         session.membership.endpoint is not None
         and not session.ended
-        and session.group is GroupState.IN
+        and session.group is ClassicMemberState.IN
         # In Java's layout the leader tells everybody.
         and session.protocol_name == PROTOCOL_NAME
         and session.tasks is TaskState.RUNNING

@@ -41,7 +41,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class JavaMembers:
     """Everybody, in the order in which they stand in ``joined``."""
 
     ours: Mapping[str, ClassicSubscription] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Read:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_subscriptions(joined: Iterable[Joined]) -> Read:
+def read_subscriptions(joined: Iterable[Joined]) -> JavaMembers:
     ours: dict[str, ClassicSubscription] = {}
     javas: dict[str, JavaSubscription] = {}
     unreadable: dict[str, str] = {}
@@ -61,10 +61,12 @@ def read_subscriptions(joined: Iterable[Joined]) -> Read:
             javas[each.member_id] = said
         else:
             ours[each.member_id] = said
-    return Read(ours, javas, unreadable)
+    return JavaMembers(ours, javas, unreadable)
 
 
-def version_of(read: Read, generation: int, leader_id: str, texts: Mapping[bytes, Topology]) -> JavaVersion | None:
+def version_of(
+    read: JavaMembers, generation: int, leader_id: str, texts: Mapping[bytes, Topology]
+) -> JavaVersion | None:
     """What the group runs: by the newest echo of ours, else the leader's version. None: its text is not known here."""
     echoes = [s.echo for s in read.ours.values() if s.echo is not None and 0 <= s.echo.generation < generation]
     mine = read.ours[leader_id]

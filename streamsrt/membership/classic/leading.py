@@ -1,7 +1,7 @@
 """What the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine.
 
-``begin(...) -> Step``, then ``step(leading, event, now_ms) -> Step`` with the answer to each effect, until there is an
-outcome.
+``begin(...) -> LeadingStep``, then ``step(leading, event, now_ms) -> LeadingStep`` with the answer to each effect, until
+there is an outcome.
 
 1. All that is decided follows from what the members said, the topics, and the settings of the leader: who leads makes no
    difference, but for what its memory saves.
@@ -51,8 +51,8 @@ from streamsrt.membership.classic.placing import (
     waiting_of,
     without,
 )
-from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, Versions, versions_of
-from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
+from streamsrt.membership.classic.telling import GenerationPlan, LeaderOutcome, LeaderSettings, told
 from streamsrt.membership.classic.values import PROTOCOL_NAME, Joined
 from streamsrt.membership.classic.verdicts import Verdicts, refusals, verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
@@ -154,7 +154,7 @@ class Leading:
     leader_id: str
     sizes: int
     deadline_ms: int
-    versions: Versions = field(default_factory=Versions)
+    versions: UserDataVersions = field(default_factory=UserDataVersions)
     candidates: tuple[Version, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     postponed: str = ""
@@ -192,12 +192,12 @@ class Leading:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LeadingStep:
     """What follows: an effect whose answer is the next event, or the outcome. ``wake_at_ms``: when to send a Tick."""
 
     leading: Leading
     effect: Effect | None = None
-    outcome: Outcome | None = None
+    outcome: LeaderOutcome | None = None
     wake_at_ms: int | None = None
 
 
@@ -210,7 +210,7 @@ def begin(
     leader_id: str,
     now_ms: int,
     protocol_name: str = PROTOCOL_NAME,
-) -> Step:
+) -> LeadingStep:
     """This member leads ``generation``, whose members said what is in ``joined`` in the layout of this name."""
     everybody = tuple(joined)
     view = view_of(generation, everybody, memory, leader_id, protocol_name)
@@ -224,19 +224,19 @@ def begin(
         leader_id=leader_id,
         sizes=sum(len(each.metadata) for each in everybody),
         deadline_ms=now_ms + settings.session_timeout_ms // 3,
-        versions=versions_of(each.metadata for each in everybody) if is_mixed else Versions(),
+        versions=versions_of(each.metadata for each in everybody) if is_mixed else UserDataVersions(),
         candidates=verdicts.candidates,
         refused=verdicts.refused,
     )
     if view.unfit:
-        return Step(leading, outcome=Outcome({}, memory, unfit=view.unfit))
+        return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))
     if view.in_doubt:
         why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
         return _keep(leading, why, now_ms, rejoin_after_ms=DOUBT_MS)
     return _choose(leading, now_ms)
 
 
-def step(leading: Leading, event: Event, now_ms: int) -> Step:
+def step(leading: Leading, event: Event, now_ms: int) -> LeadingStep:
     """What follows from an event. An answer that nobody waits for changes nothing."""
     match event, leading.awaits:
         case TopicsListed(image), ListTopics():
@@ -251,14 +251,14 @@ def step(leading: Leading, event: Event, now_ms: int) -> Step:
             return _left_counted(replace(leading, awaits=None), unread, now_ms)
         case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
             return _too_late(leading, awaited, now_ms)
-    return Step(leading, wake_at_ms=leading.deadline_ms)
+    return LeadingStep(leading, wake_at_ms=leading.deadline_ms)
 
 
-def _await(leading: Leading, effect: Effect) -> Step:
-    return Step(replace(leading, awaits=effect), effect, wake_at_ms=leading.deadline_ms)
+def _await(leading: Leading, effect: Effect) -> LeadingStep:
+    return LeadingStep(replace(leading, awaits=effect), effect, wake_at_ms=leading.deadline_ms)
 
 
-def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
+def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> LeadingStep:
     leading = replace(leading, awaits=None)
     match awaited:
         case ListTopics() if leading.created is None:
@@ -277,7 +277,7 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
 # ------------------------------------------------------------------------------------------------- which version runs
 
 
-def _choose(leading: Leading, now_ms: int) -> Step:
+def _choose(leading: Leading, now_ms: int) -> LeadingStep:
     """Begins with the first version that may run."""
     view, version, lead = leading.view, leading.version, leading.lead
     if version is None or lead is None:
@@ -297,11 +297,11 @@ def _choose(leading: Leading, now_ms: int) -> Step:
     return _configure(leading, now_ms)
 
 
-def _list_topics(leading: Leading) -> Step:
+def _list_topics(leading: Leading) -> LeadingStep:
     return _await(leading, ListTopics(None if leading.lists_all else _names(leading.view)))
 
 
-def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> Step:
+def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> LeadingStep:
     """A version can't run: its members are refused, and the next one has its turn."""
     refused = {**leading.refused, **dict.fromkeys(names, refusal)}
     was_candidate = bool(leading.candidates)
@@ -351,13 +351,13 @@ def _names(view: View) -> frozenset[str] | None:
 # ------------------------------------------------------------------------------------------------------------- topics
 
 
-def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> Step:
+def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> LeadingStep:
     why = f"The leader of the group can't list the topics: {reason}. Everybody keeps its tasks meanwhile."
     leading = _failed(replace(leading, awaits=None), now_ms)
     return _keep(leading, why, now_ms, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
 
 
-def _configure(leading: Leading, now_ms: int) -> Step:
+def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     lead = leading.lead
     assert lead is not None
     configuration = configure(leading.view.texts[lead.digest], leading.image)
@@ -388,7 +388,7 @@ def _gone(leading: Leading) -> frozenset[TopicPartition]:
     return gone_partitions(leading.view, leading.lead, _refused(leading, leading.version), leading.image)
 
 
-def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
+def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> LeadingStep:
     """Of topics that are gone both are asked for, one after the other: the ends first, so that no record is overlooked."""
     gone = _gone(leading)
     if not gone:
@@ -423,7 +423,7 @@ def _is_to_look(leading: Leading) -> bool:
     return not leading.has_counted and leading.memory.looked != leading.version and not _runs_beside_older(leading)
 
 
-def _look(leading: Leading, now_ms: int) -> Step:
+def _look(leading: Leading, now_ms: int) -> LeadingStep:
     """Asks only where there is a repartition topic that may have been one of an older version."""
     assert leading.version is not None
     topology, image = leading.view.texts[leading.version.digest], leading.image
@@ -433,7 +433,7 @@ def _look(leading: Leading, now_ms: int) -> Step:
     return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
 
 
-def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Step:
+def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> LeadingStep:
     version, group_id = leading.version, leading.settings.group_id
     assert version is not None
     members = {m.member_id: m for m in leading.view.members}
@@ -452,7 +452,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Step:
     return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
 
 
-def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
+def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
     version, group = leading.version, leading.verdicts.group
     assert version is not None
     assert group is not None
@@ -461,7 +461,7 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
     return _refuse(leading, names, refusal, now_ms)
 
 
-def _postpone(leading: Leading, detail: str, now_ms: int) -> Step:
+def _postpone(leading: Leading, detail: str, now_ms: int) -> LeadingStep:
     """The update waits for its topics: the group goes on with the version that it has."""
     leading = replace(leading, candidates=(), postponed=detail, created=None, creation_detail="")
     return _choose(replace(leading, has_counted=False, left=""), now_ms)
@@ -469,7 +469,7 @@ def _postpone(leading: Leading, detail: str, now_ms: int) -> Step:
 
 def _created(
     leading: Leading, specs: tuple[TopicSpec, ...], errors: Mapping[str, tuple[int, str]], now_ms: int
-) -> Step:
+) -> LeadingStep:
     real = {name: error for name, error in sorted(errors.items()) if error[0] != ErrorCode.TOPIC_ALREADY_EXISTS}
     made = {spec.name: spec.partitions for spec in specs if spec.name not in errors}
     if not real:
@@ -531,7 +531,7 @@ def _keep(
     *,
     asked: frozenset[str] = frozenset(),
     rejoin_after_ms: int | None = None,
-) -> Step:
+) -> LeadingStep:
     """Everybody keeps what it claims."""
     view = leading.view
     claims = claims_of(view, leading.image)
@@ -543,7 +543,7 @@ def _keep(
     group = leading.verdicts.group if leading.verdicts.is_certain else None
     if rejoin_after_ms is None and view.away:
         rejoin_after_ms = leading.settings.session_timeout_ms // 3
-    plan = Plan(
+    plan = GenerationPlan(
         group=group,
         given=kept,
         targets={m.member_id: m.previous for m in view.members if m.member_id in kept},
@@ -562,7 +562,7 @@ def _assign(
     offsets: Mapping[TopicPartition, int],
     now_ms: int,
     committed: Mapping[TopicPartition, int] = NO_OFFSETS,
-) -> Step:
+) -> LeadingStep:
     view, version, lead, settings = leading.view, leading.version, leading.lead, leading.settings
     assert version is not None
     assert lead is not None
@@ -587,7 +587,7 @@ def _assign(
         return _keep(leading, f"The assignor made a mistake: {error}.", now_ms)
     told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
     targets = {name: made.get(name, NO_TASKS) for name in told_now}
-    plan = Plan(
+    plan = GenerationPlan(
         group=version,
         given={name: given(m, view, targets[name], claims) for name, m in told_now.items()},
         targets=targets,
@@ -642,7 +642,7 @@ def _task_ends(
     return found
 
 
-def _done(leading: Leading, plan: Plan) -> Step:
+def _done(leading: Leading, plan: GenerationPlan) -> LeadingStep:
     outcome = told(
         leading.view,
         plan,
@@ -652,4 +652,4 @@ def _done(leading: Leading, plan: Plan) -> Step:
         leading.sizes,
         leading.versions,
     )
-    return Step(leading, outcome=outcome)
+    return LeadingStep(leading, outcome=outcome)

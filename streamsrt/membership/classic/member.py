@@ -22,15 +22,15 @@ from streamsrt.membership.classic import state as states
 from streamsrt.membership.classic.leading import CountLeft, CreateTopics, EndOffsets, Leading, ListTopics
 from streamsrt.membership.classic.sending import wake_at_ms
 from streamsrt.membership.classic.state import (
+    ClassicMemberState,
     GroupRequest,
-    GroupState,
     Happening,
     Lead,
     RebalanceRequest,
     Session,
     TaskState,
 )
-from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Watch
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings, TopicsWatch
 from streamsrt.membership.classic.values import NO_GENERATION
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.member import log_event
@@ -97,7 +97,7 @@ class ClassicStep:
 
 @dataclass(slots=True)
 class _Watching:
-    watch: Watch
+    watch: TopicsWatch
     look_at_ms: int
     is_looking: bool = field(default=False)
 
@@ -227,7 +227,7 @@ class ClassicMember:
             self._watching.is_looking = False
             if self._watching.watch.is_outdated(answer):
                 self._watching = None
-                self._hear(states.Wanted("topics have changed"), todo, now_ms)
+                self._hear(states.RejoinWanted("topics have changed"), todo, now_ms)
         return self._finish(todo, now_ms)
 
     def work_failed(self, reason: str, now_ms: int) -> ClassicStep:
@@ -255,14 +255,14 @@ class ClassicMember:
         )
         self._lead(begun, todo, now_ms)
 
-    def _lead(self, step: leader.Step, todo: ClassicStep, now_ms: int) -> None:
+    def _lead(self, step: leader.LeadingStep, todo: ClassicStep, now_ms: int) -> None:
         self._leading, self._leading_wake_ms = step.leading, step.wake_at_ms
         if step.effect is not None:
             todo.work = _work(step.effect)
         if step.outcome is not None:
             self._end_leading(step.leading.view.generation, step.outcome, todo, now_ms)
 
-    def _end_leading(self, generation: int, outcome: Outcome, todo: ClassicStep, now_ms: int) -> None:
+    def _end_leading(self, generation: int, outcome: LeaderOutcome, todo: ClassicStep, now_ms: int) -> None:
         self._leading, self._leading_wake_ms = None, None
         self._memory = outcome.memory
         if outcome.watch is not None:
@@ -292,14 +292,14 @@ class ClassicMember:
         todo.rebalance_request = step.rebalance_request or todo.rebalance_request
         todo.find_coordinator = step.find_coordinator or todo.find_coordinator
         todo.wake_at_ms = step.wake_at_ms
-        if self.session.group is not GroupState.LEADING:
+        if self.session.group is not ClassicMemberState.LEADING:
             self._leading, self._leading_wake_ms = None, None
         if step.lead is not None:
             self._begin(step.lead, todo, now_ms)
 
     def _finish(self, todo: ClassicStep, now_ms: int) -> ClassicStep:
         watching = self._watching
-        if self.session.group is not GroupState.IN or self._leading is not None:
+        if self.session.group is not ClassicMemberState.IN or self._leading is not None:
             watching = None
         elif watching is not None and not watching.is_looking and now_ms >= watching.look_at_ms:
             watching.is_looking, watching.look_at_ms = True, now_ms + self._watch_interval_ms

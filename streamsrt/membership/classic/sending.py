@@ -9,14 +9,14 @@ from streamsrt.membership.classic.requests import heartbeat_request, join_reques
 from streamsrt.membership.classic.state import (
     BEATING,
     TAKING_PART,
+    ClassicMemberState,
+    ClassicSessionStep,
     GroupRequest,
-    GroupState,
     InFlight,
     Lead,
     RebalanceRequest,
     Rejoin,
     Session,
-    Step,
     TaskState,
     is_held,
 )
@@ -29,10 +29,10 @@ IDLE_PAUSE_MAX_MS: Final = 30_000
 SHUTDOWN_PATIENCE_MS: Final = 10_000
 
 
-def act(session: Session, events: tuple[Event, ...], lead: Lead | None, now_ms: int) -> Step:
+def act(session: Session, events: tuple[Event, ...], lead: Lead | None, now_ms: int) -> ClassicSessionStep:
     session, rebalance_request = _on_rebalance_lane(session, now_ms)
     session, request, find_coordinator = _on_group_lane(session, now_ms)
-    return Step(
+    return ClassicSessionStep(
         session,
         request=request,
         rebalance_request=rebalance_request,
@@ -47,14 +47,14 @@ def _on_rebalance_lane(session: Session, now_ms: int) -> tuple[Session, Rebalanc
     due_ms = _rebalance_due_ms(session)
     if due_ms is None or now_ms < due_ms or session.version is None:
         return session, None
-    if session.group is GroupState.SYNCING:
+    if session.group is ClassicMemberState.SYNCING:
         return replace(session, rebalance_in_flight=InFlight.SYNC), session.sync
     join = session.join
     if join is None:
         assert session.rejoin is not None
         own = replace(session, joined_of_its_own=not session.rejoin.is_forced)
         session, join = join_request(own, session.rejoin.reason)
-    session = replace(session, group=GroupState.JOINING, rebalance_in_flight=InFlight.JOIN, rejoin=None)
+    session = replace(session, group=ClassicMemberState.JOINING, rebalance_in_flight=InFlight.JOIN, rejoin=None)
     return session, join
 
 
@@ -62,11 +62,11 @@ def _rebalance_due_ms(session: Session) -> int | None:
     """When the rebalance lane has something to send, None if it has nothing or is busy."""
     if session.rebalance_in_flight is not None:
         return None
-    if session.group is GroupState.SYNCING:
+    if session.group is ClassicMemberState.SYNCING:
         return session.rebalance_back_off_until_ms
-    if session.group is GroupState.JOINING and session.join is not None:
+    if session.group is ClassicMemberState.JOINING and session.join is not None:
         return session.rebalance_back_off_until_ms
-    if session.group in {GroupState.IN, GroupState.JOINING} and session.rejoin is not None:
+    if session.group in {ClassicMemberState.IN, ClassicMemberState.JOINING} and session.rejoin is not None:
         return _join_due_ms(session, session.rejoin)
     return None
 
@@ -87,7 +87,7 @@ def _on_group_lane(session: Session, now_ms: int) -> tuple[Session, GroupRequest
 def _group_due_ms(session: Session) -> int | None:
     if session.in_flight is not None:
         return None
-    if session.stale_leave_pending or session.group is GroupState.LEAVING:
+    if session.stale_leave_pending or session.group is ClassicMemberState.LEAVING:
         return session.back_off_until_ms
     if session.version is None and session.group in TAKING_PART and session.rebalance_in_flight is None:
         return session.back_off_until_ms
@@ -104,7 +104,7 @@ def wake_at_ms(session: Session) -> int | None:
         times.append(session.sources_missing_since_ms + session.membership.missing_source_topics_timeout_ms)
     if must_poll(session):
         times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)
-    if session.group is GroupState.IN and session.rejoin is None:
+    if session.group is ClassicMemberState.IN and session.rejoin is None:
         times.append(session.rejoin_at_ms)
     return min((time for time in times if time is not None), default=None)
 
@@ -115,7 +115,7 @@ def _pause_ms(session: Session) -> int:
 
 
 def _join_due_ms(session: Session, rejoin: Rejoin) -> int:
-    if session.group is GroupState.IN and is_held(session.gone, session.held):
+    if session.group is ClassicMemberState.IN and is_held(session.gone, session.held):
         due_ms = rejoin.since_ms + REVOCATION_PATIENCE_MS
     else:
         due_ms = rejoin.since_ms

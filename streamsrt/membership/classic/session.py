@@ -1,4 +1,4 @@
-"""A member of a classic consumer group as a pure state machine: ``step(session, event, now_ms) -> Step``.
+"""A member of a classic consumer group as a pure state machine: ``step(session, event, now_ms) -> ClassicSessionStep``.
 
 Rules that it keeps:
 
@@ -45,9 +45,10 @@ from streamsrt.membership.classic.state import (
     BEATING,
     TAKING_PART,
     Answered,
+    ClassicMemberState,
+    ClassicSessionStep,
     CoordinatorFound,
     EndpointsFound,
-    GroupState,
     Happening,
     InFlight,
     Lead,
@@ -55,11 +56,10 @@ from streamsrt.membership.classic.state import (
     RebalanceAnswered,
     RebalanceFailed,
     Rejoin,
+    RejoinWanted,
     Session,
-    Step,
     TaskState,
     Unfit,
-    Wanted,
     is_held,
     not_given,
     union,
@@ -101,19 +101,19 @@ class Change(NamedTuple):
     lead: Lead | None = None
 
 
-def step(session: Session, event: Happening, now_ms: int) -> Step:
+def step(session: Session, event: Happening, now_ms: int) -> ClassicSessionStep:
     """The next state, and what is to be sent and told."""
     if session.ended:
-        return Step(session)
+        return ClassicSessionStep(session)
     session, events, lead = _HANDLERS[type(event)](session, event, now_ms)
     if not session.ended:
         session, more = _check_times(session, now_ms)
         events += more
     session = _count(session, events)
     if session.ended:
-        return Step(session, events=events)
+        return ClassicSessionStep(session, events=events)
     session = _look_for_reasons(_rejoin_if_free(session, now_ms), now_ms)
-    return act(session, events, lead if session.group is GroupState.LEADING else None, now_ms)
+    return act(session, events, lead if session.group is ClassicMemberState.LEADING else None, now_ms)
 
 
 def alive(session: Session, polled_at_ms: int) -> Session:
@@ -137,7 +137,7 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
 
 
 def _join(session: Session, _: Join, now_ms: int) -> Change:
-    if session.group is not GroupState.OUT or session.rejoin is not None:
+    if session.group is not ClassicMemberState.OUT or session.rejoin is not None:
         return Change(session)
     # A process that comes back must not number its words as the one before did: by number it knows what answers them.
     unique = now_ms & 0x7FFF_FFFF
@@ -145,7 +145,7 @@ def _join(session: Session, _: Join, now_ms: int) -> Change:
 
 
 def _joining(session: Session, reason: str, now_ms: int) -> Session:
-    return replace(session, group=GroupState.JOINING, rejoin=Rejoin(reason, now_ms, is_forced=True))
+    return replace(session, group=ClassicMemberState.JOINING, rejoin=Rejoin(reason, now_ms, is_forced=True))
 
 
 def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
@@ -173,7 +173,7 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Chan
 def _all_released(session: Session, now_ms: int) -> Change:
     if session.shuts_down and not session.told_shutdown and session.group in TAKING_PART:
         return Change(_ask_to_join(session, "the application is to shut down", now_ms))
-    if session.shuts_down and session.group is not GroupState.IN and session.told_shutdown:
+    if session.shuts_down and session.group is not ClassicMemberState.IN and session.told_shutdown:
         return Change(session)
     if session.unheard_until_ms is not None and now_ms < session.unheard_until_ms:
         return Change(session)
@@ -186,7 +186,7 @@ def _leave_group(session: Session) -> Change:
     remains = static and session.leave is not None and session.leave.remain and not session.told_shutdown
     if not session.member_id or remains:
         return _end(session, (LeftGroup(),))
-    return Change(replace(session, group=GroupState.LEAVING, rejoin=None, join=None, sync=None))
+    return Change(replace(session, group=ClassicMemberState.LEAVING, rejoin=None, join=None, sync=None))
 
 
 def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
@@ -212,12 +212,12 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
 
 
 def _unfit(session: Session, event: Unfit, now_ms: int) -> Change:
-    if session.group is not GroupState.LEADING:
+    if session.group is not ClassicMemberState.LEADING:
         return Change(session)
     return _refused_by_leader(session, unlike_java(session.membership, event.reason))
 
 
-def _wanted(session: Session, event: Wanted, now_ms: int) -> Change:
+def _wanted(session: Session, event: RejoinWanted, now_ms: int) -> Change:
     return Change(_ask_to_join(session, event.reason, now_ms))
 
 
@@ -235,7 +235,7 @@ def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -
 def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Change:
     in_flight = session.in_flight
     session = replace(session, in_flight=None, version=None)
-    if in_flight is InFlight.LEAVE or session.group is GroupState.LEAVING:
+    if in_flight is InFlight.LEAVE or session.group is ClassicMemberState.LEAVING:
         return _after_leave(session, now_ms)
     if session.tasks is TaskState.STALE:
         return Change(replace(session, stale_leave_pending=False))
@@ -254,7 +254,7 @@ def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> 
 
 def _is_awaited(session: Session, answered: InFlight | None) -> bool:
     """Whether the answer still means anything: the member may have left, or have lost everything, meanwhile."""
-    wanted = GroupState.JOINING if answered is InFlight.JOIN else GroupState.SYNCING
+    wanted = ClassicMemberState.JOINING if answered is InFlight.JOIN else ClassicMemberState.SYNCING
     return session.group is wanted
 
 
@@ -283,10 +283,10 @@ def _answered(session: Session, event: Answered, now_ms: int) -> Change:
 def _rebalances(session: Session, now_ms: int) -> Change:
     """The group waits for this member to join."""
     session, events, _ = _recovered(session, now_ms)
-    if session.unheard_until_ms is not None and session.group is GroupState.IN and not session.held:
+    if session.unheard_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
         return Change(_leave_group(session).session, events)
-    if session.group is not GroupState.IN:
-        session = replace(session, missed_sync=True, sync=None, group=GroupState.IN)
+    if session.group is not ClassicMemberState.IN:
+        session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
     return Change(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
 
 
@@ -331,22 +331,22 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
     if changed:
         events += (EpochChanged(response.generation_id),)
     if response.leader != response.member_id or response.skip_assignment:
-        session = replace(session, group=GroupState.SYNCING, sync=sync_request(session, {}))
+        session = replace(session, group=ClassicMemberState.SYNCING, sync=sync_request(session, {}))
         return Change(session, events)
     members = tuple(Joined(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in response.members)
     lead = Lead(response.generation_id, response.protocol_name or "", members)
-    return Change(replace(session, group=GroupState.LEADING), events, lead)
+    return Change(replace(session, group=ClassicMemberState.LEADING), events, lead)
 
 
 def _led(session: Session, event: Led, now_ms: int) -> Change:
-    if session.group is not GroupState.LEADING or event.generation != session.generation:
+    if session.group is not ClassicMemberState.LEADING or event.generation != session.generation:
         return Change(session)
     sync = sync_request(session, dict(event.assignments))
     unheard_until_ms = None
     if session.told_shutdown and len(event.assignments) > 1:
         # Whose SyncGroup arrives after this member has left is told to join again, and nothing else.
         unheard_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
-    return Change(replace(session, group=GroupState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
+    return Change(replace(session, group=ClassicMemberState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
 
 
 def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> Change:
@@ -356,7 +356,7 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
     if code != ErrorCode.NONE:
         return _on_error(session, code, now_ms)
     session, events, _ = _recovered(session, now_ms)
-    session = replace(session, sync=None, group=GroupState.IN, synced_at_ms=now_ms, sent_at_ms=now_ms)
+    session = replace(session, sync=None, group=ClassicMemberState.IN, synced_at_ms=now_ms, sent_at_ms=now_ms)
     change = _take(session, assigned_by(session, bytes(response.assignment)), now_ms)
     return Change(change.session, events + change.events)
 
@@ -438,7 +438,7 @@ def _ask_to_join(session: Session, reason: str, now_ms: int, *, is_forced: bool 
 
 
 def _look_for_reasons(session: Session, now_ms: int) -> Session:
-    if session.group is not GroupState.IN or session.rejoin is not None:
+    if session.group is not ClassicMemberState.IN or session.rejoin is not None:
         return session
     if session.gone and not is_held(session.gone, session.held):
         return replace(_ask_to_join(session, "tasks are released", now_ms), gone=NOTHING)
@@ -464,8 +464,8 @@ def _on_error(session: Session, code: int, now_ms: int) -> Change:
         return _lose_tasks(session, said, now_ms)
     if code == ErrorCode.ILLEGAL_GENERATION:
         return _on_old_generation(session, now_ms)
-    if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is GroupState.SYNCING:
-        change = _retry(replace(session, missed_sync=True, sync=None, group=GroupState.IN), said, now_ms)
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is ClassicMemberState.SYNCING:
+        change = _retry(replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN), said, now_ms)
         return change._replace(session=_ask_to_join(change.session, "the sync failed", now_ms))
     if is_retriable(code):
         return _retry(session, said, now_ms)
@@ -491,7 +491,7 @@ def _on_old_generation(session: Session, now_ms: int) -> Change:
     static one that missed a generation (KAFKA-13419)."""
     if session.membership.instance_id is not None and not session.join_was_lost:
         return _lose_tasks(session, "a generation of the group was missed", now_ms)
-    session = replace(session, missed_sync=True, sync=None, group=GroupState.IN)
+    session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
     return Change(_ask_to_join(session, "the generation is old", now_ms, is_forced=True))
 
 
@@ -540,7 +540,7 @@ def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
 def _without_group(session: Session) -> Session:
     return replace(
         session,
-        group=GroupState.OUT,
+        group=ClassicMemberState.OUT,
         member_id="",
         generation=NO_GENERATION,
         synced_generation=NO_GENERATION,
@@ -584,7 +584,7 @@ def _rejoin_if_free(session: Session, now_ms: int) -> Session:
 def _fatal(session: Session, error: StreamsError) -> Change:
     if session.leave is not None:
         return _end(session, (LeftGroup(),))
-    session = replace(session, group=GroupState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
+    session = replace(session, group=ClassicMemberState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
     return Change(session, (MembershipFailed(error),))
 
 
@@ -598,7 +598,7 @@ def _refused_by_leader(session: Session, error: StreamsError) -> Change:
 
 
 def _end(session: Session, events: tuple[Event, ...]) -> Change:
-    ended = replace(session, group=GroupState.OUT, ended=True, in_flight=None, rebalance_in_flight=None)
+    ended = replace(session, group=ClassicMemberState.OUT, ended=True, in_flight=None, rebalance_in_flight=None)
     return Change(ended, events)
 
 
@@ -625,7 +625,7 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
         events = (SourceTopicsMissing(detail),)
     if session.unheard_until_ms is not None and now_ms >= session.unheard_until_ms:
         session = replace(session, unheard_until_ms=None)
-        if session.tasks is TaskState.RELEASING and session.group is GroupState.IN and not session.held:
+        if session.tasks is TaskState.RELEASING and session.group is ClassicMemberState.IN and not session.held:
             session = _leave_group(session).session
     limit_ms = session.membership.rebalance_timeout_ms
     if must_poll(session) and now_ms >= session.polled_at_ms + limit_ms:
@@ -654,7 +654,7 @@ _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
     Refused: _refused,
     Led: _led,
     Unfit: _unfit,
-    Wanted: _wanted,
+    RejoinWanted: _wanted,
     EndpointsFound: _endpoints_found,
     Tick: _tick,
 }

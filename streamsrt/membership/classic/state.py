@@ -33,7 +33,7 @@ GroupRequest: TypeAlias = types.HeartbeatRequest | types.LeaveGroupRequest
 RebalanceRequest: TypeAlias = types.JoinGroupRequest | types.SyncGroupRequest
 
 
-class GroupState(Enum):
+class ClassicMemberState(Enum):
     """Where the member stands in its group."""
 
     OUT = "out"
@@ -45,8 +45,10 @@ class GroupState(Enum):
     FATAL = "fatal"
 
 
-TAKING_PART = frozenset({GroupState.JOINING, GroupState.LEADING, GroupState.SYNCING, GroupState.IN})
-BEATING = frozenset({GroupState.IN, GroupState.LEADING})
+TAKING_PART = frozenset(
+    {ClassicMemberState.JOINING, ClassicMemberState.LEADING, ClassicMemberState.SYNCING, ClassicMemberState.IN}
+)
+BEATING = frozenset({ClassicMemberState.IN, ClassicMemberState.LEADING})
 
 
 class TaskState(Enum):
@@ -82,7 +84,7 @@ class Session:
     membership: GroupMembership
     digest: bytes = NO_DIGEST
     heartbeat_interval_ms: int = 3_000
-    group: GroupState = GroupState.OUT
+    group: ClassicMemberState = ClassicMemberState.OUT
     tasks: TaskState = TaskState.RUNNING
     ended: bool = False
     member_id: str = ""
@@ -237,7 +239,7 @@ class Unfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RejoinWanted:
     """There is a reason to join again that only the leader knows: topics came or changed."""
 
     reason: str
@@ -262,7 +264,7 @@ Happening: TypeAlias = (
     | Refused
     | Led
     | Unfit
-    | Wanted
+    | RejoinWanted
     | EndpointsFound
     | Tick
 )
@@ -282,7 +284,7 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClassicSessionStep:
     """What follows: on each lane one request at most; a search for the coordinator goes alone.
 
     ``wake_at_ms``: when to send a Tick.

@@ -111,7 +111,7 @@ class JavaAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class UserDataVersions:
     """Of the user data in a generation: ``used`` by all who are to read it, and the newest ``common`` one."""
 
     used: int = NEWEST_VERSION
@@ -177,7 +177,7 @@ def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSub
     )
 
 
-def versions_of(subscriptions: Iterable[bytes]) -> Versions:
+def versions_of(subscriptions: Iterable[bytes]) -> UserDataVersions:
     """By what members sent; who sent a version that nobody here can read is told by the answer which one to use."""
     used, common = NEWEST_VERSION, NEWEST_VERSION
     for metadata in subscriptions:
@@ -187,7 +187,7 @@ def versions_of(subscriptions: Iterable[bytes]) -> Versions:
         except DecodeError:
             continue
         used, common = min(used, info.version), min(common, info.newest_version)
-    return Versions(used, max(used, common))
+    return UserDataVersions(used, max(used, common))
 
 
 def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[NumberedTask, int]:
@@ -206,7 +206,7 @@ def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[Numbered
 def encode_stream_assignment(
     told: ClassicAssignment,
     inputs: Mapping[Task, Collection[TopicPartition]],
-    versions: Versions,
+    versions: UserDataVersions,
     hosts: Hosts,
     *,
     is_java: bool,

@@ -15,7 +15,7 @@ from streamsrt.assignment.tasks import Tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.membership.classic.java_members import tasks_of_partitions
 from streamsrt.membership.classic.placing import source_partitions
-from streamsrt.membership.classic.stream_layout import Hosts, Versions, encode_stream_assignment
+from streamsrt.membership.classic.stream_layout import Hosts, UserDataVersions, encode_stream_assignment
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.classic.view import Participant, View, tasks_of
 from streamsrt.membership.values import Task, TopicPartition
@@ -33,7 +33,11 @@ _Inputs = dict[Task, frozenset[TopicPartition]]
 
 
 def encode_for_all(
-    view: View, everybody: Mapping[str, ClassicAssignment], versions: Versions, inputs: Inputs, image: TopicsImage
+    view: View,
+    everybody: Mapping[str, ClassicAssignment],
+    versions: UserDataVersions,
+    inputs: Inputs,
+    image: TopicsImage,
 ) -> dict[str, bytes]:
     """The assignments by member id."""
     members = {member.member_id: member for member in view.members}

@@ -21,7 +21,7 @@ from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.java_members import Told
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.placing import inputs_of, source_partitions
-from streamsrt.membership.classic.stream_layout import Versions
+from streamsrt.membership.classic.stream_layout import UserDataVersions
 from streamsrt.membership.classic.stream_telling import Inputs, encode_for_all
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo
 from streamsrt.membership.classic.verdicts import is_stale
@@ -63,7 +63,7 @@ class LeaderSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class GenerationPlan:
     """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
     ``postponed``: why the next version is not taken yet; ``draining``: what is read to the end before it is handed over;
     ``asked``: members that are to send their topology; ``left``: what older versions have left unread, in words."""
@@ -85,7 +85,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class TopicsWatch:
     """What of the topics the assignment rests on: another hash of the same topology calls for a new generation.
 
     ``names``: topics to look at, None where patterns need all.
@@ -105,13 +105,13 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LeaderOutcome:
     """What the leader sends with its SyncGroup, by member id; what it keeps; what it logs; what it watches until then."""
 
     assignments: Mapping[str, bytes]
     memory: Memory
     warnings: tuple[str, ...] = ()
-    watch: Watch | None = None
+    watch: TopicsWatch | None = None
     told: Mapping[str, ClassicAssignment] = field(default_factory=dict)
     unfit: str = ""
     """Why this member can't lead, and has to leave; there are no assignments then."""
@@ -119,13 +119,13 @@ class Outcome:
 
 def told(
     view: View,
-    plan: Plan,
+    plan: GenerationPlan,
     settings: LeaderSettings,
     memory: Memory,
     leader_id: str,
     subscriptions_bytes: int,
-    versions: Versions,
-) -> Outcome:
+    versions: UserDataVersions,
+) -> LeaderOutcome:
     why = _why(view, plan, memory)
     inputs = inputs_of(view, plan.image)
     shutdown = _shutdown(view)
@@ -158,14 +158,14 @@ def told(
         warnings.append(_too_large(view, settings, size))
     watch = None
     if plan.configuration is not None:
-        watch = Watch(plan.configuration.topology, plan.configuration.metadata_hash)
-    return Outcome(encoded, _memory(view, plan, memory, everybody, leader_id), tuple(warnings), watch, everybody)
+        watch = TopicsWatch(plan.configuration.topology, plan.configuration.metadata_hash)
+    return LeaderOutcome(encoded, _memory(view, plan, memory, everybody, leader_id), tuple(warnings), watch, everybody)
 
 
 def _encoded(
     view: View,
     everybody: Mapping[str, ClassicAssignment],
-    versions: Versions,
+    versions: UserDataVersions,
     inputs: Inputs,
     image: TopicsImage,
 ) -> dict[str, bytes]:
@@ -175,7 +175,7 @@ def _encoded(
 
 
 def _assignment(
-    member: Participant, view: View, plan: Plan, settings: LeaderSettings, leader_id: str
+    member: Participant, view: View, plan: GenerationPlan, settings: LeaderSettings, leader_id: str
 ) -> ClassicAssignment:
     name = member.member_id
     refusal = plan.refused.get(name)
@@ -208,7 +208,7 @@ def _unreadable(view: View, name: str, reason: str, leader_id: str) -> ClassicAs
     )
 
 
-def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, shutdown: str) -> tuple[Status, ...]:
+def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSettings, shutdown: str) -> tuple[Status, ...]:
     found = []
     mine = member.version.epoch
     is_behind = plan.group is not None and is_stale(member, plan.group)
@@ -253,7 +253,7 @@ def _shutdown(view: View) -> str:
 
 
 def _memory(
-    view: View, plan: Plan, memory: Memory, everybody: Mapping[str, ClassicAssignment], leader_id: str
+    view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping[str, ClassicAssignment], leader_id: str
 ) -> Memory:
     present = {member.version.digest for member in view.members}
     return replace(
@@ -271,7 +271,7 @@ def _memory(
     )
 
 
-def _told_to_javas(view: View, plan: Plan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
+def _told_to_javas(view: View, plan: GenerationPlan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
     group = plan.group
     if group is None:
         return {}
@@ -304,7 +304,7 @@ def _name(member: Participant) -> str:
     return f"{member.member_id} ({', '.join(where)})" if where else member.member_id
 
 
-def _why(view: View, plan: Plan, memory: Memory) -> str:
+def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
     """Why there is a new generation, as far as its leader led the one before."""
     if plan.waiting:
         return plan.waiting

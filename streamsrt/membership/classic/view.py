@@ -31,7 +31,14 @@ from typing import NamedTuple
 
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
-from streamsrt.membership.classic.java_members import Read, Told, in_our_words, read_subscriptions, unlike, version_of
+from streamsrt.membership.classic.java_members import (
+    JavaMembers,
+    Told,
+    in_our_words,
+    read_subscriptions,
+    unlike,
+    version_of,
+)
 from streamsrt.membership.classic.layout import decode_subscription
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaSubscription
 from streamsrt.membership.classic.values import (
@@ -193,7 +200,7 @@ def _mixed_view(generation: int, everybody: list[Joined], memory: Memory, leader
     )
 
 
-def _why_unfit(read: Read, strangers: Mapping[str, str], mine: ClassicSubscription) -> str:
+def _why_unfit(read: JavaMembers, strangers: Mapping[str, str], mine: ClassicSubscription) -> str:
     """Who was there first is right about the topology."""
     is_new = mine.echo is None and not mine.held
     for name, text in strangers.items():

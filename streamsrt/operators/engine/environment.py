@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.operators.engine.plan import Counters, Plan, StreamTime
-from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule
+from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, StreamTime
+from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, HeldRecord, held_record
 from streamsrt.state.columns import Headers
@@ -33,7 +33,7 @@ CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 _LOOK_S: Final = 0.5
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """What came of the call with that number: a value, or what it raised."""
 
     number: int
@@ -55,7 +55,7 @@ class Calls(Protocol):
         """Ends them; nothing is told of them any more."""
 
 
-OpenCalls = Callable[[MapAsync, Callable[[Outcome], None]], Calls]
+OpenCalls = Callable[[MapAsync, Callable[[CallOutcome], None]], Calls]
 """What calls an operation's function, and tells each outcome from whatever thread."""
 
 
@@ -100,7 +100,7 @@ class Environment:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ResolvedSubtopology,
         caches: Mapping[str, Cache],
         collect: Callable[..., None],
         counters: Counters,
@@ -343,7 +343,7 @@ class Environment:
         """What is waited for, by operator."""
         return [window.under_way for window in self.windows if window.is_calling]
 
-    def schedule(self, schedule: Schedule) -> None:
+    def schedule(self, schedule: PunctuationSchedule) -> None:
         """Adds a punctuation."""
         self._schedules[schedule.type].add(schedule)
 
@@ -355,7 +355,7 @@ class Environment:
         """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
         self.metadata = self.source = None
 
-        def run(schedule: Schedule) -> None:
+        def run(schedule: PunctuationSchedule) -> None:
             self.punctuation_time_ms = now_ms
             try:
                 schedule.callback(now_ms)
@@ -369,7 +369,7 @@ class Environment:
         return self._schedules[type_].run_due(now_ms, run)
 
 
-def where(plan: Plan, context: ErrorContext) -> str:
+def where(plan: ResolvedSubtopology, context: ErrorContext) -> str:
     """Which record, in which node, made by which line of the program."""
     node = plan.location(context.node)
     if context.offset < 0:
@@ -377,7 +377,7 @@ def where(plan: Plan, context: ErrorContext) -> str:
     return f"at {context.topic}-{context.partition} offset {context.offset}, in node {node}"
 
 
-def why_skipped(plan: Plan, context: ErrorContext, error: BaseException) -> str:
+def why_skipped(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> str:
     """What failed of a record that a handler let go, and where."""
     return f"{type(error).__name__}: {error} ({where(plan, context)})"
 
@@ -399,7 +399,7 @@ def is_interrupt(error: BaseException) -> bool:
     return code is not None and any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__))
 
 
-def processing_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProcessingError:
+def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> ProcessingError:
     advice = f"Correct it, or skip such records with {plan.handlers.processing_advice}"
     if not isinstance(error, Exception):
         advice = (
@@ -414,7 +414,7 @@ def processing_error(plan: Plan, context: ErrorContext, error: BaseException) ->
     )
 
 
-def is_mistake(plan: Plan, context: ErrorContext, error: BaseException) -> bool:
+def is_mistake(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> bool:
     """Whether a result can't be written because the program has the wrong serde for it."""
     if type(error) is not TypeError:
         return False
@@ -423,7 +423,7 @@ def is_mistake(plan: Plan, context: ErrorContext, error: BaseException) -> bool:
     return not any(getattr(serde, "takes_any", False) for serde in serdes)
 
 
-def production_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProductionError:
+def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> ProductionError:
     advice = ", or skip such records with production.exception.handler=continue"
     if is_mistake(plan, context, error):
         advice = ": a value of a type that they do not take is a mistake in the program, which no handler skips"
@@ -436,7 +436,7 @@ def production_error(plan: Plan, context: ErrorContext, error: BaseException) ->
     )
 
 
-def _written(plan: Plan, node: str) -> str:
+def _written(plan: ResolvedSubtopology, node: str) -> str:
     """The serdes of a sink."""
     sink = plan.node(node)
     if not isinstance(sink, SinkNode):

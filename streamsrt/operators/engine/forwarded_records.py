@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import orjson
 
-from streamsrt.operators.engine.plan import Plan
+from streamsrt.operators.engine.plan import ResolvedSubtopology
 from streamsrt.wire.records import Headers
 from topology.graph.nodes import SinkNode
 from topology.spec.codecs import ProgramSerde
@@ -20,7 +20,7 @@ from topology.spec.processor import Record
 
 
 def forwarded_record(
-    plan: Plan, node: str, record: Record[object, object]
+    plan: ResolvedSubtopology, node: str, record: Record[object, object]
 ) -> tuple[bytes | None, bytes | None, Headers, int]:
     """Key, value, headers and timestamp of a record that the processor node ``node`` forwarded."""
     sink = next(_sinks(plan, node), None)
@@ -29,7 +29,7 @@ def forwarded_record(
     return _bytes(record.key, keys), _bytes(record.value, values), record.headers, record.timestamp
 
 
-def _sinks(plan: Plan, node: str) -> Iterator[SinkNode]:
+def _sinks(plan: ResolvedSubtopology, node: str) -> Iterator[SinkNode]:
     """Behind that node, the nearest first."""
     names, seen = [node], {node}
     for name in names:

@@ -5,7 +5,7 @@ It costs generated code a local integer per node and record, and nothing where i
 
 from __future__ import annotations
 
-from streamsrt.operators.engine.plan import Plan
+from streamsrt.operators.engine.plan import ResolvedSubtopology
 from streamsrt.sensors import Spread
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
@@ -34,7 +34,7 @@ class NodeMeter:
         self.came(len(timestamps), sum(timestamps), min(timestamps), max(timestamps), now_ms)
 
 
-def node_meters(plan: Plan, *, at_stores: bool) -> dict[str, NodeMeter]:
+def node_meters(plan: ResolvedSubtopology, *, at_stores: bool) -> dict[str, NodeMeter]:
     """For each node of a subtopology but its sources and sinks, which are counted anyway.
 
     Those are ``timed`` behind which there is nothing, and, where wanted ``at_stores``, those that keep a store.

@@ -1,8 +1,8 @@
 """What both ways of running a subtopology need to know of it: names, serdes and stores, resolved once per task.
 
 A node whose operation has a store with caching on forwards nothing while records are processed; its children run when
-the cache is flushed. ``Plan.flushed_stores`` lists the stores in the order of flushing: a store that is fed by another
-one's flush comes later.
+the cache is flushed. ``ResolvedSubtopology.flushed_stores`` lists the stores in the order of flushing: a store that is
+fed by another one's flush comes later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ExceptionHandlers
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
-from topology.graph.operations.traits import Row, own_store, traits_of
+from topology.graph.operations.traits import RowSource, own_store, traits_of
 from topology.graph.store_kinds import store_traits
 from topology.spec.codecs import ProgramSerde
 
@@ -69,7 +69,7 @@ class StreamTime:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class ResolvedSubtopology:
     """A subtopology with everything resolved that it needs to run as a task."""
 
     subtopology: Subtopology
@@ -163,7 +163,7 @@ class Plan:
         store = own_store(node.operation)
         if store is not None:
             return store_traits(self.specs[store]).versions
-        return traits_of(node.operation).row is Row.PARENT and self.is_versioned(node.parents[0])
+        return traits_of(node.operation).row is RowSource.PARENT and self.is_versioned(node.parents[0])
 
     def serde_or_default(self, own: ProgramSerde | None, what: Literal["key", "value"], where: str) -> ProgramSerde:
         """A serde that an operation itself needs. Raises ConfigError where there is none."""
@@ -184,7 +184,7 @@ class Plan:
         return serde
 
 
-def stores_behind_caches(plan: Plan) -> frozenset[str]:
+def stores_behind_caches(plan: ResolvedSubtopology) -> frozenset[str]:
     """The stores that get changes out of another store's cache, and so only when that is flushed."""
     found: set[str] = set()
 
@@ -220,7 +220,7 @@ class TableLookup:
     steps: tuple[operations.TableFilter | operations.TableMapValues, ...]
 
 
-def table_lookup(plan: Plan, table: str) -> TableLookup | None:
+def table_lookup(plan: ResolvedSubtopology, table: str) -> TableLookup | None:
     """The nearest ancestor of a table that has a store, and what lies between; None where a join or a suppression does."""
     steps: list[operations.TableFilter | operations.TableMapValues] = []
     node = plan.node(table)
@@ -228,7 +228,7 @@ def table_lookup(plan: Plan, table: str) -> TableLookup | None:
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
-        if traits_of(node.operation).row is Row.NOWHERE:
+        if traits_of(node.operation).row is RowSource.NOWHERE:
             return None
         if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
             break

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from topology.spec.processor import PunctuationType
 
 
-class Schedule:
+class PunctuationSchedule:
     """A punctuation: its next time stays on the grid of its interval. Times are milliseconds."""
 
     __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "type")
@@ -46,12 +46,12 @@ class PunctuationQueue:
     """Schedules of one kind of time."""
 
     def __init__(self) -> None:
-        self._heap: list[Schedule] = []
+        self._heap: list[PunctuationSchedule] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, schedule: Schedule) -> None:
+    def add(self, schedule: PunctuationSchedule) -> None:
         heap = self._heap
         heap.append(schedule)
         index = len(heap) - 1
@@ -63,7 +63,7 @@ class PunctuationQueue:
             index = parent
         heap[index] = schedule
 
-    def _poll(self) -> Schedule:
+    def _poll(self) -> PunctuationSchedule:
         heap = self._heap
         first, last = heap[0], heap.pop()
         size = len(heap)
@@ -81,7 +81,7 @@ class PunctuationQueue:
         heap[index] = last
         return first
 
-    def run_due(self, now_ms: int, punctuate: Callable[[Schedule], None]) -> int:
+    def run_due(self, now_ms: int, punctuate: Callable[[PunctuationSchedule], None]) -> int:
         """Calls ``punctuate`` for what is due at ``now_ms``, each schedule once. Returns how many ran."""
         ran = 0
         while self._heap and self._heap[0].next_ms <= now_ms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from streamsrt.operators.engine.plan import Plan, no_store_error
+from streamsrt.operators.engine.plan import ResolvedSubtopology, no_store_error
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.kinds import NO_ROW, Cache, TableRow, View, cache_of, stored_view
@@ -34,17 +34,17 @@ def derived(
     return lambda k, v: v
 
 
-def table_view(plan: Plan, caches: Mapping[str, Cache], table: str) -> View:
+def table_view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
     """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
     return _view(plan, caches, table, lambda store: _stored(plan, caches, store))
 
 
-def _stored(plan: Plan, caches: Mapping[str, Cache], store: str) -> View:
+def _stored(plan: ResolvedSubtopology, caches: Mapping[str, Cache], store: str) -> View:
     spec = plan.specs[store]
     return stored_view(spec, caches[store], plan.key_serde(spec))
 
 
-def view_before_flush(plan: Plan, caches: Mapping[str, Cache], table: str) -> View:
+def view_before_flush(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
     """As :func:`table_view`, but the rows that were there before what is still held back in caches.
 
     The timestamps of rows that are held back are not known any more: they are -1.
@@ -66,7 +66,7 @@ def view_before_flush(plan: Plan, caches: Mapping[str, Cache], table: str) -> Vi
     return _view(plan, caches, table, stored)
 
 
-def _view(plan: Plan, caches: Mapping[str, Cache], table: str, stored: Callable[[str], View]) -> View:
+def _view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str, stored: Callable[[str], View]) -> View:
     node = plan.node(table)
     if isinstance(node, ProcessorNode):
         op = node.operation
@@ -85,7 +85,9 @@ def _view(plan: Plan, caches: Mapping[str, Cache], table: str, stored: Callable[
     raise no_store_error(table)
 
 
-def table_view_as_of(plan: Plan, caches: Mapping[str, Cache], table: str) -> Callable[[object, int], object] | None:
+def table_view_as_of(
+    plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str
+) -> Callable[[object, int], object] | None:
     """``(key, time) -> value`` that the table had at a time; None where it keeps no versions.
 
     Those of a versioned store, seen through the filters and mappers behind it.
@@ -126,7 +128,9 @@ def _through(above: View, step: Callable[[object, object], object]) -> View:
     return row
 
 
-def _joined(plan: Plan, caches: Mapping[str, Cache], merge: ProcessorNode, stored: Callable[[str], View]) -> View:
+def _joined(
+    plan: ResolvedSubtopology, caches: Mapping[str, Cache], merge: ProcessorNode, stored: Callable[[str], View]
+) -> View:
     this, other = (plan.node(parent) for parent in merge.parents)
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import (
+    CallOutcome,
     Environment,
-    Outcome,
     SkippedAtSinkError,
     SourceRecord,
     is_interrupt,
@@ -34,7 +34,7 @@ from topology.spec.processor import RecordMetadata
 _COLUMNS = ("key", "value", "timestamp")
 
 
-class Waiting(NamedTuple):
+class BufferedRecord(NamedTuple):
     """A record, where it came from, and what was read there."""
 
     key: object
@@ -48,11 +48,11 @@ class Waiting(NamedTuple):
 class Batch:
     """What has gathered at one node. ``work`` takes the records in order and forwards their results."""
 
-    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[Waiting]], None]) -> None:
+    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[BufferedRecord]], None]) -> None:
         self._env = env
         self._made = made
         self._work = work
-        self._waiting: list[Waiting] = []
+        self._waiting: list[BufferedRecord] = []
 
     def gather(self, key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         """One record more."""
@@ -60,7 +60,7 @@ class Batch:
             self._env.batches.append(self.drain)
         env = self._env
         metadata = None if env.came_unknown else env.metadata
-        self._waiting.append(Waiting(key, value, timestamp, headers, metadata, env.source))
+        self._waiting.append(BufferedRecord(key, value, timestamp, headers, metadata, env.source))
 
     def drain(self) -> None:
         """Works off what is there."""
@@ -81,16 +81,16 @@ class Batch:
         finally:
             env.metadata, env.source = before
 
-    def be_at(self, record: Waiting) -> None:
+    def be_at(self, record: BufferedRecord) -> None:
         """What comes next is of that record."""
         self._env.metadata, self._env.source = record.metadata, record.source
 
-    def failed(self, record: Waiting, error: BaseException) -> None:
+    def failed(self, record: BufferedRecord, error: BaseException) -> None:
         """A record's function raised: goes on where the handler says so."""
         self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
-    def forward(self, record: Waiting, value: object) -> None:
+    def forward(self, record: BufferedRecord, value: object) -> None:
         self.be_at(record)
         with suppress(SkippedAtSinkError):
             self._made.forward(record.key, value, record.timestamp, record.headers)
@@ -104,7 +104,7 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
     assert isinstance(op, MapBatches)
     to_frame, to_rows = _frames(op, node.name)
 
-    def work(records: list[Waiting]) -> None:
+    def work(records: list[BufferedRecord]) -> None:
         try:
             rows = list(to_rows(op.fn(to_frame(records))))
         except UserError:
@@ -130,7 +130,7 @@ Row = tuple[object, object, Any]  # key, value, and a timestamp that int() takes
 Rows = Iterable[Row]
 
 
-def origins(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterable[Waiting]:
+def origins(rows: Sequence[Row], records: Sequence[BufferedRecord]) -> Iterable[BufferedRecord]:
     """The record that each row came of, as far as can be told: rows say nothing of it.
 
     Where there are as many rows as records, that of the same place; else the next one of the row's key and timestamp. From
@@ -141,7 +141,7 @@ def origins(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterable[Waiting
     return chain(_found_in_order(rows, records), repeat(records[-1]))
 
 
-def _found_in_order(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterator[Waiting]:
+def _found_in_order(rows: Sequence[Row], records: Sequence[BufferedRecord]) -> Iterator[BufferedRecord]:
     rest = iter(records)
     record = next(rest)
     for key, _, timestamp in rows:
@@ -154,7 +154,7 @@ def _found_in_order(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterator
         yield record
 
 
-def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], object], Callable[[object], Rows]]:
+def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[BufferedRecord]], object], Callable[[object], Rows]]:
     """``records -> frame`` and ``frame -> rows``. Raises UserError where the library is not there."""
     try:
         import pyarrow as pa
@@ -166,7 +166,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], ob
             f"{name}: map_batches(frame={op.frame!r}) needs {error.name}, which is not installed: pip install {error.name}"
         ) from None
 
-    def to_arrow(records: Sequence[Waiting]) -> object:
+    def to_arrow(records: Sequence[BufferedRecord]) -> object:
         return pa.table(_columns(records, unpack=op.unpack))
 
     def from_arrow(table: object) -> Rows:
@@ -176,7 +176,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], ob
             {column: table.column(column).to_pylist() for column in table.schema.names}, name, unpack=op.unpack
         )
 
-    def to_pandas(records: Sequence[Waiting]) -> object:
+    def to_pandas(records: Sequence[BufferedRecord]) -> object:
         return pd.DataFrame(_columns(records, unpack=op.unpack))
 
     def from_pandas(frame: object) -> Rows:
@@ -187,7 +187,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], ob
     return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
 
 
-def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[object]]:
+def _columns(records: Sequence[BufferedRecord], *, unpack: bool) -> dict[str, list[object]]:
     columns: dict[str, list[object]] = {
         "key": [each.key for each in records],
         "timestamp": [each.timestamp for each in records],
@@ -224,15 +224,15 @@ def _rows(columns: dict[str, list[object]], name: str, *, unpack: bool) -> Rows:
 def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, MapAsync)
-    waiting: dict[int, Waiting] = {}
-    ready: dict[int, Outcome] = {}
+    waiting: dict[int, BufferedRecord] = {}
+    ready: dict[int, CallOutcome] = {}
     following = 0
 
-    def work(records: list[Waiting]) -> None:
+    def work(records: list[BufferedRecord]) -> None:
         first = window.begin([(each.key, each.value) if op.with_key else (each.value,) for each in records])
         waiting.update(enumerate(records, first))
 
-    def settle(found: Outcome) -> None:
+    def settle(found: CallOutcome) -> None:
         nonlocal following
         with batch.apart():
             if not op.ordered:
@@ -243,7 +243,7 @@ def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
                 finish(ready.pop(following))
                 following += 1
 
-    def finish(found: Outcome) -> None:
+    def finish(found: CallOutcome) -> None:
         record = waiting.pop(found.number)
         if found.error is not None:
             batch.failed(record, found.error)

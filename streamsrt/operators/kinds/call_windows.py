@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.operators.engine.environment import Environment, Outcome
+from streamsrt.operators.engine.environment import CallOutcome, Environment
 from topology.graph.operations.batches import MapAsync
 
 HELD_MAX = 8192
@@ -37,7 +37,7 @@ class CallWindow:
         env: Environment,
         op: MapAsync,
         name: str,
-        settle: Callable[[Outcome], None],
+        settle: Callable[[CallOutcome], None],
         held: Callable[[], int],
         per_call: int = 1,
     ) -> None:
@@ -45,7 +45,7 @@ class CallWindow:
             raise UserError(f"{name}: asynchronous functions run in a task only, and this program is not run by one")
         self._location = env.plan.location(name)
         self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
-        self._told: SimpleQueue[Outcome] = SimpleQueue()
+        self._told: SimpleQueue[CallOutcome] = SimpleQueue()
         self._calls = env.open_calls(op, self._told.put)
         self._concurrency = op.concurrency
         self._settle = settle
@@ -107,7 +107,7 @@ class CallWindow:
         except Empty:
             return True
 
-    def _settle_one(self, outcome: Outcome) -> None:
+    def _settle_one(self, outcome: CallOutcome) -> None:
         try:
             self._settle(outcome)
         except StreamsError as error:

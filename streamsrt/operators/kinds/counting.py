@@ -13,7 +13,7 @@ from __future__ import annotations
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.operators.engine.plan import Plan, StreamTime, same_bytes
+from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.wire.records import RecordColumns
@@ -46,7 +46,7 @@ def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting |
     return WindowCounting(env, cache, meter, windows, env.stream_times.setdefault(node.name, StreamTime()))
 
 
-def _counted_node(plan: Plan, source: str) -> ProcessorNode | None:
+def _counted_node(plan: ResolvedSubtopology, source: str) -> ProcessorNode | None:
     start = plan.node(source)
     assert isinstance(start, SourceNode)
     if len(start.children) != 1:

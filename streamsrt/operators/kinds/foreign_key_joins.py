@@ -52,7 +52,7 @@ DELETES = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPA
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ForeignKeySubscription:
     """A left row at the right side. ``value_hash``: None for a row that was deleted."""
 
     value_hash: bytes | None
@@ -66,7 +66,7 @@ class Subscription:
         return head + self.primary_key + _INT.pack(self.partition or 0)
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> Subscription:
+    def from_bytes(cls, raw: bytes) -> ForeignKeySubscription:
         """Reads versions 0 (without a partition) and 1. Raises UserError for a newer one."""
         version = raw[0] & ~_NO_HASH
         if version > SUBSCRIPTION_VERSION:
@@ -80,7 +80,7 @@ class Subscription:
         return cls(raw[2:start] or None, Instruction(raw[1]), raw[start:end], partition)
 
 
-def response(subscription: Subscription, value: bytes | None) -> bytes:
+def response(subscription: ForeignKeySubscription, value: bytes | None) -> bytes:
     """The answer to a subscription: a right value, or that there is none; knows the partition of the left row."""
     value_hash = subscription.value_hash
     head = bytes((RESPONSE_VERSION | (_NO_HASH if value_hash is None else 0),)) + (value_hash or b"")
@@ -145,7 +145,7 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
         value_hash = None if value is None else hash_bytes(serialize(value))
         raw_key = serialize_key(key)
         for foreign, instruction in instructions(value, old):
-            subscription = Subscription(value_hash, instruction, raw_key, env.task_partition)
+            subscription = ForeignKeySubscription(value_hash, instruction, raw_key, env.task_partition)
             forward(foreign, subscription.to_bytes(), timestamp, headers)
 
     return process
@@ -202,14 +202,14 @@ class Subscriptions:
         if self._unwritten and not self._cache.dirty and not self._cache.pending:
             self._unwritten = {}
 
-    def at(self, prefix: bytes) -> Iterator[Subscription]:
+    def at(self, prefix: bytes) -> Iterator[ForeignKeySubscription]:
         """All subscriptions at a foreign key, in the order of their primary keys' bytes."""
         self._forget_written()
         keys = {key for key, _ in self._cache.store.range(prefix, after_prefix(prefix))}
         for key in sorted(keys | self._unwritten.get(prefix, set())):
             raw = self._cache[key].value
             if raw is not None:
-                yield Subscription.from_bytes(raw)
+                yield ForeignKeySubscription.from_bytes(raw)
 
 
 def _subscriptions(builder: PathBuilder, store: str) -> Subscriptions:
@@ -229,7 +229,7 @@ def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: P
     subscriptions = _subscriptions(builder, op.store)
 
     def process(key: object, value: bytes, timestamp: int, headers: Headers, old: object) -> None:
-        subscription = Subscription.from_bytes(value)
+        subscription = ForeignKeySubscription.from_bytes(value)
         if key is not None:
             raw = None if subscription.instruction in DELETES else value
             subscriptions.put(combined_prefix(serialize(key)), subscription.primary_key, raw, timestamp, headers)
@@ -248,7 +248,7 @@ def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: Path
     row_of = table_view(builder.plan, builder.env.caches, op.table)
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
 
-    def process(key: object, value: Subscription, timestamp: int, headers: Headers, old: object) -> None:
+    def process(key: object, value: ForeignKeySubscription, timestamp: int, headers: Headers, old: object) -> None:
         if value.instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
         row, row_time = (None, -1) if key is None else row_of(key)

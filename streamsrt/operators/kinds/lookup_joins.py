@@ -14,9 +14,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.operators.engine.environment import Outcome, is_interrupt
+from streamsrt.operators.engine.environment import CallOutcome, is_interrupt
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
-from streamsrt.operators.kinds.batches import Batch, Waiting
+from streamsrt.operators.kinds.batches import Batch, BufferedRecord
 from streamsrt.operators.kinds.call_windows import CallWindow
 from streamsrt.state.columns import Headers
 from topology.graph import nodes
@@ -85,8 +85,8 @@ class _Lookup(ABC):
             return
         self.batch.gather(key, value, timestamp, headers, old)
 
-    def _work(self, records: list[Waiting]) -> None:
-        wanted: list[tuple[Waiting, Hashable]] = []
+    def _work(self, records: list[BufferedRecord]) -> None:
+        wanted: list[tuple[BufferedRecord, Hashable]] = []
         keys: set[Hashable] = set()
         for record in records:
             try:
@@ -100,7 +100,7 @@ class _Lookup(ABC):
         self.look_up(wanted)
 
     @abstractmethod
-    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+    def look_up(self, wanted: Sequence[tuple[BufferedRecord, Hashable]]) -> None:
         """Joins each record with what is found under its key."""
 
     def chunks(self, keys: Sequence[Hashable]) -> list[list[Hashable]]:
@@ -120,7 +120,7 @@ class _Lookup(ABC):
             self.cache.put(key, answer, now_ms)
             yield key, answer
 
-    def join(self, record: Waiting, answer: object) -> None:
+    def join(self, record: BufferedRecord, answer: object) -> None:
         """One record with what was found."""
         if isinstance(answer, _Failed):
             self.batch.failed(record, answer.error)
@@ -138,7 +138,7 @@ class _Lookup(ABC):
 class _OneByOne(_Lookup):
     """Calls the lookup when a run ends."""
 
-    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+    def look_up(self, wanted: Sequence[tuple[BufferedRecord, Hashable]]) -> None:
         now_ms = self.env.system_time_ms
         keys = {key: None for _, key in wanted if key is not None}
         answers = {key: answer for key in keys if (answer := self.cache.get(key, now_ms)) is not None}
@@ -171,12 +171,12 @@ class _SideBySide(_Lookup):
 
     def __init__(self, op: JoinLookup, calls: MapAsync, builder: PathBuilder, made: PathNode) -> None:
         super().__init__(op, builder, made)
-        self._waiting: deque[tuple[Waiting, _Answer]] = deque()
+        self._waiting: deque[tuple[BufferedRecord, _Answer]] = deque()
         self._asked: dict[Hashable, _Answer] = {}
         self._keys_of: dict[int, list[Hashable]] = {}
         self._window = CallWindow(self.env, calls, made.name, self._settle, self._waiting.__len__, op.batch)
 
-    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+    def look_up(self, wanted: Sequence[tuple[BufferedRecord, Hashable]]) -> None:
         now_ms = self.env.system_time_ms
         unknown: list[Hashable] = []
         for record, key in wanted:
@@ -193,7 +193,7 @@ class _SideBySide(_Lookup):
             self._keys_of.update(enumerate(chunks, first))
         self._go_on()
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: CallOutcome) -> None:
         error = outcome.error
         found = _checked(outcome.value, self.name) if error is None else _Failed(error)
         for key, answer in self.answers(self._keys_of.pop(outcome.number), found, self.env.system_time_ms):

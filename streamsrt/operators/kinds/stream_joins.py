@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from streamsrt.operators.engine.environment import Environment
-from streamsrt.operators.engine.plan import Plan, StreamTime
+from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.columns import Headers
@@ -252,7 +252,7 @@ class JoinSide:
                 unmatched.add(raw, is_left, timestamp, raw_value, headers)
 
 
-def own_store_of(plan: Plan, node: ProcessorNode) -> str:
+def own_store_of(plan: ResolvedSubtopology, node: ProcessorNode) -> str:
     """The store that keeps the records of a join's side."""
     (parent,) = node.parents
     window = plan.node(parent)

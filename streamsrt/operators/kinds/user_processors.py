@@ -21,7 +21,7 @@ from streamsrt.errors import ProcessingError, StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, is_interrupt
 from streamsrt.operators.engine.forwarded_records import forwarded_record
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
-from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
+from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of, store_access
@@ -216,7 +216,7 @@ class Context:
         callback: Callable[[int], None],
         *,
         start_time: Time | None = None,
-    ) -> Schedule:
+    ) -> PunctuationSchedule:
         interval_ms = check_schedule(interval, punctuation_type, callback, self._node.name)
         env = self._env
         wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
@@ -225,7 +225,7 @@ class Context:
             first = anchored(to_epoch_ms(start_time, "start_time"), interval_ms, now_ms)
         else:
             first = env.system_time_ms + interval_ms if wall else 0
-        schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
+        schedule = PunctuationSchedule(punctuation_type, first, interval_ms, callback, self._node.name)
         env.schedule(schedule)
         return schedule
 

@@ -65,8 +65,8 @@ from streamsrt.runtime.loop.values import (
     MeasureMemory,
     Note,
     PollEnded,
-    Process,
     Processed,
+    ProcessTasks,
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
@@ -176,7 +176,7 @@ def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
         return replace(taken, life=Life.ENDED), (Warn(text), CommitAll())
     if taken.life is Life.ENDED:
         return taken, ()
-    return taken, (AdvanceTasks(),) if is_paused else (AdvanceTasks(), Process(taken.limit_records))
+    return taken, (AdvanceTasks(),) if is_paused else (AdvanceTasks(), ProcessTasks(taken.limit_records))
 
 
 def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:

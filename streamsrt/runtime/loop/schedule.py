@@ -26,7 +26,7 @@ class Deadline(Enum):
     GIVE_UP_LEAVING = "stop waiting for the group coordinator to confirm the leave"
 
 
-class Entry(NamedTuple):
+class ScheduledDeadline(NamedTuple):
     """One deadline, in milliseconds of the loop's clock."""
 
     at_ms: int
@@ -37,11 +37,11 @@ class Entry(NamedTuple):
 class Schedule:
     """Deadlines, the earliest first."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ScheduledDeadline, ...] = ()
 
     @classmethod
     def of(cls, deadlines: Mapping[Deadline, int]) -> Schedule:
-        return cls(_sorted(Entry(at_ms, what) for what, at_ms in deadlines.items()))
+        return cls(_sorted(ScheduledDeadline(at_ms, what) for what, at_ms in deadlines.items()))
 
     def at_ms(self, what: Deadline) -> int | None:
         """When it is due; None if it is not in the schedule."""
@@ -54,8 +54,8 @@ class Schedule:
     def set(self, what: Deadline, at_ms: int) -> Schedule:
         """The schedule with this deadline at another time."""
         rest = [entry for entry in self.entries if entry.what is not what]
-        return Schedule(_sorted([*rest, Entry(at_ms, what)]))
+        return Schedule(_sorted([*rest, ScheduledDeadline(at_ms, what)]))
 
 
-def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def _sorted(entries: Iterable[ScheduledDeadline]) -> tuple[ScheduledDeadline, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.at_ms))

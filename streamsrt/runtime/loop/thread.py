@@ -60,8 +60,8 @@ from streamsrt.runtime.loop.values import (
     MeasureMemory,
     Note,
     PollEnded,
-    Process,
     Processed,
+    ProcessTasks,
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
@@ -233,7 +233,7 @@ class StreamThread:
                 self._gate.serve()
             case AdvanceTasks():
                 self._advance()
-            case Process(limit_records):
+            case ProcessTasks(limit_records):
                 try:
                     self._process(limit_records)
                 except StreamsError as error:

@@ -260,7 +260,7 @@ class AdvanceTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessTasks:
     """Let each running task process up to so many records; punctuate."""
 
     limit_records: int
@@ -324,7 +324,7 @@ Action: TypeAlias = (
     | LookForSources
     | UpdateRouting
     | AdvanceTasks
-    | Process
+    | ProcessTasks
     | SendOutputs
     | PurgeRepartitionTopics
     | CleanUp

@@ -50,7 +50,7 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
 )
 
 
-class Step(Enum):
+class TaskStep(Enum):
     """What an assignment does to a task. An active task that runs is committed before it is closed or recycled."""
 
     OPEN = "its stores are opened, then it is restored"
@@ -61,23 +61,23 @@ class Step(Enum):
     CLOSE = "it is closed; its state stays on disk"
 
 
-STEPS: Mapping[tuple[Role | None, Role | None], Step] = MappingProxyType(
+STEPS: Mapping[tuple[Role | None, Role | None], TaskStep] = MappingProxyType(
     {
-        (None, "active"): Step.OPEN,
-        (None, "standby"): Step.OPEN,
-        (None, "warmup"): Step.OPEN,
-        ("active", "active"): Step.KEEP,
-        ("active", "standby"): Step.RECYCLE,
-        ("active", "warmup"): Step.RECYCLE,
-        ("active", None): Step.CLOSE,
-        ("standby", "active"): Step.PROMOTE,
-        ("standby", "standby"): Step.KEEP,
-        ("standby", "warmup"): Step.RENAME,
-        ("standby", None): Step.CLOSE,
-        ("warmup", "active"): Step.PROMOTE,
-        ("warmup", "standby"): Step.RENAME,
-        ("warmup", "warmup"): Step.KEEP,
-        ("warmup", None): Step.CLOSE,
+        (None, "active"): TaskStep.OPEN,
+        (None, "standby"): TaskStep.OPEN,
+        (None, "warmup"): TaskStep.OPEN,
+        ("active", "active"): TaskStep.KEEP,
+        ("active", "standby"): TaskStep.RECYCLE,
+        ("active", "warmup"): TaskStep.RECYCLE,
+        ("active", None): TaskStep.CLOSE,
+        ("standby", "active"): TaskStep.PROMOTE,
+        ("standby", "standby"): TaskStep.KEEP,
+        ("standby", "warmup"): TaskStep.RENAME,
+        ("standby", None): TaskStep.CLOSE,
+        ("warmup", "active"): TaskStep.PROMOTE,
+        ("warmup", "standby"): TaskStep.RENAME,
+        ("warmup", "warmup"): TaskStep.KEEP,
+        ("warmup", None): TaskStep.CLOSE,
     }
 )
 """By the role that a task has here and the one that the assignment gives it; None: it is not here, or not to be here."""

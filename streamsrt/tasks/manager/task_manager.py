@@ -44,7 +44,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.memory_shares import share_memory
-from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, Step
+from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, TaskStep
 from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
 from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
@@ -172,23 +172,23 @@ class TaskManager:
         roles.update({key: "standby" for key in wanted.standby})
         roles.update({key: "active" for key in wanted.active})
         self._leave_out_unknown(roles)
-        leaving = [owned for owned in self.running() if STEPS[owned.role, roles.get(owned.key)] is not Step.KEEP]
+        leaving = [owned for owned in self.running() if STEPS[owned.role, roles.get(owned.key)] is not TaskStep.KEEP]
         if leaving:
             commit(leaving)
         for key, owned in list(self._tasks.items()):
             match STEPS[owned.role, roles.get(key)]:
-                case Step.CLOSE:
+                case TaskStep.CLOSE:
                     self._close(owned)
-                case Step.RECYCLE:
+                case TaskStep.RECYCLE:
                     self._close(owned, roles[key])
                     self._open(key, roles[key])
         self._waiting.clear()
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
             match STEPS[None if known is None else known.role, role]:
-                case Step.OPEN:
+                case TaskStep.OPEN:
                     self._open_or_wait(key, role)
-                case Step.PROMOTE | Step.RENAME:
+                case TaskStep.PROMOTE | TaskStep.RENAME:
                     assert known is not None
                     self._change_role(known, role)
         self._share_cache()

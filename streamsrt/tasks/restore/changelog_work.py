@@ -139,7 +139,7 @@ class _Life:
         return self.end_offset is not None and self.position >= self.end_offset
 
 
-class Step(NamedTuple):
+class RestoreStep(NamedTuple):
     """What was done in a step. ``is_restoring``: for an active task, and not for a standby."""
 
     changelog: TopicPartition
@@ -173,7 +173,7 @@ class StepMeter:
         self.standby = Work()
         """Following changelogs for standbys."""
 
-    def add(self, step: Step, began_ns: int, ended_ns: int) -> None:
+    def add(self, step: RestoreStep, began_ns: int, ended_ns: int) -> None:
         (self.active if step.is_restoring else self.standby).add(began_ns, ended_ns, step.records)
 
 
@@ -227,7 +227,7 @@ class ChangelogWork:
                 self._waiting.append((life, each))
         return passed
 
-    def step(self) -> Step | None:
+    def step(self) -> RestoreStep | None:
         """Applies some of what was taken; None where there was nothing to apply."""
         current = self._current = self._current or self._next()
         if current is None:
@@ -242,7 +242,7 @@ class ChangelogWork:
             self._current = None
             life.is_over = True
             self.reports.add(Failed(life.changelog, current.fetched.offset, error))
-        return Step(life.changelog, life.end_offset is not None, records, life.is_over)
+        return RestoreStep(life.changelog, life.end_offset is not None, records, life.is_over)
 
     def _next(self) -> _Fetch | None:
         if not self._waiting:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.broker.access import java_address
-from coordinator.broker.config_definitions import InvalidConfigError
+from coordinator.group.settings import InvalidConfigError
 from coordinator.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode

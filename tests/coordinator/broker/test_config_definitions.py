@@ -5,11 +5,11 @@ import pytest
 from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
-    InvalidConfigError,
     in_milliseconds,
     parse_configs,
     topic_defaults,
 )
+from coordinator.group.settings import InvalidConfigError
 
 
 @pytest.mark.parametrize(

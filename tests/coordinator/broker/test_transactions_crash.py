@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.broker.purgatory import Purgatory
 from coordinator.log import PartitionLog
-from coordinator.txn.state import Status
+from coordinator.txn.state import TransactionState
 from tests.coordinator.broker.in_process import InProcessBroker
 from tests.coordinator.broker.transactional import (
     TransactionalProducer,
@@ -136,7 +136,7 @@ def _check_end(broker: InProcessBroker) -> None:
     """What is prepared was finished by the start; what is open is ended by the next producers of the same ids."""
     statuses = [t.status for state in broker.broker.transactions.states() for t in state.transactions.values()]
     assert not any(status.is_prepared for status in statuses)
-    assert (stuck(broker) != []) <= (Status.ONGOING in statuses)
+    assert (stuck(broker) != []) <= (TransactionState.ONGOING in statuses)
     for name in ("x", "y"):
         successor = TransactionalProducer(broker, name)
         if successor.init():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.machine.values import Producer
+from coordinator.machine.values import ProducerIdAndEpoch
 from coordinator.txn.values import NO_PRODUCER
 from streamsrt.wire import types
 from streamsrt.wire.records import decode_batches
@@ -19,7 +19,7 @@ class TransactionalProducer:
         self.producer = NO_PRODUCER
         self.sequences: dict[tuple[str, int], int] = {}
 
-    def init(self, expected: Producer = NO_PRODUCER) -> int:
+    def init(self, expected: ProducerIdAndEpoch = NO_PRODUCER) -> int:
         answer = self.broker.ask(
             types.InitProducerIdRequest(
                 transactional_id=self.name,
@@ -29,7 +29,7 @@ class TransactionalProducer:
             )
         )
         if not answer.error_code:
-            self.producer = Producer(answer.producer_id, answer.producer_epoch)
+            self.producer = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
             self.sequences.clear()
         return int(answer.error_code)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.config import GroupConfig, InvalidConfigError
+from coordinator.group.config import GroupConfig
+from coordinator.group.settings import InvalidConfigError
 
 
 @pytest.mark.requirement("SG-255", "SG-258", "SG-262", "SG-263", "SG-265", "SG-267", "SG-269")

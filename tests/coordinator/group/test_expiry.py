@@ -15,7 +15,7 @@ from coordinator.group.machine import handle
 from coordinator.group.state import EMPTY, GroupsState, apply_all
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import GroupRecord, GroupRequest, PendingRecord, RequestContext, RetentionDue
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode_record_value
 from tests.streamsrt.assignment.notation import subtopology
@@ -27,7 +27,9 @@ CONFIG = GroupConfig.parse({"group.streams.initial.rebalance.delay.ms": "0"})
 
 def offset_record(topic: str, partition: int = 0, *, commit_ms: int = 0, expire_ms: int = -1) -> GroupRecord:
     key = types.OffsetCommitKey(group="g", topic=topic, partition=partition)
-    return Record(key, types.OffsetCommitValue(offset=5, commit_timestamp=commit_ms, expire_timestamp=expire_ms))
+    return CoordinatorRecord(
+        key, types.OffsetCommitValue(offset=5, commit_timestamp=commit_ms, expire_timestamp=expire_ms)
+    )
 
 
 def state_of(*records: GroupRecord, group: ClassicGroup | None = None) -> GroupsState:

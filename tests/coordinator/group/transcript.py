@@ -32,8 +32,8 @@ from typing import Any
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.values import Event, GroupRecord, GroupRequest, RequestContext, TopicCreationFailed
-from coordinator.machine.values import Record
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.machine.values import CoordinatorRecord
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.reconcile import MemberState
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
@@ -303,7 +303,7 @@ class Run:
         parts += sorted(map(endpoint_text, response.partitions_by_user_endpoint or ()))
         return " | ".join(parts)
 
-    def report(self, outcome: Outcome) -> None:
+    def report(self, outcome: EventOutcome) -> None:
         for effect in outcome.effects:
             listed = " ".join(f"{spec.name}={spec.partitions}" for spec in effect.topics)
             self.say(f"create {listed}")
@@ -395,7 +395,7 @@ def records_of(batch: bytes) -> Iterator[GroupRecord]:
             assert key is not None
             decoded = decode_record_key(key)
             kind = named_class(decoded.NAME.removesuffix("Key") + "Value")
-            yield Record(decoded, None if value is None else decode_record_value(kind, value))
+            yield CoordinatorRecord(decoded, None if value is None else decode_record_value(kind, value))
 
 
 def ordered(lines: Iterable[str]) -> list[str]:

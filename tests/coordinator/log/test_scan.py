@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log.scan import CHUNK_BYTES, Expected, Fault, find_whole_batch, scan_batches
+from coordinator.log.scan import CHUNK_BYTES, BrokenBatch, Expected, find_whole_batch, scan_batches
 from streamsrt.wire.records import HEADER_SIZE_BYTES, encode_batch
 from tests.coordinator.log.batches import batch
 
@@ -16,7 +16,7 @@ def stored(base_offset: int, value: bytes, epoch: int = 0) -> bytes:
     return encode_batch([None], [value], [1000], base_offset=base_offset, partition_leader_epoch=epoch)
 
 
-def scan(path: Path, content: bytes, expected: Expected = STRICT) -> tuple[list[int], Fault | None]:
+def scan(path: Path, content: bytes, expected: Expected = STRICT) -> tuple[list[int], BrokenBatch | None]:
     """The base offsets that were visited, and the fault."""
     path.write_bytes(content)
     visited: list[int] = []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.security.plain import PlainServer, users_of
-from coordinator.security.scram import RefusedError
+from coordinator.security.scram import LoginRefusedError
 
 JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -29,6 +29,6 @@ def test_name_and_password_let_in(message: bytes) -> None:
 )
 def test_everything_else_is_refused(message: bytes) -> None:
     side = PlainServer(users_of(JAAS))
-    with pytest.raises(RefusedError, match="Authentication failed"):
+    with pytest.raises(LoginRefusedError, match="Authentication failed"):
         side.step(message)
     assert side.user is None

@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 
 from coordinator.security.scram import (
     Credential,
+    LoginRefusedError,
     Mechanism,
-    RefusedError,
     ScramServer,
     credential_of,
     salted_password,
@@ -71,7 +71,7 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(mechanism: Mecha
     said = []
     for user, password in (("ada", "wrong"), ("bob", "secret"), ("bob", "")):
         side = server(mechanism)
-        with pytest.raises(RefusedError) as refused:
+        with pytest.raises(LoginRefusedError) as refused:
             asyncio.run(log_in(side, mechanism, user, password))
         assert side.user is None
         said.append(str(refused.value))
@@ -102,7 +102,7 @@ def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
     ],
 )
 def test_messages_that_are_none_are_refused(first: bytes) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(LoginRefusedError):
         server(Mechanism.SCRAM_SHA_256).step(first)
 
 
@@ -114,7 +114,7 @@ def test_no_other_bytes_let_anybody_in(message: bytes, is_second: bool) -> None:
         side.step(b"n,,n=ada,r=nonce")
     else:
         assume(not message.startswith((b"n,,n=", b"y,,n=")))
-    with pytest.raises(RefusedError):
+    with pytest.raises(LoginRefusedError):
         side.step(message)
     assert side.user is None
 
@@ -124,6 +124,6 @@ def test_a_proof_for_another_nonce_is_refused() -> None:
     side.step(b"n,,n=ada,r=nonce")
     nonce = other.step(b"n,,n=ada,r=nonce").split(b",")[0]
     final = b"c=" + b64encode(b"n,,") + b"," + nonce + b",p=" + b64encode(bytes(32))
-    with pytest.raises(RefusedError, match="nonce"):
+    with pytest.raises(LoginRefusedError, match="nonce"):
         side.step(final)
     assert b64decode(b64encode(b"n,,")) == b"n,,"

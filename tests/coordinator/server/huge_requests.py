@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from coordinator.broker.api_versions import SERVED
 from coordinator.server.dispatch import HANDLERS
-from streamsrt.wire.compiler import Plan
+from streamsrt.wire.compiler import MessageVersion
 from streamsrt.wire.messages import REQUEST_VERSIONS, api_class, encode_request
 from streamsrt.wire.schema import Field, Struct
 
@@ -30,7 +30,7 @@ class Huge(NamedTuple):
     def frame(self, count: int, *, distinct: bool = False) -> bytes:
         """The request, without its size. ``distinct``: no two elements are the same."""
         cls = api_class(self.api_key, True)
-        plan = Plan(cls.SCHEMA, self.version, {})
+        plan = MessageVersion(cls.SCHEMA, self.version, {})
         message = at = _smallest(plan, plan.schema.root, cls, cls)
         for field in self.path[:-1]:
             inner = _element(plan, field, cls)
@@ -47,11 +47,11 @@ def every_array() -> Iterator[Huge]:
     for key in HANDLERS:
         lowest = max(SERVED[key][0], REQUEST_VERSIONS[key][0])
         for version in sorted({lowest, SERVED[key][1]}):
-            plan = Plan(api_class(key, True).SCHEMA, version, {})
+            plan = MessageVersion(api_class(key, True).SCHEMA, version, {})
             yield from (Huge(key, version, path) for path in _arrays(plan, plan.schema.root, ()))
 
 
-def _arrays(plan: Plan, struct: Struct, before: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
+def _arrays(plan: MessageVersion, struct: Struct, before: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
     for field in (*plan.fields(struct), *plan.tagged(struct)):
         if field.is_array:
             yield (*before, field)
@@ -59,7 +59,7 @@ def _arrays(plan: Plan, struct: Struct, before: tuple[Field, ...]) -> Iterator[t
             yield from _arrays(plan, plan.struct(field), (*before, field))
 
 
-def _element(plan: Plan, field: Field, cls: Any, *, number: int = 0) -> Any:
+def _element(plan: MessageVersion, field: Field, cls: Any, *, number: int = 0) -> Any:
     kind = field.element
     if kind not in plan.schema.structs:
         if kind == "string":
@@ -74,7 +74,7 @@ def _element(plan: Plan, field: Field, cls: Any, *, number: int = 0) -> Any:
     return made
 
 
-def _smallest(plan: Plan, struct: Struct, made: Any, cls: Any) -> Any:
+def _smallest(plan: MessageVersion, struct: Struct, made: Any, cls: Any) -> Any:
     values: dict[str, Any] = {}
     for field in (*plan.fields(struct), *plan.tagged(struct)):
         if field.is_array:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.broker.config_definitions import InvalidConfigError
+from coordinator.group.settings import InvalidConfigError
 from coordinator.log import LogConfig, LogDirectory
 from coordinator.server.settings import read_configs
 from streamsrt.wire.records import encode_batch

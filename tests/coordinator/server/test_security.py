@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from coordinator.broker.config_definitions import InvalidConfigError
+from coordinator.group.settings import InvalidConfigError
 from coordinator.server.sasl import FRAME_BYTES_MAX, exchanges
 from coordinator.server.security import check_host, limits_of, open_doors
 from coordinator.server.settings import read_configs

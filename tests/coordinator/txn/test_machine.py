@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coordinator.machine.values import Producer
+from coordinator.machine.values import ProducerIdAndEpoch
 from coordinator.shard.journal import append_rows
 from coordinator.shard.transaction_shard import TransactionOutcome, TransactionShard
 from coordinator.txn.config import TransactionConfig
 from coordinator.txn.machine import LAST_EPOCH, check_write, needs_producer_id
-from coordinator.txn.state import Status, Transaction, TransactionsState, record_of
+from coordinator.txn.state import Transaction, TransactionsState, TransactionState, record_of
 from coordinator.txn.values import (
     NO_PRODUCER,
     AddPartitions,
@@ -49,7 +49,9 @@ class Coordinator:
         self.effects += outcome.effects
         return outcome.reply
 
-    def init(self, name: str = "x", expected: Producer = NO_PRODUCER, timeout_ms: int = 1000) -> ProducerReply:
+    def init(
+        self, name: str = "x", expected: ProducerIdAndEpoch = NO_PRODUCER, timeout_ms: int = 1000
+    ) -> ProducerReply:
         event = InitProducer(name, timeout_ms, expected)
         if needs_producer_id(self.shard.state, event):
             event = InitProducer(name, timeout_ms, expected, self.ids)
@@ -57,11 +59,11 @@ class Coordinator:
         reply: ProducerReply = self.ask(event)
         return reply
 
-    def add(self, producer: Producer, *partitions: TopicPartition, name: str = "x") -> ErrorCode:
+    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "x") -> ErrorCode:
         code: ErrorCode = self.ask(AddPartitions(name, producer, frozenset(partitions))).code
         return code
 
-    def end(self, producer: Producer, *, committed: bool = True, name: str = "x") -> ErrorCode:
+    def end(self, producer: ProducerIdAndEpoch, *, committed: bool = True, name: str = "x") -> ErrorCode:
         code: ErrorCode = self.ask(EndTransaction(name, producer, committed)).code
         return code
 
@@ -78,9 +80,9 @@ class Coordinator:
         self.effects += outcome.effects
         return outcome
 
-    def jump_to(self, producer: Producer) -> None:
+    def jump_to(self, producer: ProducerIdAndEpoch) -> None:
         """A load of a log whose last record gives the id "x" to this producer."""
-        key, value = record_of(Transaction("x", producer, 1000, Status.EMPTY))
+        key, value = record_of(Transaction("x", producer, 1000, TransactionState.EMPTY))
         assert value is not None
         append_rows(self.log, [encode_record_key(key)], [encode_record_value(value)], 0)
         self.reload()
@@ -93,7 +95,7 @@ class Coordinator:
         return self.shard.state.transactions[name]
 
     @property
-    def status(self) -> Status:
+    def status(self) -> TransactionState:
         return self.transaction().status
 
 
@@ -102,13 +104,13 @@ def coordinator() -> Coordinator:
     return Coordinator()
 
 
-def ongoing(coordinator: Coordinator) -> Producer:
+def ongoing(coordinator: Coordinator) -> ProducerIdAndEpoch:
     producer = coordinator.init().producer
     assert coordinator.add(producer, T0, U0) == NONE
     return producer
 
 
-def prepared(coordinator: Coordinator, *, committed: bool = True) -> Producer:
+def prepared(coordinator: Coordinator, *, committed: bool = True) -> ProducerIdAndEpoch:
     producer = ongoing(coordinator)
     assert coordinator.end(producer, committed=committed) == NONE
     return producer
@@ -123,8 +125,8 @@ class TestInit:
         ("event", "code"),
         [
             (InitProducer("", 1000), ErrorCode.INVALID_REQUEST),
-            (InitProducer("x", 1000, Producer(5, -1)), ErrorCode.INVALID_REQUEST),
-            (InitProducer("x", 1000, Producer(-1, 5)), ErrorCode.INVALID_REQUEST),
+            (InitProducer("x", 1000, ProducerIdAndEpoch(5, -1)), ErrorCode.INVALID_REQUEST),
+            (InitProducer("x", 1000, ProducerIdAndEpoch(-1, 5)), ErrorCode.INVALID_REQUEST),
             (InitProducer("x", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
             (InitProducer("x", 60_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ],
@@ -136,25 +138,25 @@ class TestInit:
     def test_during_a_transaction_it_is_aborted_first(self, coordinator: Coordinator) -> None:
         producer = ongoing(coordinator)
         assert coordinator.init().code == ErrorCode.CONCURRENT_TRANSACTIONS
-        assert coordinator.status == Status.PREPARE_ABORT
+        assert coordinator.status == TransactionState.PREPARE_ABORT
         assert coordinator.init().code == ErrorCode.CONCURRENT_TRANSACTIONS
-        assert coordinator.finish() == WriteMarkers("x", Producer(100, 1), False, (T0, U0))
-        assert coordinator.init() == ProducerReply(NONE, Producer(100, 2))
+        assert coordinator.finish() == WriteMarkers("x", ProducerIdAndEpoch(100, 1), False, (T0, U0))
+        assert coordinator.init() == ProducerReply(NONE, ProducerIdAndEpoch(100, 2))
         assert coordinator.add(producer, T0) == ErrorCode.PRODUCER_FENCED
         assert coordinator.end(producer) == ErrorCode.PRODUCER_FENCED
 
     def test_after_the_last_epoch_comes_another_producer_id(self, coordinator: Coordinator) -> None:
         coordinator.init()
-        coordinator.jump_to(Producer(100, LAST_EPOCH - 1))
+        coordinator.jump_to(ProducerIdAndEpoch(100, LAST_EPOCH - 1))
         assert coordinator.init().producer == (100, LAST_EPOCH)
-        last = Producer(100, LAST_EPOCH)
+        last = ProducerIdAndEpoch(100, LAST_EPOCH)
         assert coordinator.init(expected=last).producer == (101, 0)
         assert coordinator.init(expected=last).producer == (101, 0), "asked again: the answer got lost"
         assert coordinator.add(last, T0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
     def test_fencing_at_the_last_epoch(self, coordinator: Coordinator) -> None:
         coordinator.init()
-        last = Producer(100, LAST_EPOCH)
+        last = ProducerIdAndEpoch(100, LAST_EPOCH)
         coordinator.jump_to(last)
         assert coordinator.add(last, T0) == NONE
         assert coordinator.init().code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -170,7 +172,7 @@ class TestInitWithAKnownProducer:
     def test_asked_again_it_is_answered_again(self, coordinator: Coordinator) -> None:
         first = coordinator.init().producer
         coordinator.init(expected=first)
-        assert coordinator.init(expected=first) == ProducerReply(NONE, Producer(100, 1))
+        assert coordinator.init(expected=first) == ProducerReply(NONE, ProducerIdAndEpoch(100, 1))
 
     def test_but_not_once_the_answer_was_used(self, coordinator: Coordinator) -> None:
         first = coordinator.init().producer
@@ -185,7 +187,7 @@ class TestInitWithAKnownProducer:
         first = coordinator.init().producer
         coordinator.init()
         assert coordinator.init(expected=first).code == ErrorCode.PRODUCER_FENCED
-        assert coordinator.init(expected=Producer(7, 0)).code == ErrorCode.PRODUCER_FENCED
+        assert coordinator.init(expected=ProducerIdAndEpoch(7, 0)).code == ErrorCode.PRODUCER_FENCED
 
     def test_its_own_transaction_is_aborted_and_it_goes_on(self, coordinator: Coordinator) -> None:
         producer = ongoing(coordinator)
@@ -197,10 +199,10 @@ class TestInitWithAKnownProducer:
         old = coordinator.init().producer
         ongoing(coordinator)
         assert coordinator.init(expected=old).code == ErrorCode.PRODUCER_FENCED
-        assert coordinator.status == Status.ONGOING
+        assert coordinator.status == TransactionState.ONGOING
 
     def test_for_an_id_that_is_forgotten(self, coordinator: Coordinator) -> None:
-        assert coordinator.init(expected=Producer(7, 3)).producer == (100, 0)
+        assert coordinator.init(expected=ProducerIdAndEpoch(7, 3)).producer == (100, 0)
 
     def test_after_a_restart_a_missed_answer_is_lost(self, coordinator: Coordinator) -> None:
         first = coordinator.init().producer
@@ -213,11 +215,11 @@ class TestTransaction:
     @pytest.mark.parametrize(
         ("committed", "states"),
         [
-            (True, [Status.ONGOING, Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT]),
-            (False, [Status.ONGOING, Status.PREPARE_ABORT, Status.COMPLETE_ABORT]),
+            (True, [TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT]),
+            (False, [TransactionState.ONGOING, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT]),
         ],
     )
-    def test_its_life(self, coordinator: Coordinator, committed: bool, states: list[Status]) -> None:
+    def test_its_life(self, coordinator: Coordinator, committed: bool, states: list[TransactionState]) -> None:
         seen = []
         producer = ongoing(coordinator)
         seen.append(coordinator.status)
@@ -262,20 +264,22 @@ class TestTransaction:
     @pytest.mark.parametrize(
         ("name", "producer", "code"),
         [
-            ("", Producer(100, 0), ErrorCode.INVALID_REQUEST),
-            ("y", Producer(100, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-            ("x", Producer(99, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-            ("x", Producer(100, 1), ErrorCode.PRODUCER_FENCED),
+            ("", ProducerIdAndEpoch(100, 0), ErrorCode.INVALID_REQUEST),
+            ("y", ProducerIdAndEpoch(100, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+            ("x", ProducerIdAndEpoch(99, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+            ("x", ProducerIdAndEpoch(100, 1), ErrorCode.PRODUCER_FENCED),
         ],
     )
-    def test_somebody_else(self, coordinator: Coordinator, name: str, producer: Producer, code: ErrorCode) -> None:
+    def test_somebody_else(
+        self, coordinator: Coordinator, name: str, producer: ProducerIdAndEpoch, code: ErrorCode
+    ) -> None:
         ongoing(coordinator)
         assert coordinator.add(producer, T0, name=name) == code
         assert coordinator.end(producer, name=name) == code
-        assert coordinator.status == Status.ONGOING
+        assert coordinator.status == TransactionState.ONGOING
 
     def test_who_may_write_where(self, coordinator: Coordinator) -> None:
-        def code(producer: Producer, partition: TopicPartition, name: str = "x") -> ErrorCode:
+        def code(producer: ProducerIdAndEpoch, partition: TopicPartition, name: str = "x") -> ErrorCode:
             return check_write(coordinator.shard.state, name, producer, partition)
 
         producer = coordinator.init().producer
@@ -296,10 +300,10 @@ class TestTime:
     ) -> None:
         producer = ongoing(coordinator)
         coordinator.tick(999)
-        assert coordinator.status == Status.ONGOING
+        assert coordinator.status == TransactionState.ONGOING
         coordinator.tick(1000)
-        assert coordinator.finish() == WriteMarkers("x", Producer(100, 1), False, (T0, U0))
-        assert coordinator.status == Status.COMPLETE_ABORT
+        assert coordinator.finish() == WriteMarkers("x", ProducerIdAndEpoch(100, 1), False, (T0, U0))
+        assert coordinator.status == TransactionState.COMPLETE_ABORT
         assert coordinator.end(producer) == ErrorCode.PRODUCER_FENCED
 
     def test_it_counts_from_the_first_partition(self, coordinator: Coordinator) -> None:
@@ -307,13 +311,13 @@ class TestTime:
         coordinator.now_ms = 900
         coordinator.add(producer, T1)
         coordinator.tick(1000)
-        assert coordinator.status == Status.PREPARE_ABORT
+        assert coordinator.status == TransactionState.PREPARE_ABORT
 
     def test_one_that_ended_in_time_is_left_alone(self, coordinator: Coordinator) -> None:
         prepared(coordinator)
         coordinator.finish()
         coordinator.tick(5000)
-        assert coordinator.status == Status.COMPLETE_COMMIT
+        assert coordinator.status == TransactionState.COMPLETE_COMMIT
 
     def test_markers_that_fail_are_tried_again(self, coordinator: Coordinator) -> None:
         prepared(coordinator)
@@ -343,7 +347,7 @@ class TestTime:
         coordinator.tick(990_000)
         coordinator.add(producer, T0)
         coordinator.tick(1_000_000)
-        assert coordinator.status == Status.ONGOING
+        assert coordinator.status == TransactionState.ONGOING
 
 
 class TestFailedAppends:
@@ -360,15 +364,15 @@ class TestFailedAppends:
         ongoing(coordinator)
         coordinator.log.fail_next = 1
         coordinator.tick(1000)
-        assert (coordinator.status, coordinator.effects) == (Status.ONGOING, [])
+        assert (coordinator.status, coordinator.effects) == (TransactionState.ONGOING, [])
         coordinator.tick(2000)
-        assert coordinator.status == Status.PREPARE_ABORT
+        assert coordinator.status == TransactionState.PREPARE_ABORT
 
     def test_markers_that_could_not_be_noted_are_written_again(self, coordinator: Coordinator) -> None:
         prepared(coordinator)
         coordinator.log.fail_next = 1
         effect = coordinator.finish()
-        assert coordinator.status == Status.PREPARE_COMMIT
+        assert coordinator.status == TransactionState.PREPARE_COMMIT
         coordinator.tick(1000)
         assert coordinator.effects == [effect]
 
@@ -377,11 +381,11 @@ class TestReload:
     def test_in_every_phase(self, coordinator: Coordinator) -> None:
         steps = [
             coordinator.init,
-            lambda: coordinator.add(Producer(100, 0), T0),
-            lambda: coordinator.add(Producer(100, 0), U0),
-            lambda: coordinator.end(Producer(100, 0), committed=False),
+            lambda: coordinator.add(ProducerIdAndEpoch(100, 0), T0),
+            lambda: coordinator.add(ProducerIdAndEpoch(100, 0), U0),
+            lambda: coordinator.end(ProducerIdAndEpoch(100, 0), committed=False),
             coordinator.finish,
-            lambda: coordinator.add(Producer(100, 0), T1),
+            lambda: coordinator.add(ProducerIdAndEpoch(100, 0), T1),
             coordinator.init,
             coordinator.finish,
             coordinator.init,
@@ -400,7 +404,7 @@ class TestReload:
         coordinator.now_ms = 50_000
         coordinator.reload()
         coordinator.tick(50_000)
-        assert coordinator.status == Status.PREPARE_ABORT
+        assert coordinator.status == TransactionState.PREPARE_ABORT
 
     def test_the_records_are_kafkas(self, coordinator: Coordinator) -> None:
         coordinator.now_ms = 7

@@ -21,8 +21,8 @@ from streamsrt.backfill.errors import BackfillError, PlanError, WorkerDiedError
 from streamsrt.backfill.manifest import load_manifest, manifest_path
 from streamsrt.backfill.order import merge
 from streamsrt.backfill.plan import (
+    BackfillPlan,
     InternalTopicPlan,
-    Plan,
     RepartitionRange,
     SourceRange,
     StorePlan,
@@ -32,7 +32,7 @@ from streamsrt.backfill.plan import (
 )
 from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.sources import read_batches, read_source
-from streamsrt.backfill.task_state import TaskState
+from streamsrt.backfill.task_state import TaskStores
 from streamsrt.backfill.verify import VerificationError, verify_results
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.store import BytesStore
@@ -88,7 +88,7 @@ def planned(folder: Path, parts: Sequence[Sequence[Line]]) -> Backfill:
         )
         for index in range(len(parts))
     ]
-    plan = Plan(
+    plan = BackfillPlan(
         application=APPLICATION,
         application_id=ID,
         code_digest=module_digest(APPLICATION),
@@ -147,14 +147,14 @@ def test_one_partition_through_a_repartition_topic_is_the_live_result(tmp_path: 
 
 def test_state_is_on_disk_while_a_task_runs_and_gone_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    open_store = TaskState.open
+    open_store = TaskStores.open
 
-    def looking(state: TaskState, name: str) -> BytesStore:
+    def looking(state: TaskStores, name: str) -> BytesStore:
         store = open_store(state, name)
         seen.append(isinstance(store, RocksDBStore) and (store.path / "CURRENT").exists())
         return store
 
-    monkeypatch.setattr(TaskState, "open", looking)
+    monkeypatch.setattr(TaskStores, "open", looking)
     backfill = planned(tmp_path, [lines(30, seed=15)])
     manifests = backfill.run(InProcess())
     # The store, and the last values of its changelog.

@@ -23,7 +23,7 @@ from streamsrt.backfill.engine_spark import SparkEngine, _explained
 from streamsrt.backfill.engine_spark_lake import as_long, spark_path
 from streamsrt.backfill.engine_spark_scan import scan_mapped
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
-from streamsrt.backfill.job import Status
+from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.lake import Lake, scan_lake
 from streamsrt.backfill.plan import load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
@@ -219,9 +219,9 @@ def test_what_spark_ends_with_is_explained() -> None:
     assert "(Lost task 0.3 (exit 137))" in str(lost)
 
 
-def _watched(backfill: Backfill) -> list[Status]:
+def _watched(backfill: Backfill) -> list[BackfillStatus]:
     """Runs it, and looks at it all the time."""
-    seen: list[Status] = []
+    seen: list[BackfillStatus] = []
     ended = threading.Event()
 
     def look() -> None:

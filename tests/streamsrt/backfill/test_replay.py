@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.backfill.order import Inputs, merge
-from streamsrt.backfill.replay import OfflineSettings, Replay
-from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskState
+from streamsrt.backfill.replay import OfflineSettings, TaskReplay
+from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskStores
 from streamsrt.errors import ProcessingError
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
@@ -112,7 +112,7 @@ def offline_then_live(
     after: dict[str, list[Piped]],
     cached: bool,
     ordered: bool = False,
-    state: TaskState | None = None,
+    state: TaskStores | None = None,
 ) -> Outcome:
     outputs: dict[str, list[Output]] = {}
 
@@ -127,7 +127,7 @@ def offline_then_live(
         application_id=APPLICATION, task_config=config(cached), partitions_of_topic=lambda topic: 1
     )
     (subtopology,) = topology.subtopologies
-    replay = Replay(subtopology, 0, settings_, sink, state)
+    replay = TaskReplay(subtopology, 0, settings_, sink, state)
     if ordered:
         replay.ordered(merge(batches_of(before, replay)))
     else:
@@ -149,7 +149,7 @@ def offline_then_live(
     return Outcome(outputs, {name: list(store.range()) for name, store in replay.rows.items()})
 
 
-def batches_of(parts: dict[str, list[Piped]], replay: Replay) -> Inputs:
+def batches_of(parts: dict[str, list[Piped]], replay: TaskReplay) -> Inputs:
     def cut(rows: list[Piped]) -> Iterator[RecordColumns]:
         for start in range(0, len(rows), 3):
             yield columns_of(rows[start : start + 3], start)
@@ -162,7 +162,7 @@ def _stored(last: LastValue, *, timestamped: bool) -> bytes:
     return (last[1].to_bytes(8, "big", signed=True) if timestamped else b"") + (last[0] or b"")
 
 
-def check_restored(replay: Replay, subtopology: Subtopology) -> None:
+def check_restored(replay: TaskReplay, subtopology: Subtopology) -> None:
     """A store that is restored from what is live of its changelog is the one that the replay has."""
     replay._full_changelogs = False
     live = replay.changelogs()
@@ -222,14 +222,14 @@ def test_stores_on_disk_make_no_difference(program: Any, before: list[Piped], af
     first, second = per_topic(before, topics), per_topic(after, topics)
     in_memory = offline_then_live(topology, first, second, cached)
     with tempfile.TemporaryDirectory() as folder:
-        with contextlib.closing(TaskState(Path(folder) / "state")) as state:
+        with contextlib.closing(TaskStores(Path(folder) / "state")) as state:
             assert offline_then_live(topology, first, second, cached, state=state) == in_memory
         assert not list(Path(folder).iterdir())
 
 
 def test_of_a_changelog_the_last_value_of_each_key_is_kept(tmp_path: Path) -> None:
     """With its time and its headers, whatever the bytes look like, in memory and on disk."""
-    for state in (TaskState(), TaskState(tmp_path / "state")):
+    for state in (TaskStores(), TaskStores(tmp_path / "state")):
         rows = ChangelogRows(state.open("t"))
         rows.add([b"b", b"a", None, b"c"], [b"1", b"2", b"3", b"4"], [1, 2, 3, 4])
         rows.add([b"a", b"c", b""], [b"", None, b"\0" * 20], [-1, 6, 2**62], [(("h", b"1"), ("", None)), (), ()])
@@ -277,7 +277,7 @@ def test_a_partition_that_is_behind_is_waited_for() -> None:
     settings_ = OfflineSettings(
         application_id=APPLICATION, task_config=config(True), partitions_of_topic=lambda topic: 1
     )
-    replay = Replay(subtopology, 0, settings_, lambda *_: None)
+    replay = TaskReplay(subtopology, 0, settings_, lambda *_: None)
     replay.merge(batches_of({"in": times, "t": other}, replay))
     replay.finish()
     assert replay.task.counters()["dropped_late"] == 0

@@ -11,7 +11,7 @@ import pytest
 
 from streamsrt import KafkaStreams
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
-from streamsrt.dead_letters.letters import Letter, Outcome, Wanted
+from streamsrt.dead_letters.letters import Letter, LetterOutcome, LetterFilter
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from streamsrt.errors import TopologyMismatchError
 from tests.streamsrt.cli.conftest import Command, Done
@@ -132,7 +132,7 @@ def test_what_was_not_committed_is_replayed_by_the_next_one(shop: Shop) -> None:
     with connected(shop.servers, shop.letters, writes=True) as network:
         topic = DeadLetterTopic(network, shop.letters)
         work = Replay(topic, [shop.orders])
-        waiting = list(topic.waiting(Wanted()))
+        waiting = list(topic.waiting(LetterFilter()))
         for each in waiting[:10]:
             work.add(each)
         assert work.commit(1) == 10
@@ -154,7 +154,7 @@ def test_a_second_replay_ends_the_first_one(shop: Shop) -> None:
         topic = DeadLetterTopic(network, shop.letters)
         first = Replay(topic, [shop.orders])
         assert shop("dlq", "replay", shop.letters, "--execute").code == 0
-        for each in topic.waiting(Wanted()):
+        for each in topic.waiting(LetterFilter()):
             first.add(each)
         with pytest.raises(ProducerFencedError):
             first.commit(1)
@@ -169,7 +169,7 @@ def test_the_one_that_is_ended_says_who_ended_it(shop: Shop, monkeypatch: pytest
     shop.run(broken=True)
     letters, others = DeadLetterTopic.letters, ["drop"]
 
-    def beside(self: DeadLetterTopic) -> Iterator[tuple[Letter, Outcome | None]]:
+    def beside(self: DeadLetterTopic) -> Iterator[tuple[Letter, LetterOutcome | None]]:
         yield from letters(self)
         is_planned = first == "drop" or hasattr(self, "was_planned")
         self.__dict__["was_planned"] = True

@@ -8,7 +8,7 @@ from streamsrt.cli.classic_group import classic_members
 from streamsrt.membership.classic.layout import with_consumer_fields
 from streamsrt.membership.classic.stream_layout import (
     Hosts,
-    Versions,
+    UserDataVersions,
     encode_stream_assignment,
     encode_stream_subscription,
 )
@@ -27,7 +27,7 @@ def test_members_of_java_and_ours_in_one_group_are_described_by_their_tasks() ->
     member = DescribeGroupsResponse.DescribedGroupMember
 
     def given(*, is_java: bool) -> bytes:
-        return encode_stream_assignment(told, places, Versions(), Hosts(), is_java=is_java)
+        return encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=is_java)
 
     described = DescribeGroupsResponse.DescribedGroup(
         group_id="app",

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 import streamsrt.cli
 from streamsrt.dead_letters.letters import (
     REPLAYED_HEADER,
+    FailedRecord,
     Letter,
+    LetterFilter,
+    LetterOutcome,
     Mark,
-    Origin,
-    Outcome,
     Outcomes,
-    Wanted,
     mark_of,
     read_records,
 )
@@ -78,7 +78,7 @@ def test_a_letter_is_read_as_it_was_written() -> None:
     (found,) = read(letter_of())
     assert (found.position, found.key, found.value, found.timestamp) == ((3, 0), b"k", b"v", 5_000)
     assert found.headers == (("h", b"1"),)
-    assert found.origin == Origin("orders", 1, 17)
+    assert found.origin == FailedRecord("orders", 1, 17)
     assert found.error == "ValueError"
     assert found.told["application.id"] == "shop"
     assert found.told["node"] == "KSTREAM-MAPVALUES-0000000001"
@@ -118,7 +118,7 @@ def test_a_record_that_fails_again_says_how_often_it_was_replayed() -> None:
 
 def test_a_letter_of_kafka_streams_has_less_to_say() -> None:
     (found,) = read(dead_letter(FAILED, error_of("x"), "dlq"))
-    assert found.origin == Origin("orders", 1, 17)
+    assert found.origin == FailedRecord("orders", 1, 17)
     assert found.why_not_replayed() is None
     assert "application.id" not in found.told
 
@@ -152,7 +152,7 @@ def test_what_was_left_out_can_not_be_replayed() -> None:
 def test_a_refused_result_goes_to_its_own_topic() -> None:
     refused = ErrorContext(topic="", partition=-1, offset=-1, node="", output_topic="out", source_value=b"v")
     (found,) = read(letter_of(refused))
-    assert found.origin == Origin("out", -1, -1)
+    assert found.origin == FailedRecord("out", -1, -1)
     assert found.why_not_replayed() is None
 
 
@@ -160,8 +160,8 @@ def as_record(mark: Mark) -> tuple[bytes, bytes, Headers]:
     return mark.key, mark.value, mark.headers
 
 
-@given(st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=6), st.sampled_from(Outcome))
-def test_marks_say_of_each_letter_what_was_done(sets: list[set[int]], outcome: Outcome) -> None:
+@given(st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=6), st.sampled_from(LetterOutcome))
+def test_marks_say_of_each_letter_what_was_done(sets: list[set[int]], outcome: LetterOutcome) -> None:
     written = [mark_of(outcome, found) for found in sets]
     records = [as_record(mark) for mark in written]
     marks = [
@@ -186,23 +186,23 @@ def test_a_mark_of_somebody_else_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("wanted", "is_meant"),
     [
-        (Wanted(), True),
-        (Wanted(applications=frozenset({"shop"}), topics=frozenset({"orders", "x"})), True),
-        (Wanted(applications=frozenset({"other"})), False),
-        (Wanted(errors=frozenset({"ValueError"})), True),
-        (Wanted(errors=frozenset({"KeyError"})), False),
-        (Wanted(steps=frozenset({"KSTREAM-MAPVALUES-0000000001"})), True),
-        (Wanted(steps=frozenset({"KSTREAM-MAP-0000000001"})), False),
-        (Wanted(contains="such"), True),
-        (Wanted(contains="other"), False),
-        (Wanted(from_ms=5_000, before_ms=5_001), True),
-        (Wanted(from_ms=5_001), False),
-        (Wanted(before_ms=5_000), False),
-        (Wanted(positions=frozenset({(3, 0)})), True),
-        (Wanted(positions=frozenset({(0, 3)})), False),
+        (LetterFilter(), True),
+        (LetterFilter(applications=frozenset({"shop"}), topics=frozenset({"orders", "x"})), True),
+        (LetterFilter(applications=frozenset({"other"})), False),
+        (LetterFilter(errors=frozenset({"ValueError"})), True),
+        (LetterFilter(errors=frozenset({"KeyError"})), False),
+        (LetterFilter(steps=frozenset({"KSTREAM-MAPVALUES-0000000001"})), True),
+        (LetterFilter(steps=frozenset({"KSTREAM-MAP-0000000001"})), False),
+        (LetterFilter(contains="such"), True),
+        (LetterFilter(contains="other"), False),
+        (LetterFilter(from_ms=5_000, before_ms=5_001), True),
+        (LetterFilter(from_ms=5_001), False),
+        (LetterFilter(before_ms=5_000), False),
+        (LetterFilter(positions=frozenset({(3, 0)})), True),
+        (LetterFilter(positions=frozenset({(0, 3)})), False),
     ],
 )
-def test_which_letters_are_meant(wanted: Wanted, is_meant: bool) -> None:
+def test_which_letters_are_meant(wanted: LetterFilter, is_meant: bool) -> None:
     (found,) = read(letter_of())
     assert wanted.includes(found) is is_meant
 

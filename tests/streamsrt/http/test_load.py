@@ -18,7 +18,7 @@ from streamsrt.errors import UserError
 from streamsrt.http.answers import LIMIT_ROWS, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
-from streamsrt.http.pages import PIECE_ROWS, Page, RefusedError, Row
+from streamsrt.http.pages import PIECE_ROWS, Page, QueryRefusedError, Row
 from streamsrt.http.server import HttpServer, bound_socket
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import Position, QueryResult, StateQueryResult
@@ -52,7 +52,7 @@ class Store:
     def rows(self) -> Iterator[tuple[str, int]]:
         for number, row in enumerate(ROWS):
             if number == self.breaks_after:
-                raise RefusedError((503, {"error": "Gone", "message": "its task went elsewhere"}))
+                raise QueryRefusedError((503, {"error": "Gone", "message": "its task went elsewhere"}))
             yield row
 
     def metrics(self) -> list[Any]:

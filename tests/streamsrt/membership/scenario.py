@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamsrt.membership import session as machine
-from streamsrt.membership.session import Session, Step
+from streamsrt.membership.session import Session, SessionStep
 from streamsrt.membership.values import Event, GroupMembership, Join, Task
 from streamsrt.wire import types
 
@@ -28,9 +28,9 @@ class Scenario:
         self.version = version
         self.now_ms = 1_000
         self.events: list[Event] = []
-        self.step = Step(self.session)
+        self.step = SessionStep(self.session)
 
-    def on(self, event: Any) -> Step:
+    def on(self, event: Any) -> SessionStep:
         """Feed an event; a search for the coordinator is answered at once."""
         self.step = machine.step(self.session, event, self.now_ms)
         self.session = self.step.session
@@ -44,11 +44,11 @@ class Scenario:
         assert self.step.request is not None, "nothing was sent"
         return self.step.request
 
-    def at(self, now_ms: int) -> Step:
+    def at(self, now_ms: int) -> SessionStep:
         self.now_ms = now_ms
         return self.on(machine.Tick())
 
-    def answer(self, epoch: int = 1, **fields: Any) -> Step:
+    def answer(self, epoch: int = 1, **fields: Any) -> SessionStep:
         fields.setdefault("heartbeat_interval_ms", 5_000)
         fields.setdefault("task_offset_interval_ms", 60_000)
         fields.setdefault("status", None)
@@ -57,10 +57,10 @@ class Scenario:
                 fields[f"{role}_tasks"] = assigned(fields.pop(role))
         return self.on(machine.Answered(Response(member_id="m", member_epoch=epoch, **fields)))
 
-    def refuse(self, error_code: int, message: str | None = None) -> Step:
+    def refuse(self, error_code: int, message: str | None = None) -> SessionStep:
         return self.on(machine.Answered(Response(error_code=error_code, error_message=message, status=None)))
 
-    def lose(self, reason: str = "the connection was lost") -> Step:
+    def lose(self, reason: str = "the connection was lost") -> SessionStep:
         return self.on(machine.RequestFailed(reason))
 
     def joined(self, **tasks: Any) -> Scenario:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from streamsrt.membership import session as machine
-from streamsrt.membership.session import MEMBER_STATES, MemberState, Session, Step
+from streamsrt.membership.session import MEMBER_STATES, MemberState, Session, SessionStep
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -75,7 +75,7 @@ class MemberUnderTest(ProcessingThread):
         for told in step.events:
             self.hear(told)
 
-    def check_sending(self, step: Step) -> None:
+    def check_sending(self, step: SessionStep) -> None:
         assert not (step.find_coordinator and step.request is not None)
         if not step.find_coordinator and step.request is None:
             return

@@ -22,9 +22,9 @@ def test_no_row_relies_on_a_default() -> None:
     assert not traits.Traits._field_defaults
     assert {type(value) for row in traits.TRAITS.values() for value in row} == {
         traits.Key,
-        traits.Results,
+        traits.ResultsPerRecord,
         traits.Reads,
-        traits.Row,
+        traits.RowSource,
         traits.Code,
         bool,
     }
@@ -35,7 +35,7 @@ def test_what_a_row_says_fits_the_operations_fields(kind: type) -> None:
     row, fields = traits.TRAITS[kind], kind.__dataclass_fields__
     assert not row.keeps_result or "store" in fields
     assert row.key is not traits.Key.CHOSEN or "fixed_key" in fields
-    assert row.results is not traits.Results.BY_WINDOW or {"windows", "emit_on_close"} <= set(fields)
+    assert row.results is not traits.ResultsPerRecord.BY_WINDOW or {"windows", "emit_on_close"} <= set(fields)
     assert row.reads is not traits.Reads.MAPPED_VALUE or "with_key" in fields
 
 

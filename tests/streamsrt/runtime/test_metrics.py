@@ -36,7 +36,7 @@ from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.tasks.input.input_buffer import InputBuffer
 from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
 from streamsrt.tasks.output.record_collector import RecordCollector
-from streamsrt.tasks.restore.changelog_work import Step, StepMeter
+from streamsrt.tasks.restore.changelog_work import RestoreStep, StepMeter
 from streamsrt.tasks.restore.progress import ChangelogProgress
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, encode_batch
@@ -310,9 +310,9 @@ def updater(meter: StepMeter, at_s: int, progress: Progress | None = None) -> di
 
 def test_the_time_of_the_restore_thread_is_told_by_what_it_was_for() -> None:
     meter, ms = StepMeter(is_timed=True), 1_000_000
-    meter.add(Step(("log", 0), is_restoring=True, records=100, is_over=False), 0, 3_000 * ms)
-    meter.add(Step(("log", 0), is_restoring=True, records=50, is_over=True), 4_000 * ms, 5_000 * ms)
-    meter.add(Step(("log", 1), is_restoring=False, records=7, is_over=False), 6_000 * ms, 7_000 * ms)
+    meter.add(RestoreStep(("log", 0), is_restoring=True, records=100, is_over=False), 0, 3_000 * ms)
+    meter.add(RestoreStep(("log", 0), is_restoring=True, records=50, is_over=True), 4_000 * ms, 5_000 * ms)
+    meter.add(RestoreStep(("log", 1), is_restoring=False, records=7, is_over=False), 6_000 * ms, 7_000 * ms)
     found = updater(meter, 10)
     assert found["active-restore-ratio"] == pytest.approx(0.4)
     assert found["standby-update-ratio"] == pytest.approx(0.1)
@@ -323,7 +323,7 @@ def test_the_time_of_the_restore_thread_is_told_by_what_it_was_for() -> None:
 
 def test_shares_of_time_are_unknown_where_restoring_has_no_thread() -> None:
     meter = StepMeter(is_timed=False)
-    meter.add(Step(("log", 0), is_restoring=True, records=100, is_over=True), 0, 0)
+    meter.add(RestoreStep(("log", 0), is_restoring=True, records=100, is_over=True), 0, 0)
     found = updater(meter, 10)
     assert found["restore-call-rate"] == pytest.approx(0.1)
     assert all(isnan(found[name]) for name in ("active-restore-ratio", "standby-update-ratio", "idle-ratio"))

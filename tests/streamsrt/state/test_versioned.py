@@ -14,7 +14,7 @@ from streamsrt.state.cache import RowFormat
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.store import BytesStore
-from streamsrt.state.versioned import Version, VersionedBytesStore
+from streamsrt.state.versioned import RowVersion, VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
@@ -45,9 +45,9 @@ def versions(store: BytesStore) -> VersionedBytesStore:
 def test_versions_in_order(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 20, b"2"), (b"ab", 15, b"3")], changelog_offset=3)
     assert versions.latest(b"a") == (20, b"2")
-    assert versions.versions(b"a") == [Version(10, b"1", 20), Version(20, b"2", None)]
+    assert versions.versions(b"a") == [RowVersion(10, b"1", 20), RowVersion(20, b"2", None)]
     assert [versions.get(b"a", at) for at in (9, 10, 19, 20, 99)] == [
-        None, Version(10, b"1", 20), Version(10, b"1", 20), Version(20, b"2", None), Version(20, b"2", None),
+        None, RowVersion(10, b"1", 20), RowVersion(10, b"1", 20), RowVersion(20, b"2", None), RowVersion(20, b"2", None),
     ]  # fmt: skip
     assert list(versions.latest_rows()) == [(b"a", 20, b"2"), (b"ab", 15, b"3")]
     assert versions.changelog_offset() == 3
@@ -56,26 +56,30 @@ def test_versions_in_order(versions: VersionedBytesStore) -> None:
 def test_a_version_put_late_ends_where_the_next_one_begins(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 40, b"2")])
     versions.write([(b"a", 20, b"late")])
-    assert versions.versions(b"a") == [Version(10, b"1", 20), Version(20, b"late", 40), Version(40, b"2", None)]
+    assert versions.versions(b"a") == [
+        RowVersion(10, b"1", 20),
+        RowVersion(20, b"late", 40),
+        RowVersion(40, b"2", None),
+    ]
 
 
 def test_deletion_ends_a_version(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 30, None)])
     assert versions.latest(b"a") is None
-    assert versions.get(b"a", 29) == Version(10, b"1", 30)
+    assert versions.get(b"a", 29) == RowVersion(10, b"1", 30)
     assert versions.get(b"a", 30) is None
     versions.write([(b"a", 20, b"late")])
-    assert versions.get(b"a", 29) == Version(20, b"late", 30), "the deletion still ends it"
+    assert versions.get(b"a", 29) == RowVersion(20, b"late", 30), "the deletion still ends it"
     assert versions.latest(b"a") is None
 
 
 def test_at_equal_timestamps_the_last_put_counts(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 10, b"2")])
-    assert versions.versions(b"a") == [Version(10, b"2", None)]
+    assert versions.versions(b"a") == [RowVersion(10, b"2", None)]
     versions.write([(b"a", 20, b"3"), (b"a", 10, None)])
-    assert versions.versions(b"a") == [Version(10, None, 20), Version(20, b"3", None)]
+    assert versions.versions(b"a") == [RowVersion(10, None, 20), RowVersion(20, b"3", None)]
     versions.write([(b"a", 20, None), (b"a", 20, b"4")])
-    assert versions.versions(b"a")[-1] == Version(20, b"4", None)
+    assert versions.versions(b"a")[-1] == RowVersion(20, b"4", None)
 
 
 def test_what_is_older_than_the_retention_is_not_put(versions: VersionedBytesStore) -> None:
@@ -86,9 +90,9 @@ def test_what_is_older_than_the_retention_is_not_put(versions: VersionedBytesSto
 def test_history_expires_by_segments_but_the_newest_version_stays(versions: VersionedBytesStore) -> None:
     versions.write([(b"a", 10, b"1"), (b"a", 20, b"2"), (b"b", 10, b"3"), (b"b", 20, None)])
     versions.write([(b"c", 500, b"4")])
-    assert versions.versions(b"a") == [Version(20, b"2", None)]
+    assert versions.versions(b"a") == [RowVersion(20, b"2", None)]
     assert versions.versions(b"b") == []
-    assert versions.get(b"a", 25) == Version(20, b"2", None), "older than the retention, but the newest"
+    assert versions.get(b"a", 25) == RowVersion(20, b"2", None), "older than the retention, but the newest"
     assert versions.get(b"a", 15) is None
 
 

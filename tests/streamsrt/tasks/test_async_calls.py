@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from streamsrt.operators.engine.environment import Outcome
+from streamsrt.operators.engine.environment import CallOutcome
 from streamsrt.tasks.async_calls import AsyncCalls
 from topology.graph.operations import MapAsync
 
@@ -17,7 +17,7 @@ PATIENCE_S = 30.0
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_calls_that_are_added_just_as_the_workers_end_are_made(concurrency: int) -> None:
     """Between the end of a worker and the moment at which the event loop tells it, others may add calls."""
-    told: SimpleQueue[Outcome] = SimpleQueue()
+    told: SimpleQueue[CallOutcome] = SimpleQueue()
 
     async def answer(value: int) -> int:
         if value == concurrency - 1:

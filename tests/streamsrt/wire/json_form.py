@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from streamsrt.wire.compiler import Plan
+from streamsrt.wire.compiler import MessageVersion
 from streamsrt.wire.primitives import uuid_from_text, uuid_to_text
 from streamsrt.wire.schema import FRESH, Field, Message, Struct, named_class
 
@@ -15,10 +15,10 @@ def json_name(name: str) -> str:
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    return struct_to_json(Plan(message.SCHEMA, version, {}), message.SCHEMA.root, message)
+    return struct_to_json(MessageVersion(message.SCHEMA, version, {}), message.SCHEMA.root, message)
 
 
-def struct_to_json(plan: Plan, struct: Struct, value: Any) -> dict[str, Any]:
+def struct_to_json(plan: MessageVersion, struct: Struct, value: Any) -> dict[str, Any]:
     out = {}
     for f in plan.fields(struct):
         out.update(field_to_json(plan, f, getattr(value, f.attribute)))
@@ -32,13 +32,13 @@ def struct_to_json(plan: Plan, struct: Struct, value: Any) -> dict[str, Any]:
     return out
 
 
-def field_to_json(plan: Plan, f: Field, value: Any) -> dict[str, Any]:
+def field_to_json(plan: MessageVersion, f: Field, value: Any) -> dict[str, Any]:
     if f.is_array and value is not None:
         return {json_name(f.name): [element_to_json(plan, f, v) for v in value]}
     return {json_name(f.name): None if value is None else element_to_json(plan, f, value)}
 
 
-def element_to_json(plan: Plan, f: Field, value: Any) -> Any:
+def element_to_json(plan: MessageVersion, f: Field, value: Any) -> Any:
     if f.element in plan.schema.structs:
         return struct_to_json(plan, plan.struct(f), value)
     if f.element == "uuid":
@@ -50,13 +50,13 @@ def element_to_json(plan: Plan, f: Field, value: Any) -> Any:
 
 def from_json(name: str, version: int, data: dict[str, Any]) -> Message:
     cls = named_class(name)
-    plan = Plan(cls.SCHEMA, version, {})
+    plan = MessageVersion(cls.SCHEMA, version, {})
     made = struct_from_json(plan, cls, cls, cls.SCHEMA.root, data)
     assert isinstance(made, Message)
     return made
 
 
-def struct_from_json(plan: Plan, root: Any, cls: Any, struct: Struct, data: dict[str, Any]) -> Any:
+def struct_from_json(plan: MessageVersion, root: Any, cls: Any, struct: Struct, data: dict[str, Any]) -> Any:
     known = {json_name(f.name): f for f in struct.fields}
     values = {}
     for name, value in data.items():
@@ -68,7 +68,7 @@ def struct_from_json(plan: Plan, root: Any, cls: Any, struct: Struct, data: dict
     return cls(**values)
 
 
-def element_from_json(plan: Plan, root: Any, f: Field, value: Any) -> Any:
+def element_from_json(plan: MessageVersion, root: Any, f: Field, value: Any) -> Any:
     if f.element in plan.schema.structs:
         return struct_from_json(plan, root, getattr(root, f.element), plan.struct(f), value)
     if f.element == "uuid":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from streamsrt.wire.compiler import Plan
+from streamsrt.wire.compiler import MessageVersion
 from streamsrt.wire.schema import Field, Message, Struct
 
 RANGES = {
@@ -25,7 +25,7 @@ class Sampler:
 
     def __init__(self, cls: type[Message], version: int, seed: int, *, plain: bool = False) -> None:
         self.cls = cls
-        self.plan = Plan(cls.SCHEMA, version, {})
+        self.plan = MessageVersion(cls.SCHEMA, version, {})
         # String seeds do not depend on the hash seed of the process.
         self.random = random.Random(f"{cls.NAME} {version} {seed}")
         self.plain = plain

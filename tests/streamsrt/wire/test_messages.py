@@ -17,7 +17,7 @@ from kio.index import UnknownAPIKey, UnknownEntity, load_request_schema, load_re
 from kio.serial import entity_reader, entity_writer
 
 from streamsrt.wire import types
-from streamsrt.wire.compiler import Plan
+from streamsrt.wire.compiler import MessageVersion
 from streamsrt.wire.messages import (
     RequestHeader,
     decode,
@@ -68,7 +68,7 @@ def every_field_in_every_state(name: str) -> None:
     cls = named_class(name)
     schema = message_schema(name)
     for version in schema.versions:
-        plan = Plan(schema, version, {})
+        plan = MessageVersion(schema, version, {})
         wanted = states_of(plan)
         seen: set[tuple[str, str, str]] = set()
         shortest = b""
@@ -86,7 +86,7 @@ def every_field_in_every_state(name: str) -> None:
                 decode(cls, version, shortest[:size])
 
 
-def states_of(plan: Plan) -> set[tuple[str, str, str]]:
+def states_of(plan: MessageVersion) -> set[tuple[str, str, str]]:
     wanted = set()
     for struct in plan.reachable(plan.schema.root):
         for f in [*plan.fields(struct), *plan.tagged(struct)]:
@@ -105,7 +105,7 @@ def states_of(plan: Plan) -> set[tuple[str, str, str]]:
 LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
-def collect_states(plan: Plan, value: Any, seen: set[tuple[str, str, str]]) -> None:
+def collect_states(plan: MessageVersion, value: Any, seen: set[tuple[str, str, str]]) -> None:
     struct = plan.schema.structs.get(value.NAME, plan.schema.root)
     for f in [*plan.fields(struct), *plan.tagged(struct)]:
         part = getattr(value, f.attribute)
@@ -146,7 +146,7 @@ def test_streams_group_heartbeat_request() -> None:
 
 
 def fields_in_order(name: str, version: int) -> list[str]:
-    plan = Plan(message_schema(name), version, {})
+    plan = MessageVersion(message_schema(name), version, {})
     return [f.name for f in plan.fields(message_schema(name).root)]
 
 

@@ -25,7 +25,7 @@ class Key(Enum):
     CHOSEN = "changed or kept, as the operation's fixed_key says"
 
 
-class Results(Enum):
+class ResultsPerRecord(Enum):
     """What one record gives."""
 
     PASSED = "the record as it came"
@@ -46,7 +46,7 @@ class Reads(Enum):
     MAPPED_VALUE = "the value, and the key where the function wants it or a step behind it reads it"
 
 
-class Row(Enum):
+class RowSource(Enum):
     """Where a table's row is found, for whoever asks the table for it."""
 
     STORE = "in its own store"
@@ -68,15 +68,15 @@ class Traits(NamedTuple):
     they came, also after a restart."""
 
     key: Key
-    results: Results
+    results: ResultsPerRecord
     reads: Reads
-    row: Row
+    row: RowSource
     code: Code
     keeps_result: bool
     holds_back: bool
 
 
-_K, _R, _D, _T, _C = Key, Results, Reads, Row, Code
+_K, _R, _D, _T, _C = Key, ResultsPerRecord, Reads, RowSource, Code
 
 TRAITS: Mapping[type, Traits] = MappingProxyType(
     {
@@ -153,10 +153,10 @@ def needs_repartition(operation: Any) -> bool:
 def has_one_result(operation: Any) -> bool:
     """Whether one record in gives one result at most."""
     results = traits_of(operation).results
-    if results is Results.BY_WINDOW:
+    if results is ResultsPerRecord.BY_WINDOW:
         hops = isinstance(operation.windows, TimeWindows) and operation.windows.advance_ms < operation.windows.size_ms
         return not hops and not operation.emit_on_close
-    return results is not Results.ANY
+    return results is not ResultsPerRecord.ANY
 
 
 def own_store(operation: Any) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from coordinator.group.classic.state import ClassicGroup, Live
 from coordinator.group.config import GroupConfig
 from coordinator.group.values import GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
@@ -66,7 +66,7 @@ class Scene:
         self._take(self.shard.load(self.now_ms))
         assert self.shard.state == live, "replaying the log equals the live state"
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, outcome: EventOutcome) -> None:
         for request_id, message in outcome.replies:
             assert request_id not in self.answers, "a request is answered once"
             self.answers[request_id] = message

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group.consumer.assignor import AssignmentSpec, AssignorMember, AssignorTopic, PartitionAssignor
-from coordinator.group.consumer.partitions import Target, TopicPartition
+from coordinator.group.consumer.partitions import Target, TopicIdPartition
 from coordinator.group.consumer.range_assignor import RangeAssignor
 from coordinator.group.consumer.uniform import UniformAssignor
 
@@ -37,7 +37,7 @@ def target(text: str) -> Target:
     found = []
     for word in text.split():
         name, numbers = word.split(":")
-        found += [TopicPartition(topic_id(name), int(number)) for number in numbers.split(",")]
+        found += [TopicIdPartition(topic_id(name), int(number)) for number in numbers.split(",")]
     return tuple(found)
 
 
@@ -133,7 +133,7 @@ def test_assignments_are_whole_fair_and_sticky(
             given_out = Counter(partition for partitions in found.values() for partition in partitions)
             read = {name for names in members.values() for name in names}
             assert given_out == Counter(
-                TopicPartition(topic_id(name), number)
+                TopicIdPartition(topic_id(name), number)
                 for name, count in topics.items()
                 if name in read
                 for number in range(count)

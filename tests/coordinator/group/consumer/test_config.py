@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.config import GroupConfig, InvalidConfigError
+from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.config import CONSUMER_SETTINGS, MigrationPolicy
+from coordinator.group.settings import InvalidConfigError
 
 
 @pytest.mark.requirement("CG-135", "CG-136", "CG-137", "CG-138", "CG-139", "CG-140", "CG-141", "CG-142")

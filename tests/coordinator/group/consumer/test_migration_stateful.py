@@ -20,7 +20,7 @@ from coordinator.group.consumer.describe import state_name
 from coordinator.group.consumer.partitions import partition_set, wire_partitions
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.values import GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -185,7 +185,7 @@ class RollingGroup(RuleBasedStateMachine):
         context = RequestContext(number, client.name, "/127.0.0.1", version, unique=f"{client.name}-{number}")
         self.take(self.shard.execute(GroupRequest(context, message), self.now_ms))
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: EventOutcome) -> None:
         for number, message in outcome.replies:
             client = self.asked.pop(number, None)
             if client is not None and self.clients.get(client.name) is client:

@@ -8,10 +8,10 @@ import pytest
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.assignor import AssignmentSpec, PartitionAssignorError
-from coordinator.group.consumer.partitions import Target, TopicPartition
+from coordinator.group.consumer.partitions import Target, TopicIdPartition
 from coordinator.group.consumer.state import ConsumerGroup, applied
 from coordinator.group.values import GroupRequest, RequestContext
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from coordinator.shard.shard import Shard
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
@@ -270,7 +270,7 @@ class Hoarding:
     def assign(self, spec: AssignmentSpec) -> Mapping[str, Target]:
         if self.fails:
             raise PartitionAssignorError("no")
-        everything = [TopicPartition(each, n) for each, topic in spec.topics.items() for n in range(topic.partitions)]
+        everything = [TopicIdPartition(each, n) for each, topic in spec.topics.items() for n in range(topic.partitions)]
         return {min(spec.members): tuple(everything)}
 
 
@@ -304,4 +304,9 @@ def test_partition_metadata_of_older_brokers_is_read_over() -> None:
     assert decode_record_key(encode_record_key(key)).NAME == "ConsumerGroupPartitionMetadataKey"
     assert encode_record_value(types.ConsumerGroupPartitionMetadataValue())
     group = ConsumerGroup("g", epoch=3)
-    assert applied(group, [Record(key, types.ConsumerGroupPartitionMetadataValue()), Record(key, None)]) == group
+    assert (
+        applied(
+            group, [CoordinatorRecord(key, types.ConsumerGroupPartitionMetadataValue()), CoordinatorRecord(key, None)]
+        )
+        == group
+    )

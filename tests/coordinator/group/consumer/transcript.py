@@ -22,7 +22,7 @@ from typing import Any
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.consumer.state import MemberState
 from coordinator.group.values import GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome
+from coordinator.shard.shard import EventOutcome
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import error_name
@@ -164,7 +164,7 @@ class ConsumerRun(Run):
             group_id=GROUP, members=[kind(member_id=member_id, group_instance_id=instance_id)]
         )
 
-    def report(self, outcome: Outcome) -> None:
+    def report(self, outcome: EventOutcome) -> None:
         for number, message in outcome.replies:
             name = self.requests.get(number)
             if name is not None:

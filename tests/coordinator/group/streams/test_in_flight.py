@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.group.streams.reasons import reasons_between
 from coordinator.group.values import GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
@@ -32,7 +32,7 @@ class Backlogged(Group):
         assert group_id == "app"
         return {place: count for place, count in self.waits.items() if place[0] in names}
 
-    def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, Outcome]:
+    def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, EventOutcome]:
         return super().ask(name, self.context, **fields)
 
     def turn(self, *names: str) -> None:

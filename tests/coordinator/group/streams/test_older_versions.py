@@ -7,7 +7,7 @@ from dataclasses import replace
 from coordinator.group.streams.holders import holders
 from coordinator.group.streams.records import current_record, member_record, target_record, topology_record
 from coordinator.group.streams.state import Member, StreamsGroup, applied
-from coordinator.machine.values import Record
+from coordinator.machine.values import CoordinatorRecord
 from streamsrt.assignment.reconcile import Current, MemberState
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import topology_of
@@ -36,7 +36,7 @@ def test_the_record_of_a_topology_keeps_those_before_it() -> None:
     record = topology_record("app", VERSIONS[2], [TOPOLOGIES[1], TOPOLOGIES[0]])
     assert record.value is not None
     read = decode_record_value(types.StreamsGroupTopologyValue, encode_record_value(record.value))
-    group = applied(StreamsGroup("app"), [Record(record.key, read)])
+    group = applied(StreamsGroup("app"), [CoordinatorRecord(record.key, read)])
     assert group.topologies() == (TOPOLOGIES[2], TOPOLOGIES[1], TOPOLOGIES[0])
     assert not group.topologies_run()
     group = applied(group, [topology_record("app", VERSIONS[2])])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coordinator.group.config import GroupConfig
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import TopicImage, TopicsImage, TopicSpec
@@ -64,7 +64,7 @@ class Group:
         self.topics = {name: count for name, count in {**self.topics, **topics}.items() if count is not None}
         self.shard.set_topics(self.image(), 1000)
 
-    def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, Outcome]:
+    def ask(self, name: str, context: RequestContext = CONTEXT, **fields: Any) -> tuple[Any, EventOutcome]:
         request = Heartbeat(group_id="app", member_id=name, **fields)
         outcome = self.shard.execute(GroupRequest(context, request), self.now_ms)
         ((_, response),) = outcome.replies
@@ -77,7 +77,7 @@ class Group:
 
     def join(
         self, name: str, lines: list[str], epoch: int, context: RequestContext = CONTEXT, **fields: Any
-    ) -> tuple[Any, Outcome]:
+    ) -> tuple[Any, EventOutcome]:
         topology = Heartbeat.Topology(epoch=epoch, subtopologies=[subtopology(line) for line in lines])
         return self.ask(
             name, context, topology=topology, process_id=name, rebalance_timeout_ms=60_000, **NONE, **fields

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
@@ -77,7 +77,7 @@ class Member:
     def image(self) -> TopicsImage:
         return TopicsImage.of(*(TopicImage(name.encode()[:16].ljust(16), name, n) for name, n in self.topics.items()))
 
-    def ask(self, **fields: Any) -> tuple[Any, Outcome]:
+    def ask(self, **fields: Any) -> tuple[Any, EventOutcome]:
         request = Heartbeat(group_id="app", member_id="m", **fields)
         outcome = self.shard.execute(GroupRequest(RequestContext(1, "client", "/host", 1), request), 1000)
         ((_, response),) = outcome.replies

@@ -34,11 +34,11 @@ from streamsrt.membership.classic.state import (
     Led,
     RebalanceAnswered,
     RebalanceFailed,
+    RejoinWanted,
     Session,
     Unfit,
-    Wanted,
 )
-from streamsrt.membership.classic.telling import LeaderSettings, Outcome
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import Echo, Joined
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
@@ -400,7 +400,7 @@ class GroupModel:
         self.now_ms += 200
         if player.wants:
             player.wants = False
-            self.feed(player, Wanted("for nothing"))
+            self.feed(player, RejoinWanted("for nothing"))
         before = player.session
         if player.on_rebalance is not None:
             self._rebalance_lane(player, lost=lost)
@@ -541,7 +541,7 @@ class GroupModel:
             del player.warm[task]
         self.feed(player, OwnedReported(tasks, player.seen))
 
-    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> Outcome:
+    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> LeaderOutcome:
         self.generations += 1
         step = leading.begin(
             generation,

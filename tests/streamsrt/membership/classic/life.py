@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from streamsrt.membership.classic.telling import Outcome
+from streamsrt.membership.classic.telling import LeaderOutcome
 from streamsrt.membership.classic.values import Joined
 from tests.streamsrt.membership.classic import warm_takers
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel, Player
@@ -17,7 +17,7 @@ NEWEST_EPOCH = len(VERSIONS) - 1
 class WarmGroup(GroupModel):
     """What each leader decides is looked at."""
 
-    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> Outcome:
+    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> LeaderOutcome:
         outcome = super().lead(player, generation, joined)
         if self.settings.num_warmup_replicas:
             warm_takers.check(generation, joined, outcome, self.settings)

@@ -22,11 +22,11 @@ from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     Hosts,
     JavaAssignment,
-    Versions,
+    UserDataVersions,
     decode_stream_assignment,
     encode_stream_assignment,
 )
-from streamsrt.membership.classic.telling import Outcome
+from streamsrt.membership.classic.telling import LeaderOutcome
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription, Joined
 from streamsrt.membership.values import Task, Tasks, TopicPartition
 from streamsrt.wire import types
@@ -135,7 +135,7 @@ class MixedModel(GroupModel):
         chosen = [Joined(m.member_id, m.instance_id, layouts[m.member_id][self.protocol]) for m in members]
         return join_answer(name, generation, leader, chosen, skips=skips, protocol_name=self.protocol)
 
-    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> Outcome:
+    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> LeaderOutcome:
         self.generations += 1
         step = leading.begin(
             generation,
@@ -252,7 +252,7 @@ class MixedModel(GroupModel):
             data = encode_stream_assignment(
                 ClassicAssignment(generation=0, tasks=Tasks(now)),
                 places,
-                Versions(used, common),
+                UserDataVersions(used, common),
                 Hosts(),
                 is_java=True,
             )

@@ -10,12 +10,12 @@ from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic.layout import decode_subscription, encode_assignment
 from streamsrt.membership.classic.state import (
     Answered,
+    ClassicMemberState,
+    ClassicSessionStep,
     CoordinatorFound,
-    GroupState,
     RebalanceAnswered,
     RebalanceFailed,
     Session,
-    Step,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
@@ -49,9 +49,9 @@ class Scenario:
         self.events: list[Event] = []
         self.sent: list[Any] = []
         self.lead: Any = None
-        self.step = Step(self.session)
+        self.step = ClassicSessionStep(self.session)
 
-    def on(self, event: Any) -> Step:
+    def on(self, event: Any) -> ClassicSessionStep:
         self.step = step = machine.step(self.session, event, self.now_ms)
         self.session = step.session
         self.events += step.events
@@ -78,21 +78,21 @@ class Scenario:
         assert isinstance(said, ClassicSubscription)
         return said
 
-    def at(self, now_ms: int) -> Step:
+    def at(self, now_ms: int) -> ClassicSessionStep:
         self.now_ms = now_ms
         return self.on(Tick())
 
-    def after(self, ms: int) -> Step:
+    def after(self, ms: int) -> ClassicSessionStep:
         return self.at(self.now_ms + ms)
 
     # ------------------------------------------------------------------------------------------------------- answers
 
-    def joined(self, generation: int = 1, *, leader: str = "other", **fields: Any) -> Step:
+    def joined(self, generation: int = 1, *, leader: str = "other", **fields: Any) -> ClassicSessionStep:
         fields.setdefault("member_id", "m")
         fields.setdefault("protocol_name", "streamsrt-1")
         return self.on(RebalanceAnswered(types.JoinGroupResponse(generation_id=generation, leader=leader, **fields)))
 
-    def synced(self, given: Tasks | None = None, **fields: Any) -> Step:
+    def synced(self, given: Tasks | None = None, **fields: Any) -> ClassicSessionStep:
         given = Tasks() if given is None else given
         fields.setdefault("generation", self.session.generation)
         fields.setdefault("group_epoch", 2)
@@ -103,30 +103,30 @@ class Scenario:
         told = ClassicAssignment(tasks=given, **fields)
         return self.on(RebalanceAnswered(types.SyncGroupResponse(assignment=encode_assignment(told))))
 
-    def join_refused(self, code: int, **fields: Any) -> Step:
+    def join_refused(self, code: int, **fields: Any) -> ClassicSessionStep:
         return self.on(RebalanceAnswered(types.JoinGroupResponse(error_code=code, **fields)))
 
-    def sync_refused(self, code: int) -> Step:
+    def sync_refused(self, code: int) -> ClassicSessionStep:
         return self.on(RebalanceAnswered(types.SyncGroupResponse(error_code=code)))
 
-    def heartbeat_answered(self, code: int = 0) -> Step:
+    def heartbeat_answered(self, code: int = 0) -> ClassicSessionStep:
         return self.on(Answered(types.HeartbeatResponse(error_code=code)))
 
-    def heartbeat(self, code: int = 0) -> Step:
+    def heartbeat(self, code: int = 0) -> ClassicSessionStep:
         """The next heartbeat, at its time, with this answer."""
         self.after(self.session.heartbeat_interval_ms)
         self.last(types.HeartbeatRequest)
         return self.heartbeat_answered(code)
 
-    def rebalance_lost(self) -> Step:
+    def rebalance_lost(self) -> ClassicSessionStep:
         return self.on(RebalanceFailed("disconnected"))
 
-    def request_lost(self) -> Step:
+    def request_lost(self) -> ClassicSessionStep:
         return self.on(RequestFailed("disconnected"))
 
     # --------------------------------------------------------------------------------------------------- the runtime
 
-    def opens(self, open_tasks: Tasks, seen: int | None = None) -> Step:
+    def opens(self, open_tasks: Tasks, seen: int | None = None) -> ClassicSessionStep:
         """The processing thread, having heard of everything or of the first ``seen`` events, has this open."""
         return self.on(OwnedReported(open_tasks, self.session.told if seen is None else seen))
 
@@ -137,7 +137,7 @@ class Scenario:
         self.joined(generation)
         self.synced(given, **fields)
         self.opens(given)
-        assert self.session.group is GroupState.IN
+        assert self.session.group is ClassicMemberState.IN
         self.sent.clear()
         self.events.clear()
         return self

@@ -13,12 +13,12 @@ from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.java_members import foreign_inputs, tasks_of_partitions, unlike
 from streamsrt.membership.classic.layout import with_consumer_fields
 from streamsrt.membership.classic.requests import join_request
-from streamsrt.membership.classic.state import GroupState, RebalanceAnswered
+from streamsrt.membership.classic.state import ClassicMemberState, RebalanceAnswered
 from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     Hosts,
     JavaSubscription,
-    Versions,
+    UserDataVersions,
     decode_stream_assignment,
     decode_stream_subscription,
     encode_stream_assignment,
@@ -52,7 +52,7 @@ PLACES = {("0", 1): [("t", 1)], ("0", 2): [("t", 2)]}
 def java_says(tasks: Tasks = ACTIVE, places: Any = None, hosts: Hosts | None = None, error: int = 0) -> bytes:
     told = ClassicAssignment(generation=0, tasks=tasks)
     return encode_stream_assignment(
-        told, PLACES if places is None else places, Versions(), hosts or Hosts(), is_java=True, error=error
+        told, PLACES if places is None else places, UserDataVersions(), hosts or Hosts(), is_java=True, error=error
     )
 
 
@@ -60,7 +60,7 @@ class BesideJava(Scenario):
     """The group speaks Java's layout, and a member of Java's leads it."""
 
     def joins(self, generation: int = 1) -> None:
-        if self.session.group is GroupState.OUT:
+        if self.session.group is ClassicMemberState.OUT:
             self.on(Join())
         self.joined(generation, protocol_name=STREAM_PROTOCOL)
 
@@ -102,7 +102,7 @@ def test_what_is_to_be_run_later_is_asked_for_at_once() -> None:
     run = BesideJava(topology=TOPOLOGY)
     run.joins()
     run.hears(java_says()[:-8] + bytes(8))
-    assert run.session.group is GroupState.JOINING
+    assert run.session.group is ClassicMemberState.JOINING
     run.last(types.JoinGroupRequest)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from streamsrt.membership.classic.state import GroupState
+from streamsrt.membership.classic.state import ClassicMemberState
 from streamsrt.membership.values import RequestShutdown
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel
 from tests.streamsrt.membership.classic.life import live
@@ -160,14 +160,14 @@ def test_everybody_hears_of_a_shutdown_though_the_member_that_wants_it_left_befo
     for _ in range(40):
         for player in list(model.players.values()):
             # The network of one stands still between its JoinGroup and its SyncGroup.
-            if player is not slow or slow.session.group is not GroupState.SYNCING:
+            if player is not slow or slow.session.group is not ClassicMemberState.SYNCING:
                 model.act(player)
             if player is not slow:
                 model.thread_acts(player, random)
         model.broker.complete(timeout=False)
         if failed.name not in model.players:
             break
-    assert slow.session.group is GroupState.SYNCING
+    assert slow.session.group is ClassicMemberState.SYNCING
     assert (slow.session.generation, slow.session.heard_of_shutdown) == (generation + 1, False)
     assert other.name in model.players
     model.calm(random)

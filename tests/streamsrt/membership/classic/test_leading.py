@@ -12,8 +12,8 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
-from streamsrt.membership.classic.leading import Effect, Event, Step
-from streamsrt.membership.classic.telling import LeaderSettings, Outcome
+from streamsrt.membership.classic.leading import Effect, Event, LeadingStep
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import Tick
@@ -85,7 +85,7 @@ class Group:
         self.generation = 0
         self.effects: list[Effect] = []
 
-    def lead(self, *, answers: Mapping[type, Event] | None = None) -> Outcome:
+    def lead(self, *, answers: Mapping[type, Event] | None = None) -> LeaderOutcome:
         """The next generation as its leader makes it; nobody has heard of it yet. ``answers``: instead of the cluster's."""
         self.generation += 1
         step = self.begin(self.leader, [member.joined() for member in self.members.values()])
@@ -98,7 +98,7 @@ class Group:
         self.memories[self.leader] = step.outcome.memory
         return step.outcome
 
-    def begin(self, leader: str, joined: list[Joined]) -> Step:
+    def begin(self, leader: str, joined: list[Joined]) -> LeadingStep:
         version = self.members[leader].version
         memory = self.memories.get(leader) or Memory(texts={version.digest: version.wire})
         return leading.begin(
@@ -113,11 +113,11 @@ class Group:
         return told
 
 
-def read(outcome: Outcome) -> dict[str, ClassicAssignment]:
+def read(outcome: LeaderOutcome) -> dict[str, ClassicAssignment]:
     return dict(_read(outcome))
 
 
-def _read(outcome: Outcome) -> Iterator[tuple[str, ClassicAssignment]]:
+def _read(outcome: LeaderOutcome) -> Iterator[tuple[str, ClassicAssignment]]:
     for name, data in outcome.assignments.items():
         told = decode_assignment(data)
         assert isinstance(told, ClassicAssignment)

@@ -10,7 +10,7 @@ import pytest
 from streamsrt.assignment.topics import Ends, Left, TopicErrors, TopicImage, TopicsImage, TopicSpec
 from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
-from streamsrt.membership.classic.state import GroupState
+from streamsrt.membership.classic.state import ClassicMemberState
 from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.values import AssignmentChanged, ReportOwned, StatusChanged, TopicPartition
@@ -215,11 +215,11 @@ def test_a_rebalance_ends_the_leading_and_late_answers_mean_nothing() -> None:
     alone.now_ms += 3_000
     alone.take(alone.member.tick(alone.now_ms))
     alone.take(alone.member.responded(HeartbeatResponse(error_code=27), alone.now_ms))
-    assert alone.member.session.group is GroupState.JOINING
+    assert alone.member.session.group is ClassicMemberState.JOINING
     answer = asyncio.run(_done(late, alone.hands))
     alone.take(alone.member.worked(answer, alone.now_ms))
     assert alone.todo.rebalance_request is None
-    assert alone.member.session.group is GroupState.JOINING
+    assert alone.member.session.group is ClassicMemberState.JOINING
 
 
 def test_another_member_that_can_not_be_read_is_told_so() -> None:

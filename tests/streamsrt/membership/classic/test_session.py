@@ -10,7 +10,7 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.sending import IDLE_PAUSE_MS, SHUTDOWN_PATIENCE_MS
-from streamsrt.membership.classic.state import GroupState, Led, RebalanceAnswered, Wanted
+from streamsrt.membership.classic.state import ClassicMemberState, Led, RebalanceAnswered, RejoinWanted
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
 from streamsrt.membership.errors import (
     MembershipRefusedError,
@@ -209,7 +209,7 @@ def test_it_joins_when_the_time_is_over_that_the_leader_set() -> None:
 
 def test_it_joins_when_the_leader_knows_a_reason() -> None:
     run = Scenario().member(tasks("0"))
-    run.on(Wanted("topics have changed"))
+    run.on(RejoinWanted("topics have changed"))
     assert run.last(JoinGroupRequest).reason == "topics have changed"
 
 
@@ -221,7 +221,7 @@ def test_of_its_own_accord_it_waits_until_the_sync_is_answered() -> None:
     run.heartbeat(27)
     run.sent.clear()
     run.joined(2)
-    run.on(Wanted("topics have changed"))
+    run.on(RejoinWanted("topics have changed"))
     run.none(JoinGroupRequest)
     run.synced(tasks("0 1"))
     run.last(JoinGroupRequest)
@@ -231,7 +231,7 @@ def test_the_pause_grows_while_generations_change_nothing() -> None:
     run = Scenario().member(tasks("0"))
     waited = []
     for generation in range(2, 7):
-        run.on(Wanted("again"))
+        run.on(RejoinWanted("again"))
         due_ms = run.step.wake_at_ms or 0
         waited.append(0 if run.sent else due_ms - run.now_ms)
         if not run.sent:
@@ -243,7 +243,7 @@ def test_the_pause_grows_while_generations_change_nothing() -> None:
     assert waited == [0, *(IDLE_PAUSE_MS << n for n in range(4))]
     run.rebalance(tasks("0 1"), 8)
     run.opens(tasks("0 1"))
-    run.on(Wanted("at once, since something has changed"))
+    run.on(RejoinWanted("at once, since something has changed"))
     run.last(JoinGroupRequest)
 
 
@@ -396,21 +396,21 @@ def test_heartbeats_carry_the_generation_and_pause_while_it_joins() -> None:
 def test_what_a_heartbeat_is_told_after_a_join_has_begun_does_not_count() -> None:
     run = Scenario().member(tasks("0"))
     run.after(3_000)
-    run.on(Wanted("x"))
+    run.on(RejoinWanted("x"))
     run.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID)
     run.none(TasksLost)
-    assert run.session.group is GroupState.JOINING
+    assert run.session.group is ClassicMemberState.JOINING
 
 
 def test_a_heartbeat_that_a_generation_has_overtaken_does_not_count() -> None:
     run = Scenario(STATIC).member(tasks("0"))
     run.after(3_000)
-    run.on(Wanted("x"))
+    run.on(RejoinWanted("x"))
     run.joined(2)
     run.synced(tasks("0"))
     run.heartbeat_answered(ErrorCode.ILLEGAL_GENERATION)
     run.none(TasksLost)
-    assert run.session.group is GroupState.IN
+    assert run.session.group is ClassicMemberState.IN
     run.heartbeat(ErrorCode.ILLEGAL_GENERATION)
     assert run.last(TasksLost)
 

@@ -13,14 +13,14 @@ from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic.layout import decode_subscription, encode_assignment
 from streamsrt.membership.classic.state import (
     Answered,
+    ClassicMemberState,
+    ClassicSessionStep,
     CoordinatorFound,
-    GroupState,
     Led,
     RebalanceAnswered,
     RebalanceFailed,
+    RejoinWanted,
     Session,
-    Step,
-    Wanted,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
@@ -103,7 +103,7 @@ class MemberUnderTest(ProcessingThread):
         if isinstance(told, EpochChanged):
             assert told.member_epoch == self.generation
 
-    def check_sending(self, step: Step) -> None:
+    def check_sending(self, step: ClassicSessionStep) -> None:
         if step.find_coordinator or step.request is not None:
             assert self.on_group is None, "two requests on the lane of heartbeats"
             assert not self.ended
@@ -117,7 +117,7 @@ class MemberUnderTest(ProcessingThread):
                 self.check_join(step.rebalance_request)
         if step.lead is not None:
             self.leads = True
-        if step.session.group is not GroupState.LEADING:
+        if step.session.group is not ClassicMemberState.LEADING:
             self.leads = False
 
     def check_join(self, request: types.JoinGroupRequest) -> None:
@@ -165,7 +165,10 @@ class MemberUnderTest(ProcessingThread):
     def opens_all(self) -> None:
         if not self.lost and not self.releasing:
             self.open = self.may_open
-            if self.claims is not None and self.session.group in {GroupState.JOINING, GroupState.SYNCING}:
+            if self.claims is not None and self.session.group in {
+                ClassicMemberState.JOINING,
+                ClassicMemberState.SYNCING,
+            }:
                 assert self.open.active <= self.claims.active, "opened beyond what was claimed"
             self.report()
 
@@ -188,7 +191,7 @@ class MemberUnderTest(ProcessingThread):
 
     @rule()
     def has_a_reason(self) -> None:
-        self.feed(Wanted("why not"))
+        self.feed(RejoinWanted("why not"))
 
     @rule(ms=st.sampled_from([1, 90, 700, 3_000, 20_000, 60_000]))
     def time_passes(self, ms: int) -> None:

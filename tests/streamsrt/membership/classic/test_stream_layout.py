@@ -12,7 +12,7 @@ from streamsrt.membership.classic.layout import encode_assignment, encode_subscr
 from streamsrt.membership.classic.stream_layout import (
     Hosts,
     JavaSubscription,
-    Versions,
+    UserDataVersions,
     decode_stream_assignment,
     decode_stream_subscription,
     encode_stream_assignment,
@@ -73,7 +73,7 @@ def test_an_assignment_is_read_in_both_words(
     partitions = frozenset(place for task in tasks.active for place in places[task])
     told = replace(told, tasks=tasks, assigned_partitions=partitions)
     read = decode_stream_assignment(
-        encode_stream_assignment(told, places, Versions(version, 11), Hosts(), is_java=is_java)
+        encode_stream_assignment(told, places, UserDataVersions(version, 11), Hosts(), is_java=is_java)
     )
     assert isinstance(read, tuple)
     own, java = read
@@ -110,11 +110,11 @@ def test_the_version_is_the_lowest_that_is_used_and_the_common_one_the_lowest_of
         return with_consumer_fields(SAID, encode_subscription_info(info))
 
     ours = encode_stream_subscription(SAID, 11, TOPOLOGY)
-    assert versions_of([ours, java(9, 10)]) == Versions(9, 10)
-    assert versions_of([ours, java(9, 9), java(11, 11)]) == Versions(9, 9)
+    assert versions_of([ours, java(9, 10)]) == UserDataVersions(9, 10)
+    assert versions_of([ours, java(9, 9), java(11, 11)]) == UserDataVersions(9, 9)
     # One that nobody here knows is answered with the newest one that is known here.
     future = with_consumer_fields(SAID, b"\0\0\0\x0c\0\0\0\x0c")
-    assert versions_of([ours, future]) == Versions(11, 11)
+    assert versions_of([ours, future]) == UserDataVersions(11, 11)
     assert decode_stream_subscription(future) == JavaSubscription(FutureSubscription(12, 12), SAID.topics)
 
 
@@ -145,11 +145,11 @@ def test_our_words_that_are_cut_off_are_not_understood() -> None:
 
 def test_an_assignment_with_a_task_too_many_is_unreadable() -> None:
     told = ClassicAssignment(generation=1, tasks=Tasks(frozenset({("0", 1)})))
-    data = encode_stream_assignment(told, {("0", 1): [("t", 1), ("t", 1)]}, Versions(), Hosts(), is_java=True)
+    data = encode_stream_assignment(told, {("0", 1): [("t", 1), ("t", 1)]}, UserDataVersions(), Hosts(), is_java=True)
     read = decode_stream_assignment(data)
     assert isinstance(read, Unreadable)
     assert "2 tasks for 1 partitions" in read.reason
-    good = encode_stream_assignment(told, {("0", 1): [("t", 1)]}, Versions(), Hosts(), is_java=True)
+    good = encode_stream_assignment(told, {("0", 1): [("t", 1)]}, UserDataVersions(), Hosts(), is_java=True)
     assert isinstance(decode_stream_assignment(good), tuple)
 
 
@@ -161,7 +161,7 @@ def test_of_a_described_group_our_members_are_read_in_either_layout(protocol: st
     places, is_stream = {("0", 1): [("t", 1)]}, protocol == "stream"
     said = encode_stream_subscription(SAID, 11, TOPOLOGY) if is_stream else encode_subscription(SAID)
     given_bytes = (
-        encode_stream_assignment(told, places, Versions(), Hosts(), is_java=False)
+        encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=False)
         if is_stream
         else encode_assignment(told)
     )
@@ -169,6 +169,6 @@ def test_of_a_described_group_our_members_are_read_in_either_layout(protocol: st
     assert told_to_ours(protocol, given_bytes) == told
     assert said_by_ours("range", said) is None
     assert told_to_ours("range", given_bytes) is None
-    javas = encode_stream_assignment(told, places, Versions(), Hosts(), is_java=True)
+    javas = encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=True)
     assert told_to_ours("stream", javas) is None
     assert said_by_ours("stream", b"") is None

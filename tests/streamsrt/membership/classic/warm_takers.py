@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamsrt.membership.classic.layout import decode_subscription
-from streamsrt.membership.classic.telling import LeaderSettings, Outcome
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import ClassicSubscription, Joined
 from streamsrt.membership.values import Task
 from tests.streamsrt.membership.classic.group_model import END, VERSIONS
@@ -13,7 +13,7 @@ from tests.streamsrt.membership.classic.group_model import END, VERSIONS
 PARTS = {v.digest: {part.id: part for part in v.value.subtopologies} for pair in VERSIONS for v in pair}
 
 
-def check(generation: int, joined: Sequence[Joined], outcome: Outcome, settings: LeaderSettings) -> None:
+def check(generation: int, joined: Sequence[Joined], outcome: LeaderOutcome, settings: LeaderSettings) -> None:
     said = {each.member_id: _read(each) for each in joined}
     for taker, task in _newly_targeted(generation, said, outcome):
         mine = said[taker]
@@ -36,7 +36,7 @@ def _read(joined: Joined) -> ClassicSubscription:
 
 
 def _newly_targeted(
-    generation: int, said: dict[str, ClassicSubscription], outcome: Outcome
+    generation: int, said: dict[str, ClassicSubscription], outcome: LeaderOutcome
 ) -> Iterator[tuple[str, Task]]:
     """Members of the group's version, and active tasks with state that they are to get and were not to get before."""
     for name, told in outcome.told.items():

@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule, anchored
+from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule, anchored
 from topology import PunctuationType
 
 
-def schedule(name: str, next_ms: int, interval_ms: int) -> Schedule:
-    return Schedule(PunctuationType.STREAM_TIME, next_ms, interval_ms, lambda now: None, name)
+def schedule(name: str, next_ms: int, interval_ms: int) -> PunctuationSchedule:
+    return PunctuationSchedule(PunctuationType.STREAM_TIME, next_ms, interval_ms, lambda now: None, name)
 
 
 def run(queue: PunctuationQueue, now_ms: int) -> list[str]:

@@ -54,8 +54,8 @@ from streamsrt.runtime.loop.values import (
     MeasureMemory,
     Note,
     PollEnded,
-    Process,
     Processed,
+    ProcessTasks,
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
@@ -219,7 +219,7 @@ def test_who_stops_tells_the_group_and_processes_until_it_has_left() -> None:
     actions = loop.hear(StopRequested())
     assert actions[1:] == (ShowState(State.PENDING_SHUTDOWN), Tell(Leave(remain=True)))
     assert loop.hear(StopRequested()) == (), "it is told once"
-    assert Process(20_000) in loop.hear(InputTaken(is_paused=False))
+    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False))
     assert loop.hear(ReleaseTasks()) == (ReleaseAll(),)
     loop.hear(LeftGroup())
     assert loop.state.life is Life.ENDED
@@ -229,7 +229,7 @@ def test_who_stops_tells_the_group_and_processes_until_it_has_left() -> None:
 def test_a_group_that_does_not_answer_is_not_waited_for_longer_than_its_time() -> None:
     loop = Loop()
     loop.hear(StopRequested())
-    assert Process(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
+    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
     warning, commit = loop.hear(InputTaken(is_paused=False), after_ms=1)
     assert isinstance(warning, Warn)
     assert commit == CommitAll()
@@ -243,7 +243,7 @@ def test_the_group_has_its_time_after_the_tasks_were_released() -> None:
     loop.hear(StopRequested())
     loop.hear(ReleaseTasks())
     loop.hear(Released(), after_ms=60_000)
-    assert Process(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
+    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
     assert loop.state.life is Life.LEAVING
     warning, _ = loop.hear(InputTaken(is_paused=False), after_ms=1)
     assert isinstance(warning, Warn)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from streamsrt.membership.values import Role, Tasks
-from streamsrt.tasks.manager.owned_task import STEPS, TRANSITIONS, OwnedTask, Phase, Step
+from streamsrt.tasks.manager.owned_task import STEPS, TRANSITIONS, OwnedTask, Phase, TaskStep
 from tests.streamsrt.rig import Rig, number
 
 LEGAL = {
@@ -44,7 +44,7 @@ PAIRS = sorted(set(itertools.product(ROLES, repeat=2)) - {(None, None)}, key=str
 
 def test_there_is_a_step_from_every_role_to_every_other() -> None:
     assert set(STEPS) == set(PAIRS)
-    assert set(STEPS.values()) == set(Step)
+    assert set(STEPS.values()) == set(TaskStep)
 
 
 def wanted(rig: Rig, role: Role | None) -> Tasks:
@@ -63,16 +63,16 @@ def test_an_assignment_does_what_the_table_says(rig: Rig, now: Role | None, then
     step = STEPS[now, then]
     assert (None if after is None else after.role) == then
     # Who is still the same object keeps its stores open and what it has in memory.
-    assert (after is before) == (step in (Step.KEEP, Step.PROMOTE, Step.RENAME))
-    assert (after is None) == (step is Step.CLOSE)
-    assert (before is None) == (step is Step.OPEN)
-    assert committed == ([before] if now == "active" and step is not Step.KEEP else [])
+    assert (after is before) == (step in (TaskStep.KEEP, TaskStep.PROMOTE, TaskStep.RENAME))
+    assert (after is None) == (step is TaskStep.CLOSE)
+    assert (before is None) == (step is TaskStep.OPEN)
+    assert committed == ([before] if now == "active" and step is not TaskStep.KEEP else [])
     if before is not None and after is not before:
         assert before.phase is Phase.CLOSED
         assert not any(store.is_open for store in before.stores.values())
     if after is not None:
         phase = {"active": Phase.RUNNING, "standby": Phase.STANDBY, "warmup": Phase.STANDBY}
-        goes_on = step in (Step.KEEP, Step.RENAME) and now is not None
+        goes_on = step in (TaskStep.KEEP, TaskStep.RENAME) and now is not None
         assert after.phase is (phase[now or then or "active"] if goes_on else Phase.CREATED)
         rig.manager.start_tasks(rig.clock_ms, "member", 1)
         rig.move()
