@@ -124,6 +124,7 @@ def broker(directory: Path) -> Iterator[str]:
     process.stdout.close()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("line", ["TopologyTestDriver(topology) as driver", "simulate(topology, "])
 def test_the_application_in_a_test(directory: Path, line: str) -> None:
     done = subprocess.run(

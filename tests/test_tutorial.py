@@ -18,6 +18,7 @@ from tests.page_session import File, PageSession, Typed, fits, steps
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 
+@pytest.mark.system
 @pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_a_newcomer_follows_the_tutorial(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ from streamsrt.wire.types import JoinGroupResponse, SyncGroupResponse
 _COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
-class Change(NamedTuple):
+class StepResult(NamedTuple):
     session: Session
     events: tuple[Event, ...] = ()
     lead: Lead | None = None
@@ -136,23 +136,23 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
 # ----------------------------------------------------------------------------------------------------------- commands
 
 
-def _join(session: Session, _: Join, now_ms: int) -> Change:
+def _join(session: Session, _: Join, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.OUT or session.rejoin is not None:
-        return Change(session)
+        return StepResult(session)
     # A process that comes back must not number its words as the one before did: by number it knows what answers them.
     unique = now_ms & 0x7FFF_FFFF
-    return Change(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
+    return StepResult(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
 
 
 def _joining(session: Session, reason: str, now_ms: int) -> Session:
     return replace(session, group=ClassicMemberState.JOINING, rejoin=Rejoin(reason, now_ms, is_forced=True))
 
 
-def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
+def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> StepResult:
     return _owned_reported(session, OwnedReported(event.tasks, session.told), now_ms)
 
 
-def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Change:
+def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> StepResult:
     has_heard = event.seen >= session.assigned_at
     session = replace(
         session,
@@ -163,43 +163,43 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Chan
     if session.lost_at is not None:
         if event.seen >= session.lost_at and not event.tasks:
             session = replace(session, lost_at=None)
-        return Change(session)
+        return StepResult(session)
     if session.tasks is TaskState.RELEASING and not event.tasks:
         # It has said so after it asked to leave: nothing is opened any more.
         return _all_released(replace(session, offered=NOTHING), now_ms)
-    return Change(session)
+    return StepResult(session)
 
 
-def _all_released(session: Session, now_ms: int) -> Change:
+def _all_released(session: Session, now_ms: int) -> StepResult:
     if session.shuts_down and not session.told_shutdown and session.group in TAKING_PART:
-        return Change(_ask_to_join(session, "the application is to shut down", now_ms))
+        return StepResult(_ask_to_join(session, "the application is to shut down", now_ms))
     if session.shuts_down and session.group is not ClassicMemberState.IN and session.told_shutdown:
-        return Change(session)
+        return StepResult(session)
     if session.unheard_until_ms is not None and now_ms < session.unheard_until_ms:
-        return Change(session)
+        return StepResult(session)
     return _leave_group(session)
 
 
-def _leave_group(session: Session) -> Change:
+def _leave_group(session: Session) -> StepResult:
     static = session.membership.instance_id is not None
     # What the broker keeps of it would shut down the application again when that is back.
     remains = static and session.leave is not None and session.leave.remain and not session.told_shutdown
     if not session.member_id or remains:
         return _end(session, (LeftGroup(),))
-    return Change(replace(session, group=ClassicMemberState.LEAVING, rejoin=None, join=None, sync=None))
+    return StepResult(replace(session, group=ClassicMemberState.LEAVING, rejoin=None, join=None, sync=None))
 
 
-def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
-    return Change(replace(session, report=OffsetReport(event.offsets, event.end_offsets)))
+def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> StepResult:
+    return StepResult(replace(session, report=OffsetReport(event.offsets, event.end_offsets)))
 
 
-def _request_shutdown(session: Session, _: RequestShutdown, now_ms: int) -> Change:
+def _request_shutdown(session: Session, _: RequestShutdown, now_ms: int) -> StepResult:
     return _leave(replace(session, shutdown_application=True), Leave(), now_ms)
 
 
-def _leave(session: Session, event: Leave, now_ms: int) -> Change:
+def _leave(session: Session, event: Leave, now_ms: int) -> StepResult:
     if session.leave is not None:
-        return Change(session)
+        return StepResult(session)
     session = replace(session, leave=event)
     if session.group not in TAKING_PART or session.generation == NO_GENERATION:
         lost = (TasksLost("the member left while it was not part of the group"),) if session.held else ()
@@ -207,48 +207,48 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
             return _leave_group(session)
         return _end(session, (*lost, LeftGroup()))
     if session.held:
-        return Change(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), (ReleaseTasks(),))
+        return StepResult(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), (ReleaseTasks(),))
     return _all_released(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), now_ms)
 
 
-def _unfit(session: Session, event: Unfit, now_ms: int) -> Change:
+def _unfit(session: Session, event: Unfit, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.LEADING:
-        return Change(session)
+        return StepResult(session)
     return _refused_by_leader(session, unlike_java(session.membership, event.reason))
 
 
-def _wanted(session: Session, event: RejoinWanted, now_ms: int) -> Change:
-    return Change(_ask_to_join(session, event.reason, now_ms))
+def _wanted(session: Session, event: RejoinWanted, now_ms: int) -> StepResult:
+    return StepResult(_ask_to_join(session, event.reason, now_ms))
 
 
-def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> Change:
-    return Change(session, (EndpointsChanged(event.partitions),))
+def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> StepResult:
+    return StepResult(session, (EndpointsChanged(event.partitions),))
 
 
 # ------------------------------------------------------------------------------------------- what the network answers
 
 
-def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> Change:
-    return Change(replace(session, version=event.version, in_flight=None))
+def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> StepResult:
+    return StepResult(replace(session, version=event.version, in_flight=None))
 
 
-def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Change:
+def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> StepResult:
     in_flight = session.in_flight
     session = replace(session, in_flight=None, version=None)
     if in_flight is InFlight.LEAVE or session.group is ClassicMemberState.LEAVING:
         return _after_leave(session, now_ms)
     if session.tasks is TaskState.STALE:
-        return Change(replace(session, stale_leave_pending=False))
+        return StepResult(replace(session, stale_leave_pending=False))
     if session.group not in TAKING_PART:
-        return Change(session)
+        return StepResult(session)
     return _retry(session, event.reason, now_ms)
 
 
-def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> Change:
+def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> StepResult:
     lost = session.rebalance_in_flight
     session = replace(session, rebalance_in_flight=None, version=None)
     if not _is_awaited(session, lost):
-        return Change(session)
+        return StepResult(session)
     return _retry(replace(session, join_was_lost=session.join_was_lost or lost is InFlight.JOIN), event.reason, now_ms)
 
 
@@ -258,17 +258,17 @@ def _is_awaited(session: Session, answered: InFlight | None) -> bool:
     return session.group is wanted
 
 
-def _refused(session: Session, event: Refused, now_ms: int) -> Change:
+def _refused(session: Session, event: Refused, now_ms: int) -> StepResult:
     return _fatal(session, event.error)
 
 
-def _answered(session: Session, event: Answered, now_ms: int) -> Change:
+def _answered(session: Session, event: Answered, now_ms: int) -> StepResult:
     answered = session.in_flight
     session = replace(session, in_flight=None)
     if answered is InFlight.LEAVE:
         return _after_leave(session, now_ms)
     if answered is not InFlight.HEARTBEAT or session.group not in BEATING:
-        return Change(session)
+        return StepResult(session)
     if session.beat_generation != session.generation:
         # The lanes are two connections: a heartbeat may be overtaken by a whole generation.
         return _recovered(session, now_ms)
@@ -280,37 +280,37 @@ def _answered(session: Session, event: Answered, now_ms: int) -> Change:
     return _on_error(session, code, now_ms)
 
 
-def _rebalances(session: Session, now_ms: int) -> Change:
+def _rebalances(session: Session, now_ms: int) -> StepResult:
     """The group waits for this member to join."""
     session, events, _ = _recovered(session, now_ms)
     if session.unheard_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
-        return Change(_leave_group(session).session, events)
+        return StepResult(_leave_group(session).session, events)
     if session.group is not ClassicMemberState.IN:
         session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return Change(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
+    return StepResult(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
 
 
-def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int) -> Change:
+def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int) -> StepResult:
     answered = session.rebalance_in_flight
     session = replace(session, rebalance_in_flight=None)
     if not _is_awaited(session, answered):
-        return Change(session)
+        return StepResult(session)
     if isinstance(event.response, JoinGroupResponse):
         return _join_answered(session, event.response, now_ms)
     return _sync_answered(session, event.response, now_ms)
 
 
-def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -> Change:
+def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -> StepResult:
     code = response.error_code
     if code == ErrorCode.MEMBER_ID_REQUIRED and session.join is not None:
         # The same words again, now with the id (KIP-394).
-        return Change(
+        return StepResult(
             replace(session, member_id=response.member_id, join=with_member_id(session.join, response.member_id))
         )
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH and not session.topology_wanted:
         # The coordinator of a streams group assigns, and does not know the topology: the same, with its text.
         session = replace(session, topology_wanted=True, join=None)
-        return Change(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
+        return StepResult(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         # The group changes its protocol: nobody who waited in it has been counted.
         return _retry(session, error_name(code), now_ms)
@@ -332,24 +332,24 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         events += (EpochChanged(response.generation_id),)
     if response.leader != response.member_id or response.skip_assignment:
         session = replace(session, group=ClassicMemberState.SYNCING, sync=sync_request(session, {}))
-        return Change(session, events)
+        return StepResult(session, events)
     members = tuple(Joined(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in response.members)
     lead = Lead(response.generation_id, response.protocol_name or "", members)
-    return Change(replace(session, group=ClassicMemberState.LEADING), events, lead)
+    return StepResult(replace(session, group=ClassicMemberState.LEADING), events, lead)
 
 
-def _led(session: Session, event: Led, now_ms: int) -> Change:
+def _led(session: Session, event: Led, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.LEADING or event.generation != session.generation:
-        return Change(session)
+        return StepResult(session)
     sync = sync_request(session, dict(event.assignments))
     unheard_until_ms = None
     if session.told_shutdown and len(event.assignments) > 1:
         # Whose SyncGroup arrives after this member has left is told to join again, and nothing else.
         unheard_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
-    return Change(replace(session, group=ClassicMemberState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
+    return StepResult(replace(session, group=ClassicMemberState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
 
 
-def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> Change:
+def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> StepResult:
     code = response.error_code
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         return _rebalances(session, now_ms)
@@ -358,13 +358,13 @@ def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -
     session, events, _ = _recovered(session, now_ms)
     session = replace(session, sync=None, group=ClassicMemberState.IN, synced_at_ms=now_ms, sent_at_ms=now_ms)
     change = _take(session, assigned_by(session, bytes(response.assignment)), now_ms)
-    return Change(change.session, events + change.events)
+    return StepResult(change.session, events + change.events)
 
 
 # ----------------------------------------------------------------------------------------------------- the assignment
 
 
-def _take(session: Session, given: Assigned, now_ms: int) -> Change:
+def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     session = replace(session, stream_version=given.stream_version or session.stream_version)
     if given.error is not None:
         return _refused_by_leader(session, given.error)
@@ -372,7 +372,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> Change:
         if session.tasks is TaskState.RELEASING and not session.held:
             return _leave_group(session)
         session = replace(session, missed_sync=True, idle_rounds=session.idle_rounds + 1)
-        return Change(_ask_to_join(session, given.why_not, now_ms))
+        return StepResult(_ask_to_join(session, given.why_not, now_ms))
     told = given.told
     session = replace(
         session,
@@ -392,9 +392,9 @@ def _take(session: Session, given: Assigned, now_ms: int) -> Change:
         events += (EndpointsChanged(given.answers),)
     if session.tasks is TaskState.RELEASING:
         if session.held:
-            return Change(session, events)
+            return StepResult(session, events)
         last = _all_released(session, now_ms)
-        return Change(last.session, events + last.events)
+        return StepResult(last.session, events + last.events)
     changes = session.is_new or told.tasks != session.assigned
     session = replace(
         session,
@@ -408,7 +408,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> Change:
         events += (AssignmentChanged(told.tasks, session.generation, told.why),)
     if given.is_stored:
         session = _ask_to_join(session, "the member goes on after a restart", now_ms)
-    return Change(session, events)
+    return StepResult(session, events)
 
 
 def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Session, tuple[Event, ...]]:
@@ -456,7 +456,7 @@ def _look_for_reasons(session: Session, now_ms: int) -> Session:
 # ------------------------------------------------------------------------------------------------------------- errors
 
 
-def _on_error(session: Session, code: int, now_ms: int) -> Change:
+def _on_error(session: Session, code: int, now_ms: int) -> StepResult:
     said = error_name(code)
     if code in _COORDINATOR_MOVED:
         return _retry(replace(session, version=None), said, now_ms)
@@ -474,7 +474,7 @@ def _on_error(session: Session, code: int, now_ms: int) -> Change:
     return _fatal(session, classic_refusal(session.membership, code))
 
 
-def _ask_again_for_id(session: Session, now_ms: int) -> Change:
+def _ask_again_for_id(session: Session, now_ms: int) -> StepResult:
     session, recovered, _ = _recovered(session, now_ms)
     membership, told_before = session.membership, session.id_taken_since_ms is not None
     since_ms = now_ms if session.id_taken_since_ms is None else session.id_taken_since_ms
@@ -483,19 +483,19 @@ def _ask_again_for_id(session: Session, now_ms: int) -> Change:
         return _fatal(session, classic_refusal(membership, ErrorCode.UNRELEASED_INSTANCE_ID))
     until_ms = now_ms + min(membership.retry_backoff_max_ms, left_ms)
     session = replace(session, id_taken_since_ms=since_ms, rebalance_back_off_until_ms=until_ms)
-    return Change(session, () if told_before and not recovered else (*recovered, InstanceIdTaken(left_ms)))
+    return StepResult(session, () if told_before and not recovered else (*recovered, InstanceIdTaken(left_ms)))
 
 
-def _on_old_generation(session: Session, now_ms: int) -> Change:
+def _on_old_generation(session: Session, now_ms: int) -> StepResult:
     """A dynamic member is part of a newer generation only if a JoinGroup of its own arrived, with its claims; brokers keep a
     static one that missed a generation (KAFKA-13419)."""
     if session.membership.instance_id is not None and not session.join_was_lost:
         return _lose_tasks(session, "a generation of the group was missed", now_ms)
     session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return Change(_ask_to_join(session, "the generation is old", now_ms, is_forced=True))
+    return StepResult(_ask_to_join(session, "the generation is old", now_ms, is_forced=True))
 
 
-def _retry(session: Session, reason: str, now_ms: int) -> Change:
+def _retry(session: Session, reason: str, now_ms: int) -> StepResult:
     """Tasks, generation and what was to be sent stay."""
     until_ms = now_ms + _back_off_ms(session, session.failures)
     session = replace(
@@ -506,7 +506,7 @@ def _retry(session: Session, reason: str, now_ms: int) -> Change:
         rebalance_back_off_until_ms=until_ms,
         trouble_since_ms=now_ms if session.trouble_since_ms is None else session.trouble_since_ms,
     )
-    return Change(session, (HeartbeatTrouble(reason),) if session.failures == 1 else ())
+    return StepResult(session, (HeartbeatTrouble(reason),) if session.failures == 1 else ())
 
 
 def _back_off_ms(session: Session, failures: int) -> int:
@@ -514,14 +514,14 @@ def _back_off_ms(session: Session, failures: int) -> int:
     return min(membership.retry_backoff_ms << min(failures, 16), membership.retry_backoff_max_ms)
 
 
-def _recovered(session: Session, now_ms: int) -> Change:
+def _recovered(session: Session, now_ms: int) -> StepResult:
     if session.trouble_since_ms is None:
-        return Change(session)
+        return StepResult(session)
     outage_ms = now_ms - session.trouble_since_ms
-    return Change(replace(session, failures=0, trouble_since_ms=None), (HeartbeatRecovered(outage_ms),))
+    return StepResult(replace(session, failures=0, trouble_since_ms=None), (HeartbeatRecovered(outage_ms),))
 
 
-def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
+def _lose_tasks(session: Session, reason: str, now_ms: int) -> StepResult:
     lost: tuple[Event, ...] = (TasksLost(reason),) if session.held else ()
     if session.leave is not None:
         return _end(session, (*lost, LeftGroup()))
@@ -534,7 +534,7 @@ def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
         back_off_until_ms=now_ms + back_off_ms,
         rebalance_back_off_until_ms=now_ms + back_off_ms,
     )
-    return Change(session, recovered + lost)
+    return StepResult(session, recovered + lost)
 
 
 def _without_group(session: Session) -> Session:
@@ -581,38 +581,38 @@ def _rejoin_if_free(session: Session, now_ms: int) -> Session:
     return _joining(session, "the member joins anew", now_ms)
 
 
-def _fatal(session: Session, error: StreamsError) -> Change:
+def _fatal(session: Session, error: StreamsError) -> StepResult:
     if session.leave is not None:
         return _end(session, (LeftGroup(),))
     session = replace(session, group=ClassicMemberState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
-    return Change(session, (MembershipFailed(error),))
+    return StepResult(session, (MembershipFailed(error),))
 
 
-def _refused_by_leader(session: Session, error: StreamsError) -> Change:
+def _refused_by_leader(session: Session, error: StreamsError) -> StepResult:
     """The broker has let it in: others would wait for it until its session ends. A static one may come back as what it
     was before."""
     if session.leave is not None or session.membership.instance_id is not None:
         return _fatal(session, error)
     left = _leave_group(session)
-    return Change(left.session, (MembershipFailed(error),))
+    return StepResult(left.session, (MembershipFailed(error),))
 
 
-def _end(session: Session, events: tuple[Event, ...]) -> Change:
+def _end(session: Session, events: tuple[Event, ...]) -> StepResult:
     ended = replace(session, group=ClassicMemberState.OUT, ended=True, in_flight=None, rebalance_in_flight=None)
-    return Change(ended, events)
+    return StepResult(ended, events)
 
 
-def _after_leave(session: Session, now_ms: int) -> Change:
+def _after_leave(session: Session, now_ms: int) -> StepResult:
     if session.tasks is not TaskState.STALE:
         return _end(session, (LeftGroup(),))
-    return Change(replace(session, stale_leave_pending=False, member_id=""))
+    return StepResult(replace(session, stale_leave_pending=False, member_id=""))
 
 
 # -------------------------------------------------------------------------------------------------------------- times
 
 
-def _tick(session: Session, _: Tick, now_ms: int) -> Change:
-    return Change(session)
+def _tick(session: Session, _: Tick, now_ms: int) -> StepResult:
+    return StepResult(session)
 
 
 def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, ...]]:
@@ -639,7 +639,7 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
     return session, events
 
 
-_HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
+_HANDLERS: dict[type, Callable[[Session, Any, int], StepResult]] = {
     Join: _join,
     ReportOwned: _report_owned,
     OwnedReported: _owned_reported,

@@ -162,6 +162,7 @@ def test_a_corrupt_partition_is_repaired_when_asked(tmp_path: Path) -> None:
     directory.close()
 
 
+@pytest.mark.system
 def test_kill_9_loses_nothing_that_was_appended(tmp_path: Path) -> None:
     for round_number in range(3):
         process = subprocess.Popen(

@@ -71,6 +71,7 @@ def test_an_unknown_command_is_the_users_mistake(command: Command) -> None:
     assert "frobnicate" in done.err
 
 
+@pytest.mark.system
 def test_the_exit_code_is_right_where_the_message_finds_no_room() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(

@@ -279,6 +279,7 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KafkaServ
     server.kill()
 
 
+@pytest.mark.system
 def test_a_coordinator_that_is_killed_loses_no_transaction(
     mortal: KafkaServer | BundledBroker, connect: Connect, name: str
 ) -> None:

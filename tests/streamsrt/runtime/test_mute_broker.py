@@ -51,6 +51,7 @@ def test_stop_is_heard_while_the_cluster_does_not_answer(mute: socket.socket, tm
     connection.close()
 
 
+@pytest.mark.system
 def test_a_signal_is_heard_while_the_cluster_does_not_answer(mute: socket.socket, tmp_path: Path) -> None:
     program = (
         "import socket, sys\n"

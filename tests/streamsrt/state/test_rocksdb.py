@@ -56,6 +56,7 @@ def run_writer_and_kill_it(path: Path, first: int, last: int) -> None:
     assert writer.returncode == -signal.SIGKILL
 
 
+@pytest.mark.system
 def test_killed_process_leaves_data_and_offset_of_one_moment(tmp_path: Path) -> None:
     offset = 0
     for last in (300, 777, 2000):

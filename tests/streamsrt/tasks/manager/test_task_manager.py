@@ -224,7 +224,7 @@ def test_a_task_waits_until_the_begin_of_its_repartition_topic_is_committed(make
     assert rig.phases() == {0: "active created"}
     assert rig.network.admin.commits == []
     rig.clock_ms += 1_000
-    rig.turn()
+    rig.iterate()
     assert rig.phases() == {0: "active running"}
     assert rig.network.admin.commits == [{("app-by-word-repartition", 0): 0}]
 
