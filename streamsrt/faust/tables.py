@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _MEMO_MAX = 100_000
 
 
-class Readable(Protocol):
-    """What is read of a store."""
+class SharedRows(Protocol):
+    """What a task reads of rows that other tasks write."""
 
     def get(self, key: object, /) -> object: ...
     def all(self) -> Iterator[tuple[object, object]]: ...
@@ -154,7 +154,7 @@ class GlobalRows:
     ``shared`` reads the changelog of all partitions, and is a little behind.
     """
 
-    def __init__(self, own: Rows, shared: Readable) -> None:
+    def __init__(self, own: Rows, shared: SharedRows) -> None:
         self._own = own
         self._shared = shared
         self.put = own.put
