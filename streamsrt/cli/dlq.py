@@ -23,8 +23,8 @@ from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, second_time, shown
-from streamsrt.dead_letters.letters import Letter, LetterOutcome, Position, LetterFilter
-from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, PendingLetter, connected
+from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
+from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
 from streamsrt.errors import ConfigError
 from topology.graph.topology import Topology
 

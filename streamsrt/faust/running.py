@@ -26,7 +26,7 @@ from streamsrt.faust.sets import Rows, refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
-    Readable,
+    SharedRows,
     expire,
     hears_of_closed_windows,
     is_of_sets,
@@ -101,7 +101,7 @@ class RunningApplication:
         self._tables = found.tables
         self._bound: list[BoundTable] = []
         self._tasks: dict[int, RunningTask] = {}
-        self._shared: dict[str, Readable] = {}
+        self._shared: dict[str, SharedRows] = {}
         """By global table, what has the rows of all partitions."""
         self._before: dict[str, object] = {}
         self._background: Background | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from streamsrt import KafkaStreams
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
-from streamsrt.dead_letters.letters import Letter, LetterOutcome, LetterFilter
+from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from streamsrt.errors import TopologyMismatchError
 from tests.streamsrt.cli.conftest import Command, Done
