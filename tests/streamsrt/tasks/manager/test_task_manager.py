@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
-from streamsrt.errors import DeserializationError, MissingTopicError, UserError
+from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
@@ -430,7 +430,7 @@ def test_stores_close_even_where_the_users_code_fails_at_the_end(make_rig: MakeR
     (owned,) = rig.manager.running()
     owned.task.punctuate(0)
     assert rig.directory.is_open("counts", 0)
-    with pytest.raises(RuntimeError, match=r"in the user's close"):
+    with pytest.raises(ProcessingError, match=r"close of a processor raised RuntimeError: in the user.s close"):
         rig.start(NOTHING)
     assert not rig.directory.is_open("counts", 0)
     assert len(rig.manager) == 0
