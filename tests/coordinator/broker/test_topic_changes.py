@@ -70,12 +70,12 @@ def test_others_are_served_in_between(broker: InProcessBroker) -> None:
         (growth("t", 2 * MANY), MANY, 2 * MANY),
         (deletion("t"), 0, 0),
     ):
-        turns = broker.broker.slices.turns
+        turns = broker.broker.slices.pauses
         (result,) = asyncio.run(asked(broker, message, between=look))
         assert result.error_code == 0
         assert seen.pop() == before, "what is not whole is not seen"
         assert count_of(broker, "t") == directories(broker, "t") == after
-        assert broker.broker.slices.turns - turns >= MANY // PARTITIONS_PER_STEP - 1
+        assert broker.broker.slices.pauses - turns >= MANY // PARTITIONS_PER_STEP - 1
 
 
 def test_changes_of_a_topic_are_made_in_the_order_of_their_requests(broker: InProcessBroker) -> None:

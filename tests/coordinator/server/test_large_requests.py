@@ -115,12 +115,12 @@ def test_others_get_their_turn_while_a_large_request_is_answered(
     broker: InProcessBroker, huge: Huge, distinct: bool
 ) -> None:
     count = count_of(huge)
-    before = broker.broker.slices.turns
+    before = broker.broker.slices.pauses
     with suppress(ProtocolViolationError):
         answered(broker, huge.frame(count, distinct=distinct))
     is_numbers = huge.path[-1].element in {"int8", "int16", "int32", "int64", "uuid"}
     if not is_numbers:
-        assert broker.broker.slices.turns - before >= count // STEP_ELEMENTS - 10
+        assert broker.broker.slices.pauses - before >= count // STEP_ELEMENTS - 10
     assert broker.produce("few", b"alive", partition=2) >= 0
 
 
@@ -133,7 +133,7 @@ def test_others_get_their_turn_between_pieces(broker: InProcessBroker) -> None:
         answer = asyncio.ensure_future(broker.dispatcher.handle(frame, "127.0.0.1"))  # type: ignore[arg-type]
         while not answer.done():
             await turn()
-            seen.append(broker.broker.slices.turns)
+            seen.append(broker.broker.slices.pauses)
 
     asyncio.run(scenario())
     assert len(set(seen)) > COUNT // 64
@@ -291,15 +291,15 @@ def test_what_a_client_has_left_is_not_worked_on(broker: InProcessBroker, monkey
     frame = next(huge for huge in ARRAYS if huge.api_key == ApiKey.DESCRIBE_GROUPS).frame(40_000, distinct=True)
 
     async def scenario() -> int:
-        before = broker.broker.slices.turns
+        before = broker.broker.slices.pauses
         answer = asyncio.ensure_future(broker.dispatcher.handle(frame, "127.0.0.1"))  # type: ignore[arg-type]
-        while broker.broker.slices.turns < before + 5:
+        while broker.broker.slices.pauses < before + 5:
             await turn()
         answer.cancel()
         await turn()
         assert answer.done()
         async with broker.broker.slices:
-            return broker.broker.slices.turns - before
+            return broker.broker.slices.pauses - before
 
     assert asyncio.run(scenario()) < 10
 

@@ -108,7 +108,7 @@ def run_until(condition: Any, *runtimes: Runtime, timeout_s: float = 40.0) -> No
     while not condition():
         assert time.monotonic() < deadline, [runtime.told for runtime in runtimes]
         for runtime in runtimes:
-            runtime.iterate()
+            runtime.turn()
 
 
 def tasks(*numbers: int) -> frozenset[tuple[str, int]]:
