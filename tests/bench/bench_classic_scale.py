@@ -195,7 +195,10 @@ def _progress(seats: list[Seat], before_mb: float) -> dict[str, Any]:
     inside = [seat.machine for seat in seats if seat.machine.session.group is ClassicMemberState.IN]
     return {
         "members": len(seats),
-        "joining": any(seat.machine.session.group is ClassicMemberState.JOINING for seat in seats),
+        # With an id: a JoinGroup without one is only answered with it.
+        "joining": any(
+            bool(seat.machine.member_id) and seat.machine.session.group is ClassicMemberState.JOINING for seat in seats
+        ),
         "at_s": 0.0,
         "generations": sorted({machine.session.generation for machine in inside}) if len(inside) == len(seats) else [],
         "active": sum(len(seat.tasks.active) for seat in seats),
