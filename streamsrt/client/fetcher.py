@@ -7,7 +7,9 @@
 4. What was under way for a partition when it was removed or moved is dropped when it arrives (``generation``).
 5. Leaders that move, brokers that are down: refreshed metadata and another try, for ever. What the caller has to decide
    (out of range, no rights, a corrupt log) is delivered as an error, and the partition rests.
-6. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+6. A position belongs to the topic with the id that it was first fetched from. In a topic of the same name that was made
+   since it is out of range, whatever that holds by now.
+7. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 
 from __future__ import annotations
@@ -58,7 +60,17 @@ def whole_batches(records: memoryview) -> tuple[int, int]:
 class _Partition:
     """What is known of fetching one partition. ``position`` is where the next Fetch begins."""
 
-    __slots__ = ("buffered", "buffered_bytes", "generation", "not_before", "paused", "position", "resting", "tp")
+    __slots__ = (
+        "buffered",
+        "buffered_bytes",
+        "generation",
+        "not_before",
+        "paused",
+        "position",
+        "resting",
+        "topic_id",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition, position: int, generation: int) -> None:
         self.tp = tp
@@ -69,6 +81,13 @@ class _Partition:
         self.paused = False
         self.resting = False
         self.not_before = 0.0
+        self.topic_id = NO_TOPIC_ID
+
+    def fits(self, topic_id: bytes) -> bool:
+        """Whether its position is one in this topic."""
+        if self.topic_id == NO_TOPIC_ID:
+            self.topic_id = topic_id
+        return topic_id in (self.topic_id, NO_TOPIC_ID)
 
 
 class Fetcher:
@@ -259,6 +278,10 @@ class Fetcher:
     async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> None:
         connection = await self._cluster.connection(node_id, self._purpose)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition in partitions}
+        others = [partition for partition in partitions if not partition.fits(ids[partition.tp[0]])]
+        if others:
+            self._tell_of_new_topics(others)
+            return
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
         version = connection.version_of(
             types.FetchRequest, 4, FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
@@ -279,6 +302,22 @@ class Fetcher:
                 asked = generations.get((name, data.partition_index))
                 if asked is not None:
                     delivered |= self._deliver(*asked, data)
+        if delivered:
+            self._signal.set()
+
+    def _tell_of_new_topics(self, partitions: list[_Partition]) -> None:
+        """Their positions were in topics that are gone. The others are fetched next."""
+        delivered = False
+        for partition in partitions:
+            topic, number = partition.tp
+            error = OffsetOutOfRangeError(
+                f"{topic}-{number}: the topic was deleted and made again, offset {partition.position} was in the old one.",
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+            error.is_new_topic = True
+            at = partition.position
+            item = Fetched(topic, number, _NOTHING, at, at, -1, -1, -1, error=error)
+            delivered |= self._append(partition, partition.generation, item)
         if delivered:
             self._signal.set()
 

@@ -133,6 +133,9 @@ class OffsetOutOfRangeError(FetchError):
     """The position lies before the log's start (retention passed it) or after its end (the log was truncated). Brokers
     may leave the log's bounds out of this answer: ask with ``list_offsets``."""
 
+    is_new_topic = False
+    """Whether the topic was deleted and made again: nothing that it holds has been read."""
+
 
 # ------------------------------------------------------------------------------------------------------------ produce
 

@@ -200,3 +200,24 @@ def test_an_internal_topic_is_deleted_while_it_is_used(
         wait_until(lambda: counts(cluster, application_id) == expected(first, second), "nothing is missing")
         assert app.terminate() == 0
         assert "Traceback" not in app.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_input_that_comes_while_an_internal_topic_is_deleted_is_not_lost(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str, protocol: str
+) -> None:
+    """Who reads the topic was further in the old one than where the new one's records begin."""
+    bundled.make_topics(1, "words")
+    first, second = rows(3), rows(7)
+    bundled.write("words", first, 1)
+    repartition = f"{application_id}-counts-repartition"
+    configs = {**QUICK, "group.protocol": protocol}
+    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, configs, cwd=modules) as app:
+        app.wait_running()
+        bundled.wait_all_committed(application_id, "words", repartition)
+        bundled.delete_topics(repartition)
+        bundled.write("words", second, 1)
+        wait_until(lambda: counts(bundled, application_id) == expected(first, second), "nothing is missing")
+        assert app.terminate() == 0
+        assert "Traceback" not in app.stderr

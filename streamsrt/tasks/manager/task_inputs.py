@@ -82,11 +82,12 @@ class TaskInputs:
         if not isinstance(error, OffsetOutOfRangeError):
             assert error is not None
             raise error
-        policy = EARLIEST if self._finder.reset_policy(tp) == "earliest" else LATEST
+        policy = EARLIEST if error.is_new_topic or self._finder.reset_policy(tp) == "earliest" else LATEST
         found = self._finder.list_offsets([tp], policy)
         if tp not in found:
             raise error
-        logger.warning("task %s: %s It continues at offset %d, by auto.offset.reset", owned, error, found[tp])
+        why = "all of the new one is unread" if error.is_new_topic else "by auto.offset.reset"
+        logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)
         self._network.fetcher.add_partitions(found)

@@ -18,6 +18,7 @@ from streamsrt.client.values import (
     EARLIEST,
     LATEST,
     FetchConfig,
+    Fetched,
     NewTopic,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
@@ -174,6 +175,35 @@ def test_deleted_records_are_out_of_range(bootstrap_servers: str, connect: Conne
     (first,) = network.admin.list_offsets({(name, 0): EARLIEST}).values()
     network.fetcher.add_partitions({(name, 0): first.offset})
     assert collect(network.fetcher, 30) == {(name, 0): list(range(20, 50))}
+
+
+def test_positions_of_a_topic_are_none_of_the_topic_that_is_made_in_its_place(
+    bootstrap_servers: str, connect: Connect, name: str
+) -> None:
+    network = connect(bootstrap_servers)
+    create(network, name, partitions=1)
+    place = (name, 0)
+    network.producer.send(*place, batch(0, 3), 3)
+    network.producer.flush(10.0)
+    network.fetcher.add_partitions({place: 0})
+    assert collect(network.fetcher, 3) == {place: [0, 1, 2]}
+
+    network.admin.delete_topics([name])
+    while network.admin.create_topics([NewTopic(name=name, partitions=1)]) != {name: None}:
+        network.fetcher.poll(0.1)  # Apache Kafka deletes a little later.
+    writer = connect(bootstrap_servers)
+    writer.producer.send(*place, batch(0, 7), 7)
+    writer.producer.flush(10.0)
+    found: list[Fetched] = []
+    while not found:
+        found = network.fetcher.poll(1.0)
+    # Offset 3 is in the new log, too.
+    [item] = found
+    assert isinstance(item.error, OffsetOutOfRangeError)
+    assert item.error.is_new_topic
+    assert "the topic was deleted and made again, offset 3 was in the old one" in str(item.error)
+    network.fetcher.add_partitions({place: 0})
+    assert collect(network.fetcher, 7) == {place: list(range(7))}
 
 
 def test_offsets_are_committed_with_metadata(bootstrap_servers: str, connect: Connect, name: str) -> None:
