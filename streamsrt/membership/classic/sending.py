@@ -24,6 +24,9 @@ from streamsrt.membership.classic.values import NO_GENERATION
 from streamsrt.membership.values import Event
 
 REVOCATION_PATIENCE_MS: Final = 1_000
+HAND_OVER_MS: Final = 5_000
+"""For so long after a generation the next one is likely: tasks that were taken from a member are given to another one."""
+HAND_OVER_HEARTBEAT_MS: Final = 500
 IDLE_PAUSE_MS: Final = 250
 IDLE_PAUSE_MAX_MS: Final = 30_000
 SHUTDOWN_PATIENCE_MS: Final = 10_000
@@ -92,8 +95,15 @@ def _group_due_ms(session: Session) -> int | None:
     if session.version is None and session.group in TAKING_PART and session.rebalance_in_flight is None:
         return session.back_off_until_ms
     if session.group in BEATING:
-        return max(session.sent_at_ms + session.heartbeat_interval_ms, session.back_off_until_ms)
+        return max(session.sent_at_ms + _heartbeat_pause_ms(session), session.back_off_until_ms)
     return None
+
+
+def _heartbeat_pause_ms(session: Session) -> int:
+    """Who hears late of a generation keeps all others waiting in it, and tasks that change hands belong to nobody."""
+    if session.group is ClassicMemberState.IN and session.sent_at_ms < session.synced_at_ms + HAND_OVER_MS:
+        return min(HAND_OVER_HEARTBEAT_MS, session.heartbeat_interval_ms)
+    return session.heartbeat_interval_ms
 
 
 def wake_at_ms(session: Session) -> int | None:

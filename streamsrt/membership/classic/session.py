@@ -12,7 +12,8 @@ Rules that it keeps:
 4. A JoinGroup or SyncGroup whose answer is lost is sent again as it was.
 5. A missed or refused SyncGroup costs neither tasks nor claims: the member says so when it joins again (KAFKA-14639).
 6. Commits carry the generation from the answer to JoinGroup on; tasks that were claimed go on meanwhile.
-7. There is a heartbeat each interval in a generation, and while leading. A waiting JoinGroup or SyncGroup needs none. What a
+7. There is a heartbeat each interval in a generation, and while leading; in the first seconds after SyncGroup every half
+   second, as the generation that hands tasks over begins then. A waiting JoinGroup or SyncGroup needs none. What a
    heartbeat is told after a join has begun does not count: the join is told the same.
 8. On each lane (heartbeats; joins) one request is in flight at most.
 9. UNKNOWN_MEMBER_ID costs all tasks: nothing is sent until the processing thread, having heard of it, has reported that

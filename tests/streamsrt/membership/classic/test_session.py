@@ -9,7 +9,12 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
-from streamsrt.membership.classic.sending import IDLE_PAUSE_MS, SHUTDOWN_PATIENCE_MS
+from streamsrt.membership.classic.sending import (
+    HAND_OVER_HEARTBEAT_MS,
+    HAND_OVER_MS,
+    IDLE_PAUSE_MS,
+    SHUTDOWN_PATIENCE_MS,
+)
 from streamsrt.membership.classic.state import ClassicMemberState, Led, RebalanceAnswered, RejoinWanted
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
 from streamsrt.membership.errors import (
@@ -231,11 +236,14 @@ def test_the_pause_grows_while_generations_change_nothing() -> None:
     run = Scenario().member(tasks("0"))
     waited = []
     for generation in range(2, 7):
+        wanted_ms = run.now_ms
         run.on(RejoinWanted("again"))
-        due_ms = run.step.wake_at_ms or 0
-        waited.append(0 if run.sent else due_ms - run.now_ms)
-        if not run.sent:
-            run.at(due_ms)
+        while not any(isinstance(each, JoinGroupRequest) for each in run.sent):
+            if any(isinstance(each, HeartbeatRequest) for each in run.sent):
+                run.last(HeartbeatRequest)
+                run.heartbeat_answered()
+            run.at(run.step.wake_at_ms or 0)
+        waited.append(run.now_ms - wanted_ms)
         run.last(JoinGroupRequest)
         run.joined(generation)
         run.synced(tasks("0"))
@@ -255,7 +263,8 @@ def test_one_rebalance_confirms_many_revocations() -> None:
     run.rebalance(tasks("0"), 2)
     run.heartbeat(27)
     run.none(JoinGroupRequest)
-    assert run.step.wake_at_ms == run.now_ms + 1_000
+    run.after(999)
+    run.none(JoinGroupRequest)
     run.opens(tasks("0 1"))
     run.none(JoinGroupRequest)
     run.opens(tasks("0"))
@@ -379,6 +388,9 @@ def test_a_group_too_large_for_a_record_is_tried_again_slowly() -> None:
 @pytest.mark.requirement("GA-039")
 def test_heartbeats_carry_the_generation_and_pause_while_it_joins() -> None:
     run = Scenario().member(tasks("0"))
+    run.after(HAND_OVER_MS)
+    run.last(HeartbeatRequest)
+    run.heartbeat_answered()
     run.after(2_999)
     run.none(HeartbeatRequest)
     run.after(1)
@@ -391,6 +403,20 @@ def test_heartbeats_carry_the_generation_and_pause_while_it_joins() -> None:
     run.joined(2, leader="m")
     run.after(3_000)
     assert run.last(HeartbeatRequest).generation_id == 2, "leading takes time"
+
+
+def test_a_generation_that_hands_tasks_over_is_heard_of_soon() -> None:
+    run = Scenario().member(tasks("0"))
+    for _ in range(HAND_OVER_MS // HAND_OVER_HEARTBEAT_MS):
+        run.after(HAND_OVER_HEARTBEAT_MS - 1)
+        run.none(HeartbeatRequest)
+        run.after(1)
+        run.last(HeartbeatRequest)
+        run.heartbeat_answered()
+    run.after(HAND_OVER_HEARTBEAT_MS)
+    run.none(HeartbeatRequest)
+    run.after(run.session.heartbeat_interval_ms - HAND_OVER_HEARTBEAT_MS)
+    run.last(HeartbeatRequest)
 
 
 def test_what_a_heartbeat_is_told_after_a_join_has_begun_does_not_count() -> None:
