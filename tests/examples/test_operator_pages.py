@@ -67,8 +67,8 @@ OTHERS = {
     "Processor", "ProcessorContext", "ProcessorMetrics", "ProcessorWrapper", "PunctuationType",
     "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata", "Serde", "SessionStore", "SessionWindows",
     "SlidingWindows", "Store", "Subtopology", "Sum", "TableRecord", "TimeWindows", "Topology", "UnlimitedWindows",
-    "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore", "Windowed",
-    "agg", "serdes",
+    "Upcast", "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore",
+    "Windowed", "agg", "serdes",
 }  # fmt: skip
 """What is exported and is no operator: values, what user code is or is given, errors aside."""
 

@@ -240,7 +240,7 @@ def test_the_members_of_a_classic_group_decide_it_themselves(
     settings = leader_settings(config)
     assert (settings.num_warmup_replicas, settings.acceptable_recovery_lag) == (3, 7)
     assert (settings.probing_interval_ms, settings.rack_tags) == (60_000, ("zone", "rack"))
-    assert [record.message.partition(" ")[0] for record in caplog.records] == ["task.assignor.class"]
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["task.assignor.class"]
 
 
 @pytest.mark.parametrize("key", ["default.key.serde", "default_value_serde"])

@@ -131,8 +131,19 @@ def test_something_else_answers_at_the_address(tmp_path: Path, http_port: int) -
     assert "Traceback" not in done.stderr
 
 
-def test_a_broker_that_is_too_old(tmp_path: Path, modules: Path) -> None:
-    """It serves no request of streams groups: which API is missing, and which version has it."""
+@pytest.mark.parametrize(
+    ("protocol", "missing", "advice"),
+    [
+        (
+            "streams",
+            "streams groups (KIP-1071) needs the API STREAMS_GROUP_",
+            "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
+        ),
+        ("auto", "needs the API DESCRIBE_GROUPS", "Use a newer broker."),
+    ],
+)
+def test_a_broker_that_is_too_old(tmp_path: Path, modules: Path, protocol: str, missing: str, advice: str) -> None:
+    """It serves no request of streams groups, or of any: which API is missing, and which version has it."""
     broker = ScriptedBroker({"numbers": 1, "results": 1})
     del broker.versions[ApiKey.STREAMS_GROUP_HEARTBEAT]
     answer = types.OffsetFetchResponse
@@ -140,14 +151,16 @@ def test_a_broker_that_is_too_old(tmp_path: Path, modules: Path) -> None:
     broker.start()
     try:
         where = ("-b", broker.address, "--state-dir", tmp_path / "state")
-        done = run_command("run", "numbers_app", "-a", "app", *where, cwd=modules)
+        done = run_command(
+            "run", "numbers_app", "-a", "app", *where, "--config", f"group.protocol={protocol}", cwd=modules
+        )
     finally:
         broker.stop()
     assert done.returncode == 3
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("streamsrt: ")]
-    assert "streams groups (KIP-1071) needs the API STREAMS_GROUP_" in said
+    assert missing in said
     assert f"the broker at {broker.address} does not serve it" in said
-    assert "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker." in said
+    assert advice in said
     assert "Traceback" not in done.stderr
 
 

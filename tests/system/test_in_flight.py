@@ -69,7 +69,7 @@ def test_old_members_read_to_the_end_what_only_they_can_read(
         with scene.app("C", SECOND) as c:
             # One of three waits; one of two has half.
             wait_until(lambda: "STALE_TOPOLOGY" in b.stderr, "it is there")
-            scene.write(150)
+            scene.write(300)
             wait_until(lambda: scene.unread() > 3000, "records are in flight")
             assert a.terminate() == 0
             scene.write(20)

@@ -43,6 +43,8 @@ def build(optimization: str | None = None) -> Any:
     words.count(store=Store(LAST, max_entries=2))
     words.count(store=Store("short-lived", ttl=2 * MINUTE_MS))
     words.count(store=Store("uncached", caching=False))
+    words.count(store=Store("renamed", renamed_from="first-name"))
+    words.count(store=Store("of-version-2", version=2, upcast={1: lambda count: count}))
     windows = TimeWindows(MINUTE_MS, grace=HOUR_MS)
     words.windowed_by(windows).count(store="minutes")
     words.windowed_by(windows).count(store=Store("minutes-in-memory", in_memory=True))

@@ -53,7 +53,8 @@ def test_the_lag_of_a_partition_without_a_commit_is_what_it_holds(
     assert {at for at in rows if at[0] == topic} == {(topic, 0), (topic, 1)}
     assert {rows[topic, 0], rows[topic, 1]} == {(1, 0), ("-", 3)}
     assert {rows[repartition, 0][1], rows[repartition, 1][1]} == {0}
-    assert "-" in {rows[repartition, 0][0], rows[repartition, 1][0]}
+    # Where a repartition topic begins is committed before it is read.
+    assert 0 in {rows[repartition, 0][0], rows[repartition, 1][0]}
 
 
 def test_members_of_a_classic_group_read_what_they_are_assigned(
@@ -71,5 +72,5 @@ def test_members_of_a_classic_group_read_what_they_are_assigned(
     with streams:
         assert running.wait(PATIENCE_S)
         rows = told(on_broker, topic)
-    assert rows.keys() >= {(topic, 0), (topic, 1)}
-    assert set(rows.values()) == {("-", 0)}
+    assert {rows[topic, 0], rows[topic, 1]} == {("-", 0)}
+    assert set(rows.values()) == {("-", 0), (0, 0)}

@@ -57,7 +57,8 @@ def test_the_tests_of_a_new_project_pass(project: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"],
         cwd=project,
-        env=environment(project),
+        # Options of the run that this test is in are none of the project's.
+        env={**environment(project), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
     )
