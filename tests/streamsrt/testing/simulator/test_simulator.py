@@ -150,7 +150,7 @@ def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> 
 
 def test_without_fencing_what_a_member_did_that_was_given_up_counts_twice() -> None:
     with broken(transactional, "transactional_commit_error", lambda group, request: ErrorCode.NONE):
-        failure = found_out(range(60), exactly_once=True, faults=Faults(freezes=5, cut_offs=5, varied=False))
+        failure = found_out(range(60, 200), exactly_once=True, faults=Faults(freezes=5, cut_offs=5, varied=False))
     assert "instead of" in failure.what or "went back" in failure.what
 
 
