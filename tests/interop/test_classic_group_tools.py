@@ -153,7 +153,7 @@ def formatted(tools: AdminTools, formatter: str) -> list[dict[str, Any]]:
     """What Kafka's console consumer prints of ``__consumer_offsets``."""
     done = tools.tool(
         "consumer.ConsoleConsumer",
-        *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "5000"),
+        *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "10000"),
         *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
     )
     decoder, text, found = json.JSONDecoder(), done.output[done.output.find("{") :], []
