@@ -9,6 +9,7 @@ What lag exporters ask is asked here as well: groups and their members, committe
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 import subprocess
@@ -41,6 +42,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 PARTITIONS = 4
 DONE, LEFT = 8, 5
 PATIENCE_S = 60.0
+TRIES = 3
 GROUP_TOOL = "consumer.group.ConsumerGroupCommand"
 
 
@@ -134,34 +136,48 @@ def test_kafkas_tool_lists_it_and_leaves_what_is_in_use(tools: AdminTools, runni
 
 
 def test_kafkas_formatter_reads_the_groups_records(tools: AdminTools, running: Running) -> None:
-    metadata = formatted(tools, "GroupMetadataMessageFormatter")
-    (value,) = [each["value"]["data"] for each in metadata if each["key"]["data"]["group"] == running.group][-1:]
+    value = written(tools, "GroupMetadataMessageFormatter", running)[-1]["value"]["data"]
     assert (value["protocolType"], value["protocol"]) == ("consumer", PROTOCOL_NAME)
     (member,) = value["members"]
     assert member["clientId"] == "seen"
     assert running.topic.encode() in base64.b64decode(member["assignment"])
-    offsets = formatted(tools, "OffsetsMessageFormatter")
-    mine = {
-        each["key"]["data"]["partition"]: each["value"]["data"]["offset"]
-        for each in offsets
-        if each["key"]["data"]["group"] == running.group and each["value"]
-    }
+    offsets = written(tools, "OffsetsMessageFormatter", running)
+    mine = {each["key"]["data"]["partition"]: each["value"]["data"]["offset"] for each in offsets if each["value"]}
     assert mine == {index: offset for index, (offset, _) in running.lags.items()}
 
 
-def formatted(tools: AdminTools, formatter: str) -> list[dict[str, Any]]:
-    """What Kafka's console consumer prints of ``__consumer_offsets``."""
-    done = tools.tool(
-        "consumer.ConsoleConsumer",
-        *("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "10000"),
-        *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
+def written(tools: AdminTools, formatter: str, running: Running) -> list[dict[str, Any]]:
+    """What Kafka's console consumer prints of the group's records in ``__consumer_offsets``.
+
+    Where the machine is busy it may give up before it has read any: then it reads once more.
+    """
+    partition = group_partition(running)
+    asked = (
+        *("--topic", "__consumer_offsets", "--partition", str(partition), "--offset", "earliest"),
+        *("--timeout-ms", "10000", "--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
     )
-    decoder, text, found = json.JSONDecoder(), done.output[done.output.find("{") :], []
+    for _ in range(TRIES):
+        done = tools.tool("consumer.ConsoleConsumer", *asked)
+        found = [each for each in read_json(done.output) if each["key"]["data"]["group"] == running.group]
+        if found:
+            return found
+    raise AssertionError(f"no record of {running.group} in partition {partition}: {done}")
+
+
+def group_partition(running: Running) -> int:
+    """Java's hash of the group's name, modulo the number of partitions."""
+    found = AdminClient({"bootstrap.servers": running.servers}).list_topics("__consumer_offsets", timeout=PATIENCE_S)
+    hashed = functools.reduce(lambda found, letter: found * 31 + ord(letter), running.group, 0)
+    return (hashed & 0x7FFFFFFF) % len(found.topics["__consumer_offsets"].partitions)
+
+
+def read_json(text: str) -> Iterator[Any]:
+    """Values one after the other; whatever else is printed before them is left out."""
+    decoder, text = json.JSONDecoder(), text[text.find("{") :]
     while text.startswith("{"):
         value, end = decoder.raw_decode(text)
-        found.append(value)
+        yield value
         text = text[end:].lstrip()
-    return found
 
 
 # ---------------------------------------------------------------------------------------------------------- librdkafka
