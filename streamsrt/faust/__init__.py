@@ -20,6 +20,7 @@ module          what it has
 ``decoding``    keys and values from bytes, as the application's schemas have it
 ``encoding``    the same the other way round, as the topics that are sent to have it
 ``sends``       what agents send, gathered until their records are worked off
+``rows``        what is asked of the rows of a table, whichever store has them
 ``tables``      tables over the stores of the task
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker

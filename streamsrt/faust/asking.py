@@ -111,11 +111,6 @@ class Replies:
             self._answers.open(topic)
         self._waiting.setdefault(correlation_id, WeakSet()).add(promise)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether anybody ever asked."""
-        return self._answers is not None
-
     def look(self) -> None:
         """Hands on what has come. Raises StreamsError."""
         if self._answers is None:

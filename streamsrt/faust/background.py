@@ -87,7 +87,7 @@ class Background:
         return bool(self._running)
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """No commit waits any more for what a timer does: it asks an agent."""
+        """It runs beside the agents from now on: no commit waits for it."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -98,9 +98,7 @@ class Background:
             raise failure
 
     def _begin(self, work: Awaitable[object], what: str) -> None:
-        task = self._host.start(self._run(work, what), copy_context())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self.adopt(self._host.start(self._run(work, what), copy_context()))
 
     async def _run(self, work: Awaitable[object], what: str) -> None:
         try:

@@ -21,12 +21,12 @@ from streamsrt.faust.host import Host
 from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
+from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer, bind_sends, unbind_sends
-from streamsrt.faust.sets import Rows, refuse_changes
+from streamsrt.faust.sets import refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
-    SharedRows,
     expire,
     hears_of_closed_windows,
     is_of_sets,
@@ -101,7 +101,7 @@ class RunningApplication:
         self._tables = found.tables
         self._bound: list[BoundTable] = []
         self._tasks: dict[int, RunningTask] = {}
-        self._shared: dict[str, SharedRows] = {}
+        self._shared: dict[str, ReadableRows] = {}
         """By global table, what has the rows of all partitions."""
         self._before: dict[str, object] = {}
         self._background: Background | None = None

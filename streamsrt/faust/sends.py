@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from faust.topics import Topic
-from faust.types.topics import TopicT
 from faust.types.tuples import TP, RecordMetadata
 
 from streamsrt.errors import UserError
@@ -252,13 +251,6 @@ def unbind_sends(app: faust.App) -> None:
         Topic.send = _PLAIN_SEND
 
 
-def _name(topic: faust.TopicT) -> str:
-    if not isinstance(topic, TopicT):
-        raise UserError(f"{topic!r} is a channel without a topic, and agents can send to topics only: use app.topic()")
-    name: str = topic.get_topic_name()
-    return name
-
-
 def _bytes(raw: object) -> bytes | None:
     """What Kafka takes. faust's serializers give other things for keys that nobody told them how to write."""
     if raw is None or isinstance(raw, bytes):
@@ -306,7 +298,7 @@ class Producer:
     def send_soon(self, future: faust.types.FutureMessage) -> None:
         """One record of code that can't await."""
         message = future.message
-        topic = _name(message.channel)
+        topic = message.channel.get_topic_name()
         self._outbox().put(
             topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
         )

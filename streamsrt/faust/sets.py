@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from faust.models import maybe_model
 from mode.utils.collections import ManagedUserSet
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Decode
+from streamsrt.faust.rows import ReadableRows, Rows
 from topology.spec.codecs import CallableSerde
 from topology.spec.stores import Store
 
@@ -23,15 +24,6 @@ if TYPE_CHECKING:
     import faust
 
 _UPDATE = 15.0
-
-
-class Rows(Protocol):
-    """What sets need of a store."""
-
-    def get(self, key: object, /) -> object: ...
-    def put(self, key: object, value: object, /) -> None: ...
-    def all(self) -> Iterator[tuple[object, object]]: ...
-    def approximate_num_entries(self) -> int: ...
 
 
 def store_of_sets(table: faust.SetTable) -> Store:
@@ -78,7 +70,7 @@ def _reader(decode: Callable[[bytes], object]) -> Decode:
     return read
 
 
-def refuse_changes(rows: Rows) -> None:
+def refuse_changes(rows: ReadableRows) -> None:
     """Raises UserError where a restored store holds what faust has written."""
     for _ in rows.all():
         pass

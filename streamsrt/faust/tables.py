@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from heapq import heappop
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from faust.exceptions import KeyDecodeError
 
 from streamsrt.faust.decoding import Decode, plain_key, plain_value
-from streamsrt.faust.sets import Rows, SetRows, store_of_sets
+from streamsrt.faust.rows import ReadableRows, Rows
+from streamsrt.faust.sets import SetRows, store_of_sets
 from topology.spec.codecs import CallableSerde
 from topology.spec.stores import Store, ValueAndTimestamp
 
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     import faust
 
 _MEMO_MAX = 100_000
-
-
-class SharedRows(Protocol):
-    """What a task reads of rows that other tasks write."""
-
-    def get(self, key: object, /) -> object: ...
-    def all(self) -> Iterator[tuple[object, object]]: ...
 
 
 def store_of(table: faust.Table) -> Store:
@@ -154,7 +148,7 @@ class GlobalRows:
     ``shared`` reads the changelog of all partitions, and is a little behind.
     """
 
-    def __init__(self, own: Rows, shared: SharedRows) -> None:
+    def __init__(self, own: Rows, shared: ReadableRows) -> None:
         self._own = own
         self._shared = shared
         self.put = own.put
@@ -222,7 +216,7 @@ def _changed(key: object, value: object) -> None:
     pass
 
 
-def watch_expiry(table: faust.Table, partition: int, rows: Rows) -> None:
+def watch_expiry(table: faust.Table, partition: int, rows: ReadableRows) -> None:
     """Lets the rows of a restored store expire, and forgets those that an earlier task of that partition had."""
     if not table._should_expire_keys():
         return

@@ -15,12 +15,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from croniter import croniter
 
 from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
 from streamsrt.faust.host import Host
+from streamsrt.faust.rows import ReadableRows
 from streamsrt.operators.engine.environment import Environment
 
 if TYPE_CHECKING:
@@ -76,18 +77,10 @@ def _call(app: faust.App, function: Callable[..., Awaitable[None]]) -> Callable[
     return call
 
 
-class Readable(Protocol):
-    """What is read of a store."""
-
-    def get(self, key: object, /) -> object: ...
-    def all(self) -> Iterator[tuple[object, object]]: ...
-    def approximate_num_entries(self) -> int: ...
-
-
 class ReadOnlyRows:
     """The rows of one table in all tasks of the process."""
 
-    def __init__(self, stores: Callable[[], Iterator[Readable]]) -> None:
+    def __init__(self, stores: Callable[[], Iterator[ReadableRows]]) -> None:
         self._stores = stores
 
     def get(self, key: object, /) -> object:

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
 
-import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 @pytest.mark.parametrize("by", ["event", "stream"])

@@ -14,6 +14,7 @@ import pytest
 from streamsrt.errors import ProcessingError, UserError
 from streamsrt.wire.records import RecordColumns
 from tests.streams_server import next_turn
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -21,10 +22,6 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 def test_values_events_items_and_numbers() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from streamsrt.errors import UserError
 from tests.streams_server import next_turn
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -16,10 +17,6 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 def doubling(app: faust.App) -> Any:

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.fixtures_brokers import ROOT, BundledBroker
+from tests.streamsrt.faust.committed import Row, by_key, committed_rows
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -84,7 +85,6 @@ PATIENCE_S = 90
 INPUT, RESULTS = "orders", ("totals", "large", "fives")
 REPARTITIONED = "shop.regroup-orders-Order.label-repartition"
 TABLES = ("shop-totals-changelog", "shop-windows-changelog", "shop-by_label-changelog")
-Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
 
 
 class Cluster:
@@ -186,26 +186,7 @@ class Cluster:
 
     def rows(self, topic: str) -> Iterator[list[Row]]:
         """What is committed of each partition."""
-        settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_committed"}
-        consumer = Consumer({**self._servers, **settings})
-        try:
-            for number in range(2):
-                consumer.assign([TopicPartition(topic, number, 0)])
-                found: list[Row] = []
-                while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
-                    found.append((message.key(), message.value(), tuple(message.headers() or ())))
-                yield found
-        finally:
-            consumer.close()
-
-    def by_key(self, topic: str) -> list[dict[bytes | None, list[Row]]]:
-        """The same by key: how those of several input partitions mix is nobody's to say."""
-        found: list[dict[bytes | None, list[Row]]] = []
-        for rows in self.rows(topic):
-            found.append({})
-            for row in rows:
-                found[-1].setdefault(row[0], []).append(row)
-        return found
+        return committed_rows(self._broker.bootstrap_servers, topic)
 
     def table(self, topic: str) -> dict[bytes | None, bytes | None]:
         """The last value of each key."""
@@ -223,13 +204,13 @@ def faust_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def assert_same(ours: Cluster, theirs: Cluster) -> None:
     for topic in ("totals", "fives"):
-        assert ours.by_key(topic) == theirs.by_key(topic), topic
+        assert by_key(ours.rows(topic)) == by_key(theirs.rows(topic)), topic
     # Records without a key go to any partition.
     assert Counter(row for rows in ours.rows("large") for row in rows) == Counter(
         row for rows in theirs.rows("large") for row in rows
     )
     # Two partitions are read at once, so records of one key come in any order.
-    for mine, other in zip(ours.by_key(REPARTITIONED), theirs.by_key(REPARTITIONED), strict=True):
+    for mine, other in zip(by_key(ours.rows(REPARTITIONED)), by_key(theirs.rows(REPARTITIONED)), strict=True):
         assert {key: Counter(rows) for key, rows in mine.items()} == {key: Counter(rows) for key, rows in other.items()}
     for topic in TABLES:
         assert ours.table(topic) == theirs.table(topic), topic

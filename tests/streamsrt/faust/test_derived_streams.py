@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import UserError
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -25,10 +26,6 @@ class Order(faust.Record):
     item: str
     account: str
     amount: int
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 ORDERS = [Order(f"item-{number % 2}", f"account-{number % 3}", number) for number in range(6)]

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.fixtures_brokers import ROOT
 from tests.kafka_server import KafkaServer
+from tests.streamsrt.faust.committed import Row, by_key, committed_rows
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -35,7 +36,6 @@ PATIENCE_S = 300
 COUNT = 120
 LOOK_S = 0.5
 EXACT = ("-c", "processing.guarantee=exactly_once_v2", "-c", "commit.interval.ms=50")
-Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
 Given = tuple[str | None, object]
 
 
@@ -162,34 +162,15 @@ class Side:
 
     def rows(self, topic: str) -> Iterator[list[Row]]:
         """What is committed of each partition."""
-        settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_committed"}
-        consumer = Consumer({**self._servers, **settings})
-        try:
-            for number in range(2):
-                consumer.assign([TopicPartition(f"{topic}-{self.name}", number, 0)])
-                found: list[Row] = []
-                while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
-                    found.append((message.key(), message.value(), tuple(message.headers() or ())))
-                yield found
-        finally:
-            consumer.close()
-
-    def by_key(self, topic: str) -> list[dict[bytes | None, list[Row]]]:
-        """The records of each key, in their order."""
-        found: list[dict[bytes | None, list[Row]]] = []
-        for rows in self.rows(topic):
-            found.append({})
-            for row in rows:
-                found[-1].setdefault(row[0], []).append(row)
-        return found
+        return committed_rows(self._address, f"{topic}-{self.name}")
 
 
 def assert_same(ours: Side, theirs: Side, name: str) -> None:
     case = CASES[name]
     for topic in case.per_key:
-        mine = ours.by_key(topic)
+        mine = by_key(ours.rows(topic))
         assert any(mine), topic
-        assert mine == theirs.by_key(topic), topic
+        assert mine == by_key(theirs.rows(topic)), topic
     for topic in case.outputs:
         counted = Counter(row for rows in ours.rows(topic) for row in rows)
         assert counted, topic

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import ConfigError, UserError
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -15,10 +16,6 @@ import faust  # noqa: E402
 
 import streamsrt.faust  # noqa: E402
 from streamsrt.faust.reading import topics_of  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 async def nothing(stream: Any) -> None:

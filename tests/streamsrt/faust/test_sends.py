@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import UserError
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -35,10 +36,6 @@ class Event(faust.Record, polymorphic_fields=True):
     """What any of several kinds of values may be in."""
 
     what: faust.Record
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 def sent(send: Any, source: Any = None, **options: Any) -> list[Any]:

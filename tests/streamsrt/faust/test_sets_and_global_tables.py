@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from streamsrt.errors import ProcessingError, UserError
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -15,10 +16,6 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 def visits(app: faust.App, change: Any) -> Any:

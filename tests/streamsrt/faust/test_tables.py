@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -22,10 +23,6 @@ class Order(faust.Record):
     item: str
     amount: int
     at: float = 0.0
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
 
 
 def test_rows_are_changed_deleted_and_restored() -> None:

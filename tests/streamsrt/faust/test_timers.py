@@ -9,29 +9,13 @@ import pytest
 
 from streamsrt.errors import ProcessingError
 from tests.streams_server import next_turn
+from tests.streamsrt.faust.apps import an_app, counting
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
 
-import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
-
-
-def an_app(**options: Any) -> faust.App:
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
-
-
-def counting(app: faust.App) -> Any:
-    """A table that counts what comes."""
-    totals = app.Table("totals", default=int)
-
-    @app.agent(app.topic("orders", value_type=str, value_serializer="raw"))
-    async def count(stream: Any) -> None:
-        async for item in stream:
-            totals[item] += 1
-
-    return totals
 
 
 def test_a_timer_sees_all_rows_and_what_it_sends_goes_out() -> None:

@@ -1,0 +1,28 @@
+"""Small applications that several tests run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+
+def an_app(**options: Any) -> faust.App:
+    """One without agents."""
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+def counting(app: faust.App) -> Any:
+    """A table that counts what comes."""
+    totals = app.Table("totals", default=int)
+
+    @app.agent(app.topic("orders", value_type=str, value_serializer="raw"))
+    async def count(stream: Any) -> None:
+        async for item in stream:
+            totals[item] += 1
+
+    return totals
