@@ -130,10 +130,11 @@ class RunningApplication:
 
     def _stores(self, context: Context) -> dict[str, Rows]:
         """Those of a task. Raises UserError for one that can't be read."""
-        own: dict[str, Rows] = {table.name: context.get_state_store(table.name) for table in self._tables}
+        own: dict[str, Rows] = {}
         for table in self._tables:
+            rows = own[table.name] = context.get_state_store(table.name)
             if is_of_sets(table):
-                refuse_changes(own[table.name])
+                refuse_changes(table, rows)
         return own
 
     def _begin(self, context: Context, own: dict[str, Rows]) -> RunningTask:

@@ -9,15 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from faust.models import maybe_model
+from faust.tables.sets import OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE
 from mode.utils.collections import ManagedUserSet
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Decode
 from streamsrt.faust.rows import ReadableRows, Rows
-from topology.spec.codecs import CallableSerde
+from topology.spec import serdes
+from topology.spec.codecs import CallableSerde, Serde
 from topology.spec.stores import Store
 
 if TYPE_CHECKING:
@@ -70,10 +72,27 @@ def _reader(decode: Callable[[bytes], object]) -> Decode:
     return read
 
 
-def refuse_changes(rows: ReadableRows) -> None:
-    """Raises UserError where a restored store holds what faust has written."""
-    for _ in rows.all():
-        pass
+class ScannedRows(ReadableRows, Protocol):
+    """Rows that are found by the beginning of their key, too."""
+
+    def prefix_scan(self, prefix: bytes, serde: Serde[bytes], /) -> Iterator[tuple[object, object]]: ...
+
+
+def refuse_changes(table: faust.SetTable, rows: ScannedRows) -> None:
+    """Raises UserError where a restored store holds what faust has written.
+
+    Keys in JSON begin with faust's operation, of which there are three: nothing of what is written here is read.
+    """
+    if table.key_serializer != "json":
+        _read(rows.all())
+        return
+    for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE):
+        _read(rows.prefix_scan(b"[%d," % operation, serdes.bytes))
+
+
+def _read(rows: Iterator[tuple[object, object]]) -> None:
+    for _ in rows:
+        """Reading the key raises."""
 
 
 def _writing(name: str) -> Callable[..., object]:

@@ -41,7 +41,11 @@ class Case(NamedTuple):
 
 
 def _withdrawal(number: int) -> Given:
-    each = {"account": f"a{number % 7}", "amount": f"{number % 23 * 100}.50", "at": f"2024-01-{number % 28 + 1:02d}T10:00:00"}
+    each = {
+        "account": f"a{number % 7}",
+        "amount": f"{number % 23 * 100}.50",
+        "at": f"2024-01-{number % 28 + 1:02d}T10:00:00",
+    }
     return each["account"], each
 
 

@@ -96,7 +96,9 @@ def test_killed_in_the_middle_each_result_counts_once(name: str, bundled_broker:
 
 
 def counted(rows: list[Result]) -> Counter[str]:
-    return Counter(map(repr, ((key, sorted(value.items()) if isinstance(value, dict) else value) for key, value in rows)))
+    return Counter(
+        map(repr, ((key, sorted(value.items()) if isinstance(value, dict) else value) for key, value in rows))
+    )
 
 
 @pytest.mark.full

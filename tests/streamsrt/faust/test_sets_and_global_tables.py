@@ -75,16 +75,36 @@ def test_faust_restores_the_sets_from_what_is_written_here() -> None:
     assert set(theirs["a"]) == {1, 2}
 
 
-def test_what_faust_has_written_is_refused_and_not_lost() -> None:
+@pytest.mark.parametrize("key", [b'[1,"b"]', b'[2, "b"]', b'[15,"b"]'])
+def test_what_faust_has_written_is_refused_and_not_lost(key: bytes) -> None:
     app = an_app()
     visits(app, lambda seen, key, value: seen[key].add(value))
     with TestApp(app) as test:
         test.send("visits", key="a", value=1)
-        test.driver._capture.add("shop-seen-changelog", [b'[1,"b"]'], [b"5"], [0], None, 0)
+        test.driver._capture.add("shop-seen-changelog", [key], [b"5"], [0], None, 0)
         with pytest.raises(
             (UserError, ProcessingError), match="changelog shop-seen-changelog of table seen holds changes"
         ):
             test.driver.restart()
+
+
+def test_sets_that_are_written_here_are_not_read_at_the_start() -> None:
+    app = an_app()
+    table = visits(app, lambda seen, key, value: seen[key].add(value))
+    found: list[object] = []
+    to_key = table._to_key
+
+    def read(key: object) -> object:
+        found.append(key)
+        return to_key(key)
+
+    table._to_key = read
+    with TestApp(app) as test:
+        for number in range(50):
+            test.send("visits", key=f"k{number}", value=1)
+        test.driver.restart()
+        assert not found
+        assert len(test.table("seen")) == len(found) == 50
 
 
 def test_windows_of_sets_by_the_time_of_the_record() -> None:
