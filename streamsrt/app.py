@@ -628,7 +628,7 @@ class KafkaStreams(Queryable):
         if not self.config.http_listen:
             return None
         try:
-            from streamsrt.http.server import HttpServer, bound_socket
+            from streamsrt.http.server import HttpServer, application, bound_socket
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"http.listen={self.config.http_listen} needs packages that are not installed ({error.name}): "
@@ -639,7 +639,7 @@ class KafkaStreams(Queryable):
             host, port = self.config.http_listen.rpartition(":")[0], listening.getsockname()[1]
             self.config = self.config.model_copy(update={"application_server": f"{host}:{port}"})
         logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
-        return HttpServer(self, listening)
+        return HttpServer(application(self), listening)
 
     def _stop_http(self, server: HttpServer | None) -> None:
         if server is not None:

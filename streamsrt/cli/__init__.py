@@ -27,6 +27,7 @@ module                  commands
 ``record_input``        records out of lines, JSON lines and CSV
 ``groups``              ``groups list|describe|delete|forget-topology``
 ``top``                 ``top``
+``console``             ``console``: the same and more in a browser
 ``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: static members that are away leave the group
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``

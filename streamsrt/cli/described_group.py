@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, TypeAlias
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.private_tags import REBALANCES_TAG
+from streamsrt.wire.types import StreamsGroupDescribeResponse
+
+Described: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup
 
 
-def described_group(network: NetworkThread, group: str) -> Any:
+def described_group(network: NetworkThread, group: str) -> Described:
     """The group. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
     described = network.admin.describe_streams_groups([group])[0]
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -21,6 +26,12 @@ def described_group(network: NetworkThread, group: str) -> Any:
             described.error_code,
         )
     return described
+
+
+def told_rebalances(described: Described) -> list[dict[str, Any]] | None:
+    """Why the group was assigned anew, and what moved, the newest last. None where the broker does not tell."""
+    told = (described.unknown_tags or {}).get(REBALANCES_TAG)
+    return None if told is None else list(json.loads(told))
 
 
 def check_group(network: NetworkThread, group: str) -> None:

@@ -128,7 +128,9 @@ def list_letters(
         if summary:
             _print_summary(found, as_json=as_json)
             return
-        rows = [_row(letter, outcome) for _, (letter, outcome) in zip(range(limit or 1 << 62), found, strict=False)]
+        rows = [
+            letter_row(letter, outcome) for _, (letter, outcome) in zip(range(limit or 1 << 62), found, strict=False)
+        ]
         print_rows(_COLUMNS, rows, as_json=as_json)
 
 
@@ -142,7 +144,8 @@ def _print_summary(found: Iterator[tuple[Letter, LetterOutcome | None]], *, as_j
     print_rows(columns, rows, as_json=as_json)
 
 
-def _row(letter: Letter, outcome: LetterOutcome | None) -> dict[str, object]:
+def letter_row(letter: Letter, outcome: LetterOutcome | None) -> dict[str, object]:
+    """A letter as ``dlq list`` shows it."""
     message = letter.told.get("message", "").partition("\n")[0]
     return {
         "letter": f"{letter.partition}:{letter.offset}",
@@ -208,7 +211,7 @@ def show(
 def _told(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
     source = letter.told.get("topic", "")
     return {
-        **_row(letter, outcome),
+        **letter_row(letter, outcome),
         "message": letter.told.get("message", ""),
         "line": letter.line,
         "key": shown(source, letter.key, decode.key),

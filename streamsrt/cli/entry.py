@@ -55,6 +55,11 @@ COMMANDS = {
         "top",
         "Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C ends it.",
     ),
+    "console": _Command(
+        "console.command",
+        "console",
+        "Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C ends it.",
+    ),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
     "dlq": _Command("dlq", "app", "Inspect, replay and drop dead letters."),
     "state": _Command("state", "app", "Export, inspect, compare and clean state stores."),

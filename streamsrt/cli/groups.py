@@ -15,7 +15,7 @@ from streamsrt.cli.classic_group import (
     classic_state,
     described_classic_group,
 )
-from streamsrt.cli.described_group import check_group, described_group, kind_of_group
+from streamsrt.cli.described_group import check_group, described_group, kind_of_group, told_rebalances
 from streamsrt.cli.group_lag import offset_rows
 from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
@@ -23,7 +23,6 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from streamsrt.wire.private_tags import REBALANCES_TAG
 
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
@@ -125,7 +124,7 @@ def _state(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, 
 
 
 def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
-    told = (described.unknown_tags or {}).get(REBALANCES_TAG)
+    told = told_rebalances(described)
     if told is None:
         note(
             f"the broker does not report why group {described.group_id} was reassigned: Apache Kafka never does, and the "
@@ -140,7 +139,7 @@ def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[
             "why": "; ".join(each["reasons"]),
             "moves": ", ".join(each["moves"]) or "no task moves",
         }
-        for each in json.loads(told)
+        for each in told
     ]
     return ["group", "epoch", "at", "why", "moves"], rows
 

@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http import answers
@@ -224,13 +224,13 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 class HttpServer:
-    """Serves an instance on a thread of its own, from the start to :meth:`stop`. Takes the socket over."""
+    """Serves an ASGI application on a thread of its own, from the start to :meth:`stop`. Takes the socket over."""
 
-    def __init__(self, instance: Instance, listening: socket.socket) -> None:
+    def __init__(self, served: ASGIApp, listening: socket.socket) -> None:
         self._socket = listening
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(instance),
+                served,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",

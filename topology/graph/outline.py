@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.nodes import SinkNode, StoreSpec, Subtopology
 from topology.graph.origins import Origin, origins
 from topology.graph.topology import Topology
 from topology.spec.row_versions import plain_name
@@ -70,6 +70,8 @@ class SubtopologyOutline:
     repartition_source_topics: tuple[str, ...]
     repartition_sink_topics: tuple[str, ...]
     copartition_groups: tuple[tuple[str, ...], ...] | None = None
+    sink_topics: tuple[str, ...] | None = None
+    """The topics that it writes and that have names; None in the outline of a version that did not write them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,16 @@ def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
         repartition_source_topics=tuple(sorted(topic.name for topic in subtopology.repartition_source_topics)),
         repartition_sink_topics=tuple(sorted(subtopology.repartition_sink_topics)),
         copartition_groups=subtopology.copartition_groups,
+        sink_topics=tuple(sorted(_sink_topics(subtopology))),
     )
+
+
+def _sink_topics(subtopology: Subtopology) -> set[str]:
+    return {
+        node.topic
+        for node in subtopology.nodes
+        if isinstance(node, SinkNode) and node.topic is not None and not node.repartition
+    }
 
 
 def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:

@@ -19,7 +19,7 @@ from streamsrt.http.answers import LIMIT_ROWS, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
 from streamsrt.http.pages import PIECE_ROWS, Page, QueryRefusedError, Row
-from streamsrt.http.server import HttpServer, bound_socket
+from streamsrt.http.server import HttpServer, application, bound_socket
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import Position, QueryResult, StateQueryResult
 from streamsrt.runtime.values import Progress, State
@@ -74,7 +74,7 @@ def store() -> Store:
 def address(store: Store) -> Iterator[str]:
     listening = bound_socket("127.0.0.1:0")
     host, port = listening.getsockname()
-    server = HttpServer(cast(Instance, store), listening)
+    server = HttpServer(application(cast(Instance, store)), listening)
     yield f"{host}:{port}"
     store.let_go.set()
     server.stop()

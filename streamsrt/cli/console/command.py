@@ -1,0 +1,81 @@
+"""The command ``streamsrt console``: what is shown, and where a browser finds it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.output import note
+from streamsrt.cli.session import BootstrapServers, bootstrap
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig
+from streamsrt.errors import ConfigError
+
+TOKEN = "STREAMSRT_CONSOLE_TOKEN"
+_CONNECT_S = 10.0
+
+
+def console(
+    groups: Annotated[list[str] | None, typer.Argument(help="application ids (default: all)")] = None,
+    bootstrap_servers: BootstrapServers = None,
+    http: Annotated[
+        str, typer.Option("--http", help="HOST:PORT of the page; port 0 takes a free one")
+    ] = "127.0.0.1:8090",
+    dead_letters: Annotated[
+        list[str] | None, typer.Option("--dead-letters", help="a dead-letter topic that is shown; again for more")
+    ] = None,
+) -> None:
+    """Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C ends it.
+
+    Nothing can be changed by the page. Beyond loopback it needs a token, which is printed with its address:
+    STREAMSRT_CONSOLE_TOKEN, else a random one. There is no encryption: put a proxy in front of it.
+    """
+    try:
+        from streamsrt.cli.console.site import Site, is_local
+        from streamsrt.http.server import HttpServer, bound_socket
+    except ImportError as error:
+        raise ConfigError(f"the console needs pip install 'streamsrt[http]' ({error})") from error
+    host = http.rpartition(":")[0]
+    token = _token(is_local=is_local(host))
+    ended = _ended_by_signals()
+    with bound_socket(http) as listening, bootstrap(bootstrap_servers) as servers:
+        network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console"))
+        network.start(timeout_s=_CONNECT_S)
+        try:
+            looks = Looks(network, bootstrap_servers=servers, groups=groups or (), letter_topics=dead_letters or ())
+            port = listening.getsockname()[1]
+            server = HttpServer(Site(looks, token=token, host=host.strip("[]")).application(), listening)
+            typer.echo(f"http://{_shown(host)}:{port}/" + (f"#token={token}" if token else ""))
+            sys.stdout.flush()
+            note("the console runs; Ctrl-C ends it")
+            ended.wait()
+            server.stop()
+        finally:
+            network.stop()
+
+
+def _ended_by_signals() -> threading.Event:
+    """Set by SIGINT and SIGTERM."""
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def _token(*, is_local: bool) -> str | None:
+    given = os.environ.get(TOKEN)
+    if given is not None and len(given) < 16:
+        raise ConfigError(f"{TOKEN} has {len(given)} characters: give it 16 or more, or leave it out for a random one")
+    return given or (None if is_local else secrets.token_urlsafe(24))
+
+
+def _shown(host: str) -> str:
+    """A wildcard address is none that a browser can open."""
+    return {"0.0.0.0": "localhost", "[::]": "localhost"}.get(host, host)

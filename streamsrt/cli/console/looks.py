@@ -1,0 +1,153 @@
+"""Looks at the cluster for the page: one at a time, and each is shared by all browsers that ask within a moment.
+
+1. A look is taken when somebody asks: while no page is open, nothing is asked of the cluster.
+2. A rate comes from two looks. After a pause without looks the first one has none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from streamsrt.cli.console.dead_letters import letters_of
+from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
+from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
+from streamsrt.cli.described_group import Described, described_group, told_rebalances
+from streamsrt.cli.group_lag import offset_rows
+from streamsrt.cli.top import Overview
+from streamsrt.client.network import NetworkThread
+from streamsrt.errors import ConfigError
+from streamsrt.runtime.group_facts import GroupFacts, look
+from streamsrt.runtime.upgrade_status import UpgradeWatch
+
+FRESH_S: Final = 1.0
+LETTERS_FRESH_S: Final = 5.0
+_RATES_WITHIN_S: Final = 30.0
+_REBALANCES: Final = 100
+
+
+class _Watched:
+    """What is remembered of one application between two looks."""
+
+    def __init__(self) -> None:
+        self.upgrade = UpgradeWatch()
+        self._read: tuple[float, dict[str, int]] | None = None
+
+    def rates(self, offsets: Sequence[Json], at_s: float) -> dict[str, float]:
+        """Records a second by topic, as their committed offsets have grown."""
+        now: dict[str, int] = {}
+        for row in offsets:
+            if isinstance(offset := row["current_offset"], int):
+                now[row["topic"]] = now.get(row["topic"], 0) + offset
+        before, self._read = self._read, (at_s, now)
+        if before is None or not 0 < at_s - before[0] <= _RATES_WITHIN_S:
+            return {}
+        return {
+            topic: max(0.0, (count - before[1][topic]) / (at_s - before[0]))
+            for topic, count in now.items()
+            if topic in before[1]
+        }
+
+
+class Looks:
+    """May be called by any thread. Everything raises BrokerError where the cluster can't be reached."""
+
+    def __init__(
+        self,
+        network: NetworkThread,
+        *,
+        bootstrap_servers: str,
+        groups: Sequence[str] = (),
+        letter_topics: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._network = network
+        self._bootstrap_servers = bootstrap_servers
+        self._groups = tuple(groups)
+        self._letter_topics = tuple(letter_topics)
+        self._clock = clock
+        self._overview = Overview(network, self._groups)
+        self._watched: dict[str, _Watched] = {}
+        self._kept: dict[tuple[str, str], tuple[float, Json]] = {}
+        self._lock = threading.Lock()
+
+    def overview(self) -> Json:
+        """Every application, a row each."""
+        return self._fresh(("overview", ""), FRESH_S, self._look_over)
+
+    def group(self, name: str) -> Json:
+        """One application. Raises ConfigError where there is none."""
+        self._check(name)
+        return self._fresh(("group", name), FRESH_S, lambda: self._look_at(name))
+
+    def rows_of_key(self, name: str, store: str, key: str) -> Json:
+        """The rows of a key, as the instances answer. Raises ConfigError, InstanceUnreachableError."""
+        self._check(name)
+        return rows_of_key(_addresses(look(self._network.admin, name)), store, key)
+
+    def letters(self, topic: str) -> Json:
+        """A dead-letter topic that the command names. Raises ConfigError for another one."""
+        if topic not in self._letter_topics:
+            raise ConfigError(f"{topic!r} is not shown here: start the console with --dead-letters {topic}")
+        return self._fresh(("letters", topic), LETTERS_FRESH_S, lambda: letters_of(self._bootstrap_servers, topic))
+
+    def _check(self, name: str) -> None:
+        if self._groups and name not in self._groups:
+            raise ConfigError(f"{name!r} is not shown here: start the console with it, or without names")
+
+    def _fresh(self, key: tuple[str, str], for_s: float, take: Callable[[], Json]) -> Json:
+        with self._lock:
+            if key in self._kept and self._clock() - self._kept[key][0] < for_s:
+                return self._kept[key][1]
+            taken = take()
+            self._kept[key] = (self._clock(), taken)
+            return taken
+
+    def _look_over(self) -> Json:
+        rows = self._overview.rows(self._clock())
+        return {"groups": [asdict(row) for row in rows], "letter_topics": self._letter_topics}
+
+    def _look_at(self, name: str) -> Json:
+        at_s, facts = self._clock(), look(self._network.admin, name)
+        watched = self._watched.setdefault(name, _Watched())
+        offsets = offset_rows(self._network, name)
+        instances = ask_instances(_addresses(facts))
+        described = described_group(self._network, name) if facts.kind == "streams" else None
+        return group_json(
+            GroupLook(
+                facts=facts,
+                status=watched.upgrade.status(facts, at_s),
+                offsets=offsets,
+                rates=watched.rates(offsets, at_s),
+                parts=_parts(name, described, instances, facts),
+                rebalances=_rebalances(described),
+                instances=instances,
+            )
+        )
+
+
+def _addresses(facts: GroupFacts) -> list[str]:
+    return [each.endpoint for each in facts.members if each.endpoint is not None]
+
+
+def _parts(
+    name: str, described: Described | None, instances: Mapping[str, InstanceFacts], facts: GroupFacts
+) -> list[PartView]:
+    """Of the newest version that an instance tells, else as the group is described."""
+    told = [each.topology for each in instances.values() if each.topology.get("subtopologies")]
+    newest = max(told, key=lambda outline: int(outline.get("epoch") or 0), default=None)
+    topology = None if described is None else described.topology
+    if newest is not None and (topology is None or newest.get("epoch") == topology.epoch):
+        named = {task[0] for member in facts.members for tasks in member.tasks.values() for task in tasks}
+        return parts_of_outline(name, newest, named)
+    return [] if topology is None else parts_of_description(topology.subtopologies or ())
+
+
+def _rebalances(described: Described | None) -> list[Json] | None:
+    told = None if described is None else told_rebalances(described)
+    if told is None:
+        return None
+    return list(reversed(told[-_REBALANCES:]))

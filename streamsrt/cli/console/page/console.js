@@ -1,0 +1,307 @@
+// The page: what the address names is asked for, drawn, and asked for again while the page is visible.
+//
+// 1. The address is the state: #/ all applications, #/app/NAME/VIEW one of them, #/letters/TOPIC dead letters.
+// 2. Every text is set as text, never as markup: topics, keys and errors come from elsewhere.
+// 3. What a person types and where they have scrolled stays when the page is drawn anew.
+
+import { drawGraph } from "./graph.js";
+
+const EVERY_MS = 2000, MOVES = 6;
+const VIEWS = ["topology", "tasks", "members", "topics", "stores", "upgrade", "instances"];
+const main = document.getElementById("main"), tabs = document.getElementById("tabs");
+const crumbs = document.getElementById("crumbs"), status = document.getElementById("status");
+const remembered = { filter: "", sort: {}, lookup: null };
+let token = sessionStorage.getItem("token"), drawn = "", paused = false, timer = 0, letterTopics = [];
+
+// ------------------------------------------------------------------------------------------------------------ elements
+
+function h(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((each) => each !== null && each !== undefined));
+  return made;
+}
+
+const number = (value, digits = 0) =>
+  value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
+const rate = (value) => (value === null || value === undefined ? "" : `${number(value)}/s`);
+const seconds = (value) => (value === null || value === undefined ? "–" : value < 90 ? `${value.toFixed(0)} s` : `${(value / 60).toFixed(0)} min`);
+const time = (ms) => (ms === null || ms === undefined || ms < 0 ? "–" : new Date(ms).toISOString().replace("T", " ").slice(0, 19));
+const tone = (state) => ({ class: /stable|running/i.test(state) ? "good" : /empty|dead|not|error/i.test(state) ? "bad" : "warn" });
+const card = (label, value, attributes = {}) => h("div", { class: "card" }, h("b", attributes, value), h("span", {}, label));
+
+// A table whose columns are [title, value of a row, {number, cell, wide}].
+function table(name, columns, rows, empty) {
+  if (!rows.length) return h("p", { class: "quiet" }, empty);
+  const sorted = remembered.sort[name] ?? null;
+  if (sorted) {
+    const value = columns[sorted.column][1];
+    rows = [...rows].sort((a, b) => sorted.sign * compare(value(a), value(b)));
+  }
+  const again = (column) => () => {
+    remembered.sort[name] = { column, sign: sorted?.column === column ? -sorted.sign : 1 };
+    refresh();
+  };
+  const head = columns.map(([title, , how = {}], column) =>
+    h("th", { class: how.number && "number", scope: "col", "aria-sort": sorted?.column === column ? (sorted.sign > 0 ? "ascending" : "descending") : null },
+      h("button", { type: "button", onclick: again(column) }, title)));
+  const body = rows.map((row) => h("tr", {}, columns.map(([, value, how = {}]) =>
+    h("td", { class: how.number ? "number" : how.wide ? "wide" : how.whole ? "whole" : null }, how.cell ? how.cell(row) : typeof value(row) === "number" ? number(value(row)) : String(value(row) ?? "–")))));
+  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}
+
+function compare(a, b) {
+  if (a === b) return 0;
+  if (a === null || a === undefined) return 1;
+  if (b === null || b === undefined) return -1;
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+function filtered(rows, text) {
+  const wanted = remembered.filter.toLowerCase();
+  return wanted ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
+}
+
+function filter(label) {
+  const input = h("input", { id: "filter", type: "search", placeholder: label, "aria-label": label, oninput: () => { remembered.filter = input.value; refresh(); } });
+  input.value = remembered.filter;
+  return h("form", { onsubmit: (event) => event.preventDefault() }, input);
+}
+
+// --------------------------------------------------------------------------------------------------------- applications
+
+function overview({ groups, letter_topics }) {
+  letterTopics = letter_topics;
+  const rows = filtered(groups, (row) => row.group);
+  return [
+    filter("Filter applications"),
+    table("groups", [
+      ["Application", (row) => row.group, { cell: (row) => h("a", { href: `#/app/${encodeURIComponent(row.group)}/topology` }, row.group) }],
+      ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state), row.state) }],
+      ["Protocol", (row) => row.protocol],
+      ["Epoch", (row) => row.topology_epoch, { number: true }],
+      ["Members", (row) => Object.entries(row.members).map(([epoch, count]) => `${count} with epoch ${epoch}`).join(", ") || "none"],
+      ["Active", (row) => row.tasks.active, { number: true }],
+      ["Standby", (row) => row.tasks.standby, { number: true }],
+      ["Warm-up", (row) => row.tasks.warmup, { number: true }],
+      ["Lag", (row) => row.lag, { number: true }],
+      ["Records/s", (row) => row.records_per_second, { number: true }],
+      ["To restore", (row) => row.to_restore, { number: true }],
+    ], rows, "No application runs in this cluster, and none has committed anything."),
+    ...(letter_topics.length ? [h("h2", {}, "Dead letters"), h("ul", {}, letter_topics.map((topic) => h("li", {}, h("a", { href: `#/letters/${encodeURIComponent(topic)}` }, topic))))] : []),
+  ];
+}
+
+const summary = (app) => h("div", { class: "cards" },
+  card("state", app.state, tone(app.state)), card("topology epoch", number(app.topology_epoch)), card("protocol", app.protocol),
+  card("members", number(app.members.length)), card("active tasks", number(app.tasks.filter((each) => each.role === "active").length)),
+  card("lag", number(app.topics.reduce((sum, each) => sum + (each.lag ?? 0), 0))),
+  card("upgrade", app.phase, app.phase === "one version" ? {} : { class: "warn" }));
+
+const SHOWN = {
+  topology: (app) => [
+    summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
+    app.parts.length ? h("div", { class: "scroll" }, drawGraph(app.parts, app.topics, rate))
+      : h("p", { class: "quiet" }, "Nobody tells the topology: a classic group does not. Instances with --http do."),
+  ],
+  tasks: (app) => [
+    filter("Filter tasks by id, role, member, phase"),
+    table("tasks", [
+      ["Task", (row) => row.task], ["Role", (row) => row.role], ["Member", (row) => row.member, { whole: true }],
+      ["Lag", (row) => row.lag, { number: true }],
+      ["Behind", (row) => row.behind, { number: true, cell: (row) => restoring(row) }],
+      ["Phase", (row) => row.phase], ["Stream time", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
+      ["Counters", (row) => counters(row), { wide: true }], ["Why", (row) => row.why, { wide: true }],
+    ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none fits the filter."),
+  ],
+  members: (app) => [table("members", [
+    ["Member", (row) => row.name], ["Client", (row) => row.client_id], ["Host", (row) => row.host],
+    ["Epoch", (row) => row.topology_epoch], ["Version", (row) => row.digest],
+    ["Active", (row) => row.tasks.active, { number: true }], ["Standby", (row) => row.tasks.standby, { number: true }], ["Warm-up", (row) => row.tasks.warmup, { number: true }],
+    ["Queries at", (row) => row.endpoint], ["Process", (row) => row.process],
+    ["Away", (row) => (row.is_away ? "stopped" : "")],
+  ], app.members, "No instance runs.")],
+  topics: (app) => [table("topics", [
+    ["Topic", (row) => row.topic], ["Partitions", (row) => row.partitions, { number: true }],
+    ["Lag", (row) => row.lag, { number: true }], ["Records/s", (row) => row.records_per_second, { number: true }],
+  ], app.topics, "The application reads no topic yet.")],
+  stores: (app) => [
+    lookup(app),
+    table("stores", [["Store", (row) => row.name], ["Kind", (row) => row.kind], ["Keys", (row) => row.key_serde], ["Values", (row) => row.value_serde]],
+      app.stores, "Instances with --http tell their stores; none of this application does."),
+  ],
+  upgrade: (app) => [
+    summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
+    app.last_assignment ? h("p", {}, `Last assignment: ${app.last_assignment}`) : null,
+    app.drain ? h("p", {}, `Being read to the end: ${app.drain.topics.join(", ")}, ${number(app.drain.records)} records left, ${seconds(app.drain.eta_s)}`) : null,
+    h("h2", {}, "Versions"),
+    table("versions", [
+      ["Epoch", (row) => row.topology_epoch], ["Version", (row) => row.digest], ["Members", (row) => row.members, { number: true }],
+      ["Active", (row) => row.tasks.active, { number: true }], ["Standby", (row) => row.tasks.standby, { number: true }], ["Warm-up", (row) => row.tasks.warmup, { number: true }],
+    ], app.versions, "No instance runs."),
+    h("h2", {}, "Warming up"),
+    table("warming", [
+      ["Task", (row) => row.task], ["Member", (row) => row.member], ["Behind", (row) => row.behind, { number: true }],
+      ["Records/s", (row) => row.offsets_per_second, { number: true }], ["Left", (row) => row.eta_s, { cell: (row) => seconds(row.eta_s) }],
+    ], app.warming_up, "Nothing warms up."),
+    h("h2", {}, "Rebalances"),
+    app.rebalances === null ? h("p", { class: "quiet" }, "This broker does not tell why groups were rebalanced.")
+      : table("rebalances", [
+        ["At", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => row.reasons.join("; "), { wide: true }], ["Moves", (row) => row.moves.length, { wide: true, cell: (row) => moved(row.moves) }],
+      ], app.rebalances, "None since the broker has started."),
+  ],
+  instances: (app) => [table("instances", [
+    ["Instance", (row) => row.address], ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state ?? "not reachable"), row.unreachable || row.state) }],
+    ["Processed", (row) => row.processed_records, { number: true }],
+    ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter(Boolean).join("; "), { wide: true }],
+    ["Says", (row) => row.statuses.join("; "), { wide: true }],
+  ], app.instances, "No instance answers over HTTP: start them with --http HOST:PORT.")],
+};
+
+function restoring(row) {
+  const left = row.restoring.reduce((sum, each) => sum + each.remaining_records, 0);
+  if (!left) return number(row.behind);
+  const done = row.restoring.reduce((sum, each) => sum + each.restored_records, 0);
+  const etas = row.restoring.map((each) => each.eta_s).filter((each) => each !== null);
+  return [h("progress", { max: done + left, value: done, "aria-label": "restored" }), ` ${number(left)} left${etas.length ? `, ${seconds(Math.max(...etas))}` : ""}`];
+}
+
+function moved(moves) {
+  if (!moves.length) return "no task moves";
+  const list = h("ul", {}, moves.map((each) => h("li", {}, each)));
+  return moves.length <= MOVES ? list : h("details", {}, h("summary", {}, `${number(moves.length)} moves`), list);
+}
+
+const counters = (row) => Object.entries(row.counters).filter(([, count]) => count).map(([name, count]) => `${name} ${number(count)}`).join(", ");
+
+function lookup(app) {
+  const store = h("select", { name: "store", "aria-label": "Store" }, app.stores.map((each) => h("option", { value: each.name, selected: remembered.lookup?.store === each.name }, each.name)));
+  const key = h("input", { name: "key", id: "key", placeholder: "Key", "aria-label": "Key", required: true });
+  key.value = remembered.lookup?.key ?? "";
+  const shown = h("pre", { id: "found", hidden: !remembered.lookup?.text }, remembered.lookup?.text ?? "");
+  const form = h("form", { onsubmit: async (event) => {
+    event.preventDefault();
+    remembered.lookup = { store: store.value, key: key.value, text: "" };
+    const path = `/api/groups/${encodeURIComponent(app.group)}/stores/${encodeURIComponent(store.value)}/keys/${encodeURIComponent(key.value)}`;
+    const found = await ask(path).catch((error) => ({ message: error.message }));
+    remembered.lookup.text = JSON.stringify(found.answer ?? found, null, 2);
+    refresh();
+  } }, store, key, h("button", {}, "Look up"));
+  return app.stores.length ? h("section", {}, form, shown) : null;
+}
+
+function letters({ topic, numbers, newest }) {
+  return [
+    h("h2", {}, "Numbers"),
+    table("numbers", [["Letters", (row) => row.letters, { number: true }], ["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state]], numbers, "The topic has no letters."),
+    h("h2", {}, "Newest"), filter("Filter letters"),
+    table("letters", [
+      ["Letter", (row) => row.letter], ["Time", (row) => row.time], ["Application", (row) => row.application], ["Step", (row) => row.step],
+      ["Origin", (row) => row.origin], ["Error", (row) => row.error], ["Message", (row) => row.message, { wide: true }], ["State", (row) => row.state],
+    ], filtered(newest, (row) => Object.values(row).join(" ")), "None."),
+    h("p", { class: "quiet" }, `streamsrt dlq show ${topic} LETTER tells all of one; dlq replay and dlq drop deal with them.`),
+  ];
+}
+
+// ------------------------------------------------------------------------------------------------------ asking, drawing
+
+async function ask(path) {
+  const response = await fetch(path, { headers: token ? { authorization: `Bearer ${token}` } : {} });
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.message ?? `HTTP ${response.status}`);
+  return body;
+}
+
+function place() {
+  const [what = "", name = "", view = "topology"] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  if (what === "app" && name) return { path: `/api/groups/${encodeURIComponent(name)}`, name, view: VIEWS.includes(view) ? view : "topology", draw: SHOWN[VIEWS.includes(view) ? view : "topology"] };
+  if (what === "letters" && name) return { path: `/api/letters/${encodeURIComponent(name)}`, name, view: "", draw: letters };
+  return { path: "/api/groups", name: "", view: "", draw: overview };
+}
+
+let last = null;
+
+function refresh() {
+  if (last === null) return;
+  const at = place();
+  if (last.path !== at.path) return;
+  const focus = document.activeElement?.id, from = document.activeElement?.selectionStart;
+  const opened = [...main.querySelectorAll("details")].map((each) => each.open);
+  const scrolls = [...main.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  main.replaceChildren(...at.draw(last.body).filter(Boolean));
+  [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
+  [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
+  if (focus === "filter" || focus === "key") {
+    const input = document.getElementById(focus);
+    input?.focus();
+    if (input && from !== undefined) input.setSelectionRange(from, from);
+  }
+}
+
+function frame(at) {
+  document.title = at.name ? `${at.name} – streamsrt` : "streamsrt console";
+  crumbs.replaceChildren(at.name || "all applications");
+  const isApp = at.draw !== overview && at.draw !== letters;
+  tabs.replaceChildren(...(isApp ? VIEWS.map((view) => h("a", { href: `#/app/${encodeURIComponent(at.name)}/${view}`, "aria-current": view === at.view ? "page" : null }, view)) : []));
+}
+
+async function look() {
+  clearTimeout(timer);
+  const at = place(), key = `${at.path} ${at.view}`;
+  if (drawn !== key) {
+    if (!drawn.startsWith(at.path)) remembered.lookup = null;
+    remembered.filter = "";
+    drawn = key;
+    frame(at);
+    refresh();
+  }
+  if (!paused && !document.hidden) {
+    try {
+      const body = await ask(at.path);
+      if (place().path === at.path) {
+        last = { path: at.path, body };
+        refresh();
+      }
+      said(`as of ${new Date().toLocaleTimeString()}`);
+    } catch (error) {
+      said(error.message, "bad");
+      if (last === null) main.replaceChildren(h("p", { class: "bad" }, error.message));
+    }
+  }
+  timer = setTimeout(look, EVERY_MS);
+}
+
+function said(text, tone = "") {
+  status.textContent = text;
+  status.className = tone;
+}
+
+const given = /^#token=(.+)$/.exec(location.hash);
+if (given) {
+  token = decodeURIComponent(given[1]);
+  sessionStorage.setItem("token", token);
+  history.replaceState(null, "", "#/");
+}
+addEventListener("hashchange", look);
+document.addEventListener("visibilitychange", () => document.hidden || look());
+addEventListener("keydown", (event) => {
+  if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  const at = place(), view = VIEWS[Number(event.key) - 1];
+  if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("filter")?.focus();
+  } else if (view && tabs.childElementCount) location.hash = `#/app/${encodeURIComponent(at.name)}/${view}`;
+  else if (event.key === "g") location.hash = "#/";
+  else if (event.key === "p") {
+    paused = !paused;
+    if (paused) said("paused; p goes on");
+    else look();
+  }
+});
+look();

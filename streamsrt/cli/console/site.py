@@ -1,0 +1,130 @@
+"""The page and what it asks for, over HTTP (Starlette).
+
+1. Nothing can be changed by any request: all are GET.
+2. The page is served to everybody who reaches it, what it shows to those who have the token, where there is one.
+3. A browser gets everything from here and may ask nobody else; other sites can neither read nor frame it, nor get at it by a
+   name that they have pointed to this address.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Final
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streamsrt.cli.console.instances import Json
+from streamsrt.cli.console.looks import Looks
+from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, StreamsError
+from streamsrt.http.forwarding import InstanceUnreachableError
+from streamsrt.http.text import to_json
+
+_AT_ONCE = 4
+_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/console.css": ("console.css", "text/css; charset=utf-8"),
+    "/console.js": ("console.js", "text/javascript; charset=utf-8"),
+    "/graph.js": ("graph.js", "text/javascript; charset=utf-8"),
+}
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Site:
+    """``token``: what a request must have; None: nothing. ``host``: the name by which the console listens."""
+
+    def __init__(self, looks: Looks, *, token: str | None, host: str) -> None:
+        self._looks = looks
+        self._token = token
+        self._host = host
+        self._limiter: CapacityLimiter | None = None
+
+    def application(self) -> Starlette:
+        """The ASGI application."""
+        routes = [Route(path, self._file(*what), methods=["GET"]) for path, what in _FILES.items()]
+        routes += [
+            Route(path, self._asked(make), methods=["GET"])
+            for path, make in (
+                ("/api/groups", lambda _: self._looks.overview()),
+                ("/api/groups/{group}", lambda request: self._looks.group(request.path_params["group"])),
+                ("/api/groups/{group}/stores/{store}/keys/{key:path}", self._key),
+                ("/api/letters/{topic}", lambda request: self._looks.letters(request.path_params["topic"])),
+            )
+        ]
+        return Starlette(routes=routes)
+
+    def _key(self, request: Request) -> Json:
+        params: dict[str, str] = request.path_params
+        return self._looks.rows_of_key(params["group"], params["store"], params["key"])
+
+    def _file(self, name: str, media_type: str) -> Endpoint:
+        content = files("streamsrt.cli.console").joinpath("page", name).read_bytes()
+
+        async def endpoint(request: Request) -> Response:
+            return Response(content, 200, _HEADERS, media_type)
+
+        return endpoint
+
+    def _asked(self, make: Callable[[Request], Json]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            refused = self._refused(request)
+            if refused is not None:
+                return _json(*refused)
+            self._limiter = self._limiter or CapacityLimiter(_AT_ONCE)
+            return _json(*await to_thread.run_sync(_answered, make, request, limiter=self._limiter))
+
+        return endpoint
+
+    def _refused(self, request: Request) -> tuple[int, Json] | None:
+        if self._token is None:
+            called = request.url.hostname or ""
+            if called in {"localhost", self._host} or _is_loopback(called):
+                return None
+            return 403, {"message": f"the console is not called {called!r}: open it by the address that it has printed"}
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if hmac.compare_digest(given.encode(), self._token.encode()):
+            return None
+        return 401, {"message": "the token is missing or wrong: open the address that the console has printed"}
+
+
+def _answered(make: Callable[[Request], Json], request: Request) -> tuple[int, Json]:
+    try:
+        found = make(request)
+    except (BrokerError, InstanceUnreachableError) as error:
+        return 503, {"message": str(error)}
+    except (ConfigError, MissingTopicError) as error:
+        return 404, {"message": str(error)}
+    except StreamsError as error:
+        return 500, {"message": str(error)}
+    return 200, found
+
+
+def _json(status: int, body: Json) -> Response:
+    return Response(to_json(body), status, _HEADERS, "application/json")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_local(host: str) -> bool:
+    """Whether only programs of this machine reach what listens there."""
+    return host == "localhost" or _is_loopback(host.strip("[]"))

@@ -1,0 +1,163 @@
+"""The command beside an application that runs, on both brokers; and its page in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig
+from tests.fixtures_brokers import BundledBroker
+from tests.interop.test_other_clients import require
+from tests.streamsrt.cli.conftest import Command
+from tests.streamsrt.queries.test_application import KEYS, PARTITIONS, Scene
+from tests.system.processes import ROOT, environment, wait_until
+
+PATIENCE_S = 60.0
+PAGE_MS = 20_000
+BROWSER_S = 180.0
+VIEWS = ("topology", "tasks", "members", "topics", "stores", "upgrade", "instances")
+
+
+class ConsoleProcess:
+    """``streamsrt console`` on a free port."""
+
+    def __init__(self, address: str, *options: str) -> None:
+        command = [sys.executable, "-m", "streamsrt", "console", "-b", address, "--http", "127.0.0.1:0", *options]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env=environment(ROOT)
+        )
+        assert self._process.stdout is not None
+        self.url = self._process.stdout.readline().strip()
+
+    def get(self, path: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def stop(self) -> int:
+        with self._process:
+            self._process.terminate()
+            return self._process.wait(PATIENCE_S)
+
+
+class Shown(NamedTuple):
+    """An application that has counted, and a console that shows it."""
+
+    console: ConsoleProcess
+    scene: Scene
+    streams: KafkaStreams
+
+    def group(self) -> dict[str, Any]:
+        status, body = self.console.get(f"/api/groups/{self.scene.application_id}")
+        return dict(body) if status == 200 else {}
+
+
+@pytest.fixture
+def shown(bootstrap_servers: str, tmp_path: Path) -> Iterator[Shown]:
+    yield from showing(bootstrap_servers, tmp_path)
+
+
+@pytest.fixture
+def shown_on_bundled(bundled_broker: BundledBroker, tmp_path: Path) -> Iterator[Shown]:
+    yield from showing(bundled_broker.bootstrap_servers, tmp_path)
+
+
+def showing(address: str, folder: Path) -> Iterator[Shown]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=address))
+    network.start()
+    scene = Scene(address, network, folder)
+    scene.write(KEYS)
+    console = ConsoleProcess(address, scene.application_id)
+    try:
+        with scene.instance("one", http_listen="127.0.0.1:0") as streams:
+            found = Shown(console, scene, streams)
+            wait_until(lambda: all_is_counted(found.group()), "the page has it all", timeout_s=PATIENCE_S, pause_s=0.5)
+            yield found
+        assert console.stop() == 0
+    finally:
+        console.stop()
+        network.stop()
+
+
+def all_is_counted(group: dict[str, Any]) -> bool:
+    running = [task for task in group.get("tasks", ()) if task["phase"] == "running"]
+    return len(running) == PARTITIONS and group["topics"][0]["lag"] == 0
+
+
+@pytest.mark.slow
+def test_an_application_is_shown_with_what_its_instance_tells(shown: Shown) -> None:
+    name, source = shown.scene.application_id, shown.scene.source
+    status, listed = shown.console.get("/api/groups")
+    assert status == 200
+    assert [row["group"] for row in listed["groups"]] == [name]
+    group = shown.group()
+    assert (group["group"], group["topology_epoch"], group["phase"]) == (name, 0, "one version")
+    assert sum(task["counters"]["processed"] for task in group["tasks"]) == len(KEYS)
+    (member,) = group["members"]
+    assert member["endpoint"] == shown.streams.config.application_server
+    (part,) = group["parts"]
+    assert (part["sources"], part["stores"]) == ([source], ["counts"])
+    assert [topic["topic"] for topic in group["topics"]] == [source]
+    assert [store["name"] for store in group["stores"]] == ["counts"]
+
+    status, found = shown.console.get(f"/api/groups/{name}/stores/counts/keys/{KEYS[0]}")
+    assert (status, found["answer"]["value"]) == (200, 1)
+    status, found = shown.console.get(f"/api/groups/{name}/stores/counts/keys/nobody")
+    assert (status, found["instance_status"], found["answer"]["error"]) == (200, 404, "KeyNotFound")
+    status, found = shown.console.get(f"/api/groups/{name}/stores/missing/keys/a")
+    assert (status, found["message"]) == (404, "no store is called 'missing'; there are: counts")
+    status, found = shown.console.get("/api/groups/another")
+    assert status == 404
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_every_view_is_drawn_in_a_browser(shown_on_bundled: Shown, tmp_path: Path) -> None:
+    require("chromium", "chromium")
+    name, source = shown_on_bundled.scene.application_id, shown_on_bundled.scene.source
+    task = shown_on_bundled.group()["tasks"][0]["task"]
+    expected = dict.fromkeys(VIEWS, "")
+    expected |= {"topology": "▤ counts", "tasks": task, "members": "streamsrt-", "topics": source}
+    expected |= {"stores": "Look up", "upgrade": "joined", "instances": "RUNNING"}
+    for view, text in expected.items():
+        page = drawn(f"{shown_on_bundled.console.url}#/app/{name}/{view}", tmp_path)
+        assert text in page, view
+        assert f">{name}</nav>" in page, view
+    overview = drawn(shown_on_bundled.console.url, tmp_path)
+    assert f'href="#/app/{name}/topology"' in overview
+
+
+def drawn(url: str, folder: Path) -> str:
+    """The page as a browser has it after some seconds of its own time."""
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    command += [f"--user-data-dir={folder / 'profile'}", f"--virtual-time-budget={PAGE_MS}", "--dump-dom", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BROWSER_S, check=True)
+    return done.stdout
+
+
+def test_beyond_loopback_it_has_a_token(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+    monkeypatch.setenv("STREAMSRT_CONSOLE_TOKEN", "short")
+    done = command("console", "-b", "127.0.0.1:1", "--http", "0.0.0.0:0")
+    assert (done.code, done.out) == (2, "")
+    assert "STREAMSRT_CONSOLE_TOKEN has 5 characters: give it 16 or more" in done.err
+
+
+def test_a_wrong_address_is_a_mistake(command: Command) -> None:
+    done = command("console", "-b", "127.0.0.1:1", "--http", "nowhere")
+    assert done.code == 2
+    assert "'nowhere': expected HOST:PORT" in done.err

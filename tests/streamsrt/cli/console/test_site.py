@@ -1,0 +1,126 @@
+"""Who gets what the console shows, and how a browser has to treat it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+from starlette.types import Message
+
+from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.console.site import Site, is_local
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig
+
+TOKEN = "0123456789abcdef"
+
+
+class Got(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def message(self) -> str:
+        return str(json.loads(self.body)["message"])
+
+
+def get(site: Site, path: str, *, method: str = "GET", **headers: str) -> Got:
+    """One request to the application, without a socket."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    given = {"host": "127.0.0.1:8090", **headers}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "server": ("127.0.0.1", 8090),
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+    }
+    asyncio.run(site.application()(scope, receive, send))
+    start = sent[0]
+    return Got(
+        start["status"],
+        {name.decode(): value.decode() for name, value in start["headers"]},
+        b"".join(each.get("body", b"") for each in sent[1:]),
+    )
+
+
+def site(token: str | None = None, groups: Sequence[str] = ("shop",)) -> Site:
+    """Of a cluster that is never asked: what it answers is decided before that."""
+    network = NetworkThread(ClientConfig(bootstrap_servers="127.0.0.1:1"))
+    return Site(Looks(network, bootstrap_servers="127.0.0.1:1", groups=groups), token=token, host="127.0.0.1")
+
+
+@pytest.mark.parametrize("path", ["/", "/console.css", "/console.js", "/graph.js"])
+def test_the_page_needs_nothing_from_elsewhere(path: str) -> None:
+    got = get(site(TOKEN), path)
+    assert got.status == 200
+    assert "default-src 'none'" in got.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in got.headers["content-security-policy"]
+    assert got.headers["x-content-type-options"] == "nosniff"
+    text = got.body.decode().replace("http://www.w3.org/2000/svg", "")
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "innerHTML" not in text
+
+
+@pytest.mark.parametrize("given", ["", "Bearer wrong", f"Bearer {TOKEN}x", "Bearer ü"])
+def test_without_the_token_nothing_is_shown(given: str) -> None:
+    got = get(site(TOKEN), "/api/groups/other", authorization=given)
+    assert (got.status, got.message) == (
+        401,
+        "the token is missing or wrong: open the address that the console has printed",
+    )
+
+
+def test_with_the_token_any_name_of_the_host_does() -> None:
+    got = get(site(TOKEN), "/api/groups/other", authorization=f"Bearer {TOKEN}", host="console.example")
+    assert got.status == 404
+    assert "'other' is not shown here" in got.message
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1:8090", 404), ("localhost:8090", 404), ("[::1]:8090", 404),
+                                              ("evil.example:8090", 403), ("127.0.0.1.evil.example", 403)])  # fmt: skip
+def test_without_a_token_a_name_that_points_here_is_refused(host: str, status: int) -> None:
+    """Another site's page can have its own name resolve to this machine, and ask by it."""
+    assert get(site(), "/api/groups/other", host=host).status == status
+
+
+@pytest.mark.parametrize("path", ["/api/groups", "/api/groups/shop", "/api/letters/dead"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_nothing_can_be_changed(method: str, path: str) -> None:
+    assert get(site(), path, method=method).status == 405
+
+
+def test_letters_are_shown_of_named_topics_only() -> None:
+    got = get(site(), "/api/letters/secrets")
+    assert (got.status, "--dead-letters secrets" in got.message) == (404, True)
+
+
+LOCAL = {
+    "127.0.0.1": True,
+    "localhost": True,
+    "[::1]": True,
+    "0.0.0.0": False,
+    "10.0.0.1": False,
+    "console.example": False,
+}
+
+
+@pytest.mark.parametrize(("host", "expected"), LOCAL.items())
+def test_what_is_local(host: str, expected: bool) -> None:
+    assert is_local(host) is expected
