@@ -6,15 +6,17 @@
    run that has some on.
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
-4. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
+4. :meth:`Runner.run_merged` does the same for records of several sources in the order in which they come, by one function
+   that has all of them. Where there is none (:attr:`Runner.merges`), records come in runs of one source only.
+5. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
    else is run, what was counted so settles into entries.
-5. Where the subtopology has user's processors, also around operators, or stores whose entries expire, all of it runs on
+6. Where the subtopology has user's processors, also around operators, or stores whose entries expire, all of it runs on
    processor nodes: punctuations and deletions come between records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import repeat
 from operator import length_hint
@@ -56,6 +58,7 @@ from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records.merged import MergedColumns
 from topology.graph import nodes, operations
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
 from topology.graph.store_kinds import store_traits
@@ -119,7 +122,8 @@ class Runner:
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(traits_of(op).holds_back for op in used)
-        self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}
+        self._compiled: dict[tuple[str | None, bool, bool], Generated | None] = {}
+        """By source (None: all of them), whether it is for a flush, and whether records have headers."""
         self._counting: dict[str, KeyCounting | WindowCounting] = {}
         self._owners = {
             store: node.name
@@ -128,7 +132,12 @@ class Runner:
             and (store := own_store(node.operation))
             and not emits_on_close(node.operation)
         }
-        self._at: tuple[str, int, RecordColumns, Iterator[object]] = ("", -1, RecordColumns([], [], [], 0, 0), iter(()))
+        self._merging: bool | None = None
+        self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
+            [("", -1)],
+            RecordColumns([], [], [], 0, 0),
+            iter(()),
+        )
         self.env.origin = self._origin
         self._validate()
 
@@ -177,22 +186,73 @@ class Runner:
                     failure.is_in_order = False
                 raise
             return
+        self._run_generated(generated, [(topic, partition)], columns)
+
+    @property
+    def merges(self) -> bool:
+        """Whether there is a function for records of all sources together."""
+        if self._merging is None:
+            sources = self.plan.subtopology.sources
+            self._merging = (
+                len(sources) > 0
+                and not self._calls
+                and all(self._merged_function(headers=headers) is not None for headers in (False, True))
+            )
+        return self._merging
+
+    def run_merged(self, sources: Sequence[str], partitions: Sequence[tuple[str, int]], merged: MergedColumns) -> None:
+        """As :meth:`run`, where :attr:`merges`. ``sources``, ``partitions``: of each of its parts."""
+        self.failed_index = 0
+        if merged.headers is not None:
+            self._headers = True
+        if self._idle:
+            for source in sources:
+                self._idle.arrived(source)
+        self._settle_counts()
+        generated = self._merged_function(headers=self._headers)
+        assert generated is not None
+        self._run_generated(generated, partitions, merged, self._source_numbers(sources, merged.origins))
+
+    def _source_numbers(self, sources: Sequence[str], origins: Sequence[int]) -> Sequence[int]:
+        """For each record the number of its source, as the function for all of them has it."""
+        known = [source.name for source in self.plan.subtopology.sources]
+        numbers = [known.index(source) for source in sources]
+        return origins if numbers == list(range(len(numbers))) else list(map(numbers.__getitem__, origins))
+
+    def _merged_function(self, *, headers: bool) -> Generated | None:
+        key = (None, False, headers)
+        if key not in self._compiled:
+            names = [source.name for source in self.plan.subtopology.sources]
+            self._compiled[key] = self._generated(lambda: self._compiler.sources(names, headers=headers))
+        return self._compiled[key]
+
+    def _run_generated(
+        self,
+        generated: Generated,
+        partitions: Sequence[tuple[str, int]],
+        columns: RecordColumns | MergedColumns,
+        *more: Sequence[int],
+    ) -> None:
+        """``partitions``: of the columns, or of each of their parts. ``more``: arguments behind the columns."""
         start, count = 0, len(columns.keys)
+        arguments: list[Sequence[object]] = [columns.values, columns.timestamps]
+        if self._headers:
+            arguments.append([_EMPTY_HEADERS] * count if columns.headers is None else columns.headers)
+        arguments += more
         while start < count:
-            rest = columns if start == 0 else columns.cut(start)
-            keys = iter(rest.keys)
-            self._at = (topic, partition, rest, keys)
+            rest = arguments if start == 0 else [column[start:] for column in arguments]
+            keys = iter(columns.keys if start == 0 else columns.keys[start:])
+            self._at = (partitions, columns, keys)
             try:
-                generated.run(*self._arguments(generated, keys, rest))
+                generated.run(keys, *rest)
                 start = count
             except BaseException as error:  # a user's function may raise anything
                 if isinstance(error, RecordError | StateError):
                     # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
                     raise
-                index = start + len(rest.keys) - length_hint(keys) - 1
-                self.failed_index = index
-                self._skip_or_raise(generated, error, topic, partition, columns, index)
+                index = self.failed_index = count - length_hint(keys) - 1
+                self._skip_or_raise(generated, error, index)
                 start = index + 1
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
@@ -201,27 +261,26 @@ class Runner:
             if counting.meter is not None:
                 counting.meter.came_all(columns.timestamps, self.env.system_time_ms)
             return True
-        for other in self._counting.values():
-            other.cache.settle()
+        self._settle_counts()
         return False
+
+    def _settle_counts(self) -> None:
+        for counting in self._counting.values():
+            counting.cache.settle()
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
         if self.env.metadata is not None:
             topic, partition, offset, *_ = self.env.metadata
             return RecordMetadata(topic, partition, offset)
-        return self._origin() if self._at[2].keys else None
+        return self._origin() if self._at[1].keys else None
 
     def _origin(self) -> RecordMetadata:
         """Of the record that a generated function has come to."""
-        topic, partition, columns, keys = self._at
-        return RecordMetadata(topic, partition, columns.offset_at(len(columns.keys) - length_hint(keys) - 1))
-
-    def _arguments(self, generated: Generated, keys: object, columns: RecordColumns) -> list[object]:
-        arguments: list[object] = [keys, columns.values, columns.timestamps]
-        if self._headers:
-            arguments.append(repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers)
-        return arguments
+        partitions, columns, keys = self._at
+        index = len(columns.keys) - length_hint(keys) - 1
+        topic, partition = partitions[columns.origins[index] if isinstance(columns, MergedColumns) else 0]
+        return RecordMetadata(topic, partition, columns.offset_at(index))
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
         key = (name, flush, self._headers)
@@ -230,32 +289,34 @@ class Runner:
         return self._compiled[key]
 
     def _compile(self, name: str, flush: bool) -> Generated | None:
+        compiled = self._compiler.flush if flush else self._compiler.source
+        return self._generated(lambda: compiled(name, headers=self._headers))
+
+    def _generated(self, compiled: Callable[[], Generated]) -> Generated | None:
         if not self._generate:
             return None
         try:
-            if flush:
-                return self._compiler.flush(name, headers=self._headers)
-            return self._compiler.source(name, headers=self._headers)
+            return compiled()
         except TooComplex:
             return None
 
-    def _skip_or_raise(
-        self,
-        generated: Generated,
-        error: BaseException,
-        topic: str,
-        partition: int,
-        columns: RecordColumns,
-        index: int,
-    ) -> None:
+    def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:
+        """What becomes of the record with that index, which a generated function has come to."""
         node, stage = generated.origin(error)
-        context = self.env.context_let_go(node) or _context(topic, partition, columns, index, node)
+        context = self.env.context_let_go(node) or self._context_at(index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
             self.env.skip_or_fail(context, error)
         else:
             self.env.skip_or_fail_production(context, error)
+
+    def _context_at(self, index: int, node: str) -> ErrorContext:
+        partitions, columns, _ = self._at
+        if isinstance(columns, MergedColumns):
+            part = columns.origins[index]
+            return _context(*partitions[part], columns.parts[part], columns.counts(index)[part], node)
+        return _context(*partitions[0], columns, index, node)
 
     def failed_to_deserialize(
         self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: BaseException

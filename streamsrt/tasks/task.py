@@ -36,7 +36,7 @@ from streamsrt.state.kinds import Cache, LaidOut, cache_over, suppression_buffer
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
-from streamsrt.tasks.input.partition_group import PartitionGroup, Run, TopicPartition
+from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.output.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
@@ -183,7 +183,7 @@ class Task:
         self._behind_caches = stores_behind_caches(self._plan)
         self._uncommitted: set[TopicPartition] = set()
         self._processed = 0
-        self._current: Run | None = None
+        self._current: Run | MergedRun | None = None
         self._dropped_timestamps = 0
 
     def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
@@ -331,10 +331,10 @@ class Task:
                 room = self._runner.env.room
                 if room == 0 and finishes:
                     continue
-            run = None if room == 0 else self._group.next_run(min(limit_records - done, room or limit_records))
+            run = None if room == 0 else self._next_run(min(limit_records - done, room or limit_records))
             if run is None:
                 break
-            done += self._process_run(run)
+            done += self._process_merged(run) if isinstance(run, MergedRun) else self._process_run(run)
             # Where partitions alternate a run is a few records only.
             if done - measured >= _MEASURED_RECORDS:
                 measured = done
@@ -348,6 +348,12 @@ class Task:
             if self.meter.exact:
                 self.meter.look_at_buffers(self._buffers, now_ms)
         return done
+
+    def _next_run(self, limit_records: int) -> Run | MergedRun | None:
+        if len(self.source_partitions) == 1 or self.meter.exact:
+            # How late each record is, is measured run by run.
+            return self._group.next_run(limit_records)
+        return self._group.next_merged(limit_records, lambda: self._runner.merges)
 
     @property
     def is_calling(self) -> bool:
@@ -369,12 +375,15 @@ class Task:
     @property
     def processing(self) -> str:
         """The record that is being processed, in words; empty between two. May be asked by another thread."""
-        run = self._current
+        run, at = self._current, self._runner.current()
         if run is None:
             return ""
+        if isinstance(run, MergedRun):
+            where = None if at is None else (at.topic, at.partition)
+            which = run.topic_partitions.index(where) if where in run.topic_partitions else 0
+            run = Run(run.topic_partitions[which], run.columns.parts[which])
         topic, partition = run.topic_partition
         first, last = run.columns.offset_at(0), run.columns.next_offset - 1
-        at = self._runner.current()
         if at is not None and at.topic == topic and at.partition == partition and first <= at.offset <= last:
             return f"{topic}-{partition} offset {at.offset} (of a batch of {first} to {last})"
         return f"{topic}-{partition} offset {first}" + (f" to {last}" if last > first else "")
@@ -394,6 +403,24 @@ class Task:
             self._current = None
         self._done(run.topic_partition, columns)
         return len(columns.keys)
+
+    def _process_merged(self, run: MergedRun) -> int:
+        partitions, columns = run.topic_partitions, run.columns
+        self._current = run
+        try:
+            self._runner.run_merged([self._sources[topic].name for topic, _ in partitions], partitions, columns)
+        except RecordError:
+            index = self._runner.failed_index
+            for topic_partition, part, count in zip(partitions, columns.parts, columns.counts(index), strict=True):
+                self._done(topic_partition, part.cut(0, count))
+                if count < len(part.keys):
+                    self._group.put_back(topic_partition, part.cut(count))
+            raise
+        finally:
+            self._current = None
+        for topic_partition, part in zip(partitions, columns.parts, strict=True):
+            self._done(topic_partition, part)
+        return len(columns)
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
         if columns.timestamps:

@@ -158,6 +158,11 @@ def stream_stream_outer(builder: StreamsBuilder) -> None:
     joined.to("out", key=serdes.bytes, value=serdes.bytes)
 
 
+def merged(builder: StreamsBuilder) -> None:
+    both = text(builder).merge(text(builder, "table")).filter(lambda key, value: value[0] != 48)
+    both.to("out", key=serdes.bytes, value=serdes.bytes)
+
+
 def table_table(builder: StreamsBuilder) -> None:
     one = builder.table("in", key=serdes.bytes, value=serdes.bytes, store="one")
     other = builder.table("table", key=serdes.bytes, value=serdes.bytes, store="other")
@@ -231,6 +236,21 @@ PROGRAMS: dict[str, Build] = {
     "count per key, ttl": count_with_ttl,
     "deduplicate": once,
 }
+ALTERNATING = {
+    f"{name}, alternating": PROGRAMS.get(name, merged)
+    for name in (
+        "merge",
+        "stream-stream join",
+        "stream-stream left join",
+        "stream-stream outer join",
+        "stream-table join",
+        "table-table join",
+        "foreign-key join",
+        "as-of join",
+    )
+}
+"""Programs of two inputs whose times alternate record by record."""
+PROGRAMS |= ALTERNATING
 ONE_LENGTH = {"word count, words of one length (lines)"}
 INTERLEAVED = {"stream-stream join, interleaved"}
 TWO_SIDED = {"stream-table join", "stream-stream join", "table-table join", "foreign-key join"}
@@ -249,14 +269,19 @@ def rows(name: str) -> list[Row]:
         return [("in", None, " ".join(chance.choices(words, k=12)).encode(), T0 + n) for n in range(RECORDS // 5)]
     values = [chance.randbytes(50).hex().encode() for _ in range(997)]
     made = [("in", b"key-%05d" % chance.randrange(KEYS), values[n % 997], T0 + n) for n in range(RECORDS)]
-    if name.startswith(("stream-stream", "as-of")):
-        run = 2 if name in INTERLEAVED else BATCH_RECORDS
+    if name in ALTERNATING or name.startswith(("stream-stream", "as-of")):
+        run = 1 if name in ALTERNATING else 2 if name in INTERLEAVED else BATCH_RECORDS
         made = [(("in", "table")[n // run % 2], *row[1:]) for n, row in enumerate(made)]
         # Batches of both sides alternate; where their times do too, the task goes from one to the other all the time.
         return sorted(made, key=lambda row: (row[3] // BATCH_RECORDS // 2, row[0])) if run < BATCH_RECORDS else made
     if name in TWO_SIDED:
         return [*(("table", b"key-%05d" % n, values[n % 997], T0) for n in range(KEYS)), *made]
     return made
+
+
+def together(name: str) -> int:
+    """How many batches are there before work begins."""
+    return 2 if name in ALTERNATING or name in INTERLEAVED else 1
 
 
 def encoded(records: list[Row]) -> list[tuple[str, bytes]]:
@@ -321,7 +346,7 @@ def measure(names: list[str], rounds: int, root: Path) -> None:
         builder = StreamsBuilder()
         PROGRAMS[name](builder)
         batches = encoded(records)
-        variants[name] = fresh(builder.build(), batches, root, together=2 if name in INTERLEAVED else 1)
+        variants[name] = fresh(builder.build(), batches, root, together=together(name))
         by_hand = best(name, batches, root)
         if by_hand is not None:
             variants[f"best {name}"] = by_hand

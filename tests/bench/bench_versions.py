@@ -42,7 +42,8 @@ def prepared(bench: str, name: str, folder: Path) -> Callable[[], object]:
 
     builder = StreamsBuilder()
     bench_operators.PROGRAMS[name](builder)
-    return bench_operators.fresh(builder.build(), bench_operators.encoded(bench_operators.rows(name)), folder, 1)
+    batches, together = bench_operators.encoded(bench_operators.rows(name)), bench_operators.together(name)
+    return bench_operators.fresh(builder.build(), batches, folder, together)
 
 
 def work(bench: str, name: str) -> None:

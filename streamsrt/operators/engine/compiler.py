@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Literal
 
@@ -59,9 +59,26 @@ class Compiler:
 
     def source(self, name: str, *, headers: bool) -> Generated:
         """``run(keys, values, timestamps[, headers])`` for records of a source."""
+        self._start(headers, is_flush=False)
+        self._source(name, headers=headers)
+        columns = ["keys", "values", "timestamps", *(["headers"] if headers else [])]
+        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])])
+
+    def sources(self, names: Sequence[str], *, headers: bool) -> Generated:
+        """``run(keys, values, timestamps[, headers], sources)`` for records of several sources, in the order in which they
+        come. ``sources``: for each record the index of its source in ``names``."""
+        self._start(headers, is_flush=False)
+        for index, name in enumerate(names):
+            with self.emitter.block(f"{'if' if index == 0 else 'elif'} of == {index}:"):
+                self.emitter.line("pass")
+                self._source(name, headers=headers)
+        columns = ["keys", "values", "timestamps", *(["headers"] if headers else []), "sources"]
+        return self._build(", ".join(names), columns, ["k", "v", "t", *(["h"] if headers else []), "of"])
+
+    def _source(self, name: str, *, headers: bool) -> None:
+        """The code for a record of a source."""
         node = self.plan.node(name)
         assert isinstance(node, SourceNode)
-        self._start(headers, is_flush=False)
         flow = Flow(
             Slot(raw="k", serde=self.plan.key_serde(node)),
             Slot(raw="v", serde=self.plan.value_serde(node)),
@@ -75,8 +92,6 @@ class Compiler:
                 self.emitter.obj(flow.key)
                 self.emitter.obj(flow.value)
         self.children(node, flow)
-        columns = ["keys", "values", "timestamps", *(["headers"] if headers else [])]
-        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])])
 
     def flush(self, name: str, *, headers: bool) -> Generated:
         """``run(keys, values, raw_values, timestamps, ...)`` for changes that leave the cache of a node's store."""

@@ -4,17 +4,28 @@
    timestamp comes first; at equal timestamps the partition that was added first.
 2. What is handed out is a :class:`Run`: consecutive records of one batch, up to the first one that is later than the head of
    another partition. That is the order of record-at-a-time processing, without a look at the other queues per record.
+   Where such runs would be short, since the partitions' times alternate, a :class:`MergedRun` has records of several
+   partitions in that order, if whoever asks takes one. It ends with the last record of one of their batches: what comes
+   then is not known before the next batch is looked at, or waited for.
 3. A partition without records may still get some that are older. Whether to wait for them is ``max.task.idle.ms``: -1 never;
    0 as long as the broker is known to have records for it; else that long as well.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import TypeAlias
 
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records.merged import MergedColumns
+
+SHORT_RUN_RECORDS = 16
+"""A shorter run costs more by itself than its records do when they are merged with others."""
+_UNORDERED_RECORDS = 256
+"""So many records at most are taken of a batch whose times are not in order: they are looked at anew for each run."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -32,14 +43,28 @@ class Run:
         return len(self.columns.keys)
 
 
+class MergedRun:
+    """Records of several partitions that are processed in one go: those of each, and all of them in their order."""
+
+    __slots__ = ("columns", "topic_partitions")
+
+    def __init__(self, topic_partitions: list[TopicPartition], columns: MergedColumns) -> None:
+        self.topic_partitions = topic_partitions
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns.keys)
+
+
 class _Queue:
-    __slots__ = ("batches", "fetched_to", "head", "high_watermark", "highest", "position")
+    __slots__ = ("batches", "fetched_to", "head", "high_watermark", "highest", "is_ordered", "position")
 
     def __init__(self) -> None:
         self.batches: deque[RecordColumns] = deque()
         self.position = 0
         self.head: int | None = None
         self.highest = 0
+        self.is_ordered: bool | None = None
         self.fetched_to = -1
         self.high_watermark = -1
 
@@ -47,8 +72,35 @@ class _Queue:
         if self.batches:
             self.head = self.batches[0].timestamps[self.position]
             self.highest = -1
+            self.is_ordered = None
         else:
             self.head = None
+
+    def times(self, limit_records: int) -> tuple[list[int], int, int]:
+        """By what its next records are merged: a list, and the indexes of the first one and of the one after the last.
+
+        A record that is earlier than one before it comes as soon as that one did.
+        """
+        timestamps, start = self.batches[0].timestamps, self.position
+        if self.is_ordered is None:
+            self.is_ordered = timestamps == sorted(timestamps)
+        if self.is_ordered:
+            return timestamps, start, min(start + limit_records, len(timestamps))
+        stop = start + min(limit_records, _UNORDERED_RECORDS)
+        latest = list(accumulate(timestamps[start:stop], max))
+        return latest, 0, len(latest)
+
+    def take(self, stop: int) -> RecordColumns:
+        """Takes out the records of its first batch up to before index ``stop``."""
+        columns, start = self.batches[0], self.position
+        if stop == len(columns.keys):
+            self.batches.popleft()
+            self.position = 0
+            self.open_batch()
+            return columns if start == 0 else columns.cut(start)
+        self.position = stop
+        self.head = columns.timestamps[stop]
+        return columns.cut(start, stop)
 
     def has_more_at_broker(self) -> bool:
         return self.head is None and self.fetched_to < self.high_watermark
@@ -126,6 +178,26 @@ class PartitionGroup:
 
     def next_run(self, limit_records: int) -> Run | None:
         """Takes the next records out: at most ``limit_records`` (1 or more). None: nothing is buffered."""
+        chosen, bound = self._next()
+        if chosen is None:
+            return None
+        queue = self._queues[chosen]
+        return self._run(chosen, self._end_of_run(queue, limit_records, bound))
+
+    def next_merged(self, limit_records: int, merges: Callable[[], bool]) -> Run | MergedRun | None:
+        """As :meth:`next_run`; records of several partitions where one of them would give but a few, if ``merges``."""
+        chosen, bound = self._next()
+        if chosen is None:
+            return None
+        queue = self._queues[chosen]
+        if bound is not None and limit_records > 1:
+            timestamps = queue.batches[0].timestamps
+            if timestamps[min(queue.position + SHORT_RUN_RECORDS, len(timestamps)) - 1] > bound and merges():
+                return self._merged(limit_records)
+        return self._run(chosen, self._end_of_run(queue, limit_records, bound))
+
+    def _next(self) -> tuple[TopicPartition | None, int | None]:
+        """The partition whose record comes next, and up to which time its records do; None: all of them."""
         chosen: TopicPartition | None = None
         lowest: int | None = None
         bound: int | None = None
@@ -139,13 +211,16 @@ class PartitionGroup:
                 lowest, chosen = head, partition
             elif bound is None or head < bound:
                 bound = head
-        if chosen is None:
-            return None
-        columns = self._take(self._queues[chosen], limit_records, bound)
-        self.buffered -= len(columns.keys)
-        return Run(chosen, columns)
+        return chosen, bound
 
-    def _take(self, queue: _Queue, limit_records: int, bound: int | None) -> RecordColumns:
+    def _run(self, partition: TopicPartition, stop: int) -> Run:
+        columns = self._queues[partition].take(stop)
+        self.buffered -= len(columns.keys)
+        return Run(partition, columns)
+
+    @staticmethod
+    def _end_of_run(queue: _Queue, limit_records: int, bound: int | None) -> int:
+        """The index behind the last record that comes before ``bound`` is passed."""
         columns = queue.batches[0]
         start = queue.position
         stop = min(start + limit_records, len(columns.keys))
@@ -157,19 +232,34 @@ class PartitionGroup:
             while end < stop and timestamps[end] <= bound:
                 end += 1
             stop = end
-        if stop == len(columns.keys):
-            queue.batches.popleft()
-            queue.position = 0
-        else:
-            queue.position = stop
-        if start == 0 and stop == len(columns.keys):
-            queue.open_batch()
-            return columns
-        if queue.position:
-            queue.head = columns.timestamps[stop]
-        else:
-            queue.open_batch()
-        return columns.cut(start, stop)
+        return stop
+
+    def _merged(self, limit_records: int) -> MergedRun | Run:
+        """Takes out what comes before the last record of the batch that ends first, and that record."""
+        waiting = [(partition, queue) for partition, queue in self._queues.items() if queue.head is not None]
+        times = [queue.times(limit_records) for _, queue in waiting]
+        lasts = [each[stop - 1] for each, _, stop in times]
+        until = min(lasts)
+        ends_first = lasts.index(until)
+        stops = [
+            # At equal times the partition that was added first comes first.
+            (bisect_right if number <= ends_first else bisect_left)(each, until, start, stop)
+            for number, (each, start, stop) in enumerate(times)
+        ]
+        keys = [time for (each, start, _), stop in zip(times, stops, strict=True) for time in each[start:stop]]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        taken = [stop - start for (_, start, _), stop in zip(times, stops, strict=True)]
+        if len(order) > limit_records:
+            taken, order = _limited(taken, order[:limit_records])
+        self.buffered -= len(order)
+        parts = [
+            (partition, queue.take(queue.position + count))
+            for (partition, queue), count in zip(waiting, taken, strict=True)
+            if count
+        ]
+        if len(parts) == 1:
+            return Run(*parts[0])
+        return MergedRun([partition for partition, _ in parts], MergedColumns([part for _, part in parts], order))
 
     def put_back(self, partition: TopicPartition, columns: RecordColumns) -> None:
         """Puts records that were taken out in front again."""
@@ -184,10 +274,25 @@ class PartitionGroup:
     def take_first(self, partition: TopicPartition) -> RecordColumns:
         """Takes one record of that partition out. Raises IndexError where there is none."""
         self.buffered -= 1
-        return self._take(self._queues[partition], 1, None)
+        queue = self._queues[partition]
+        return queue.take(queue.position + 1)
 
     def clear(self) -> None:
         """Forgets everything that is buffered."""
         for partition in self._queues:
             self._queues[partition] = _Queue()
         self.buffered = 0
+
+
+def _limited(counts: list[int], order: list[int]) -> tuple[list[int], list[int]]:
+    """The first records of parts that had so many: how many are left of each, and their order counted through these.
+
+    A part's records keep their order, so those that are left are its first ones.
+    """
+    kept = [0] * len(counts)
+    firsts = list(accumulate(counts, initial=0))
+    parts = [bisect_right(firsts, index, 0, len(counts)) - 1 for index in order]
+    for part in parts:
+        kept[part] += 1
+    starts = list(accumulate(kept, initial=0))
+    return kept, [starts[part] + index - firsts[part] for part, index in zip(parts, order, strict=True)]

@@ -4,6 +4,7 @@
 | --- | --- |
 | ``header`` | a batch's header, its CRC, what control batches say |
 | ``columns`` | records as columns |
+| ``merged`` | records of several batches in one order |
 | ``decoding`` | batches and fetch answers into columns |
 | ``uniform`` | the same for batches whose records are all of one size |
 | ``plain`` | the same for header keys that are no text |

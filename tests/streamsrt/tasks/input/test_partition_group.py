@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.tasks.input.partition_group import PartitionGroup
+from streamsrt.tasks.input.partition_group import SHORT_RUN_RECORDS, MergedRun, PartitionGroup
 from streamsrt.wire.records import RecordColumns
 
 A, B = ("a", 0), ("b", 0)
@@ -65,6 +65,113 @@ def test_the_order_is_that_of_record_at_a_time(left: list[list[int]], right: lis
     runs, records = drain(by_run, limit), drain(by_record, 1)
     assert by_run.buffered == 0
     assert runs == records
+
+
+Taken = tuple[str, int, bytes | None]
+
+
+def always() -> bool:
+    return True
+
+
+def take_merged(group: PartitionGroup, limit: int, stop: int | None = None) -> list[Taken] | None:
+    """The next records; those from ``stop`` on are put back."""
+    run = group.next_merged(limit, always)
+    if run is None:
+        return None
+    columns = run.columns
+    assert 0 < len(run) <= limit
+    if isinstance(run, MergedRun):
+        counts = columns.counts(len(run) if stop is None else stop)
+        assert [len(part) for part in run.columns.parts] == run.columns.counts(len(run))
+        for partition, part, count in zip(run.topic_partitions, run.columns.parts, counts, strict=True):
+            if count < len(part):
+                group.put_back(partition, part.cut(count))
+        names = [run.topic_partitions[origin][0] for origin in run.columns.origins]
+        assert [columns.offset_at(index) for index in range(len(run))] == [int(v or b"") for v in columns.values]
+    else:
+        names = [run.topic_partition[0]] * len(run)
+        if stop is not None and stop < len(run):
+            group.put_back(run.topic_partition, run.columns.cut(stop))
+    return list(zip(names, columns.timestamps, columns.values, strict=True))[:stop]
+
+
+batches = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=20), max_size=3)
+
+
+@given(st.lists(batches, min_size=2, max_size=4), st.sampled_from((2, 3, 7, 100)), st.integers(1, 8))
+def test_records_of_several_partitions_come_in_the_same_order(
+    inputs: list[list[list[int]]], limit: int, added_at: int
+) -> None:
+    """The last partition gets its records, and something is put back, when some were taken out."""
+    partitions = [(name, 0) for name in "abcd"[: len(inputs)]]
+    late = partitions[-1]
+    ordered = [(partition, some) for partition, some in zip(partitions, inputs, strict=True)]
+    found: list[list[Taken]] = []
+    for merges in (True, False):
+        group, taken = PartitionGroup(partitions), list[Taken]()
+        for partition, some in ordered:
+            if partition != late:
+                fill(group, partition, some)
+        taken += (take_merged(group, limit, 1) if merges else drain_one(group)) or []
+        while len(taken) < added_at and (more := take_merged(group, added_at, 1) if merges else drain_one(group)):
+            taken += more
+        fill(group, late, inputs[-1])
+        while (more := take_merged(group, limit) if merges else drain_one(group)) is not None:
+            taken += more
+        assert group.buffered == 0
+        found.append(taken)
+    assert found[0] == found[1]
+
+
+def drain_one(group: PartitionGroup) -> list[Taken] | None:
+    run = group.next_run(1)
+    return None if run is None else [(run.topic_partition[0], run.columns.timestamps[0], run.columns.values[0])]
+
+
+def fill(group: PartitionGroup, partition: tuple[str, int], some: list[list[int]]) -> None:
+    offset = 0
+    for timestamps in some:
+        group.add(partition, batch(timestamps, offset))
+        offset += len(timestamps)
+
+
+def test_a_merged_run_ends_with_a_batch_since_what_follows_is_not_known() -> None:
+    group = PartitionGroup([A, B])
+    group.add(A, batch([1, 3, 5, 7]))
+    group.add(B, batch([2, 4, 5]))
+    run = group.next_merged(100, always)
+    assert isinstance(run, MergedRun)
+    assert run.topic_partitions == [A, B]
+    assert list(run.columns.timestamps) == [1, 2, 3, 4, 5, 5]
+    assert list(run.columns.origins) == [0, 1, 0, 1, 0, 1]
+    assert [(part.base_offset, part.next_offset) for part in run.columns.parts] == [(0, 3), (0, 3)]
+    assert group.buffered == 1
+
+
+def test_long_runs_are_not_merged_nor_is_anything_where_nobody_can() -> None:
+    group = PartitionGroup([A, B])
+    group.add(A, batch([*range(SHORT_RUN_RECORDS), 90]))
+    group.add(B, batch([50, 100]))
+    run = group.next_merged(100, always)
+    assert not isinstance(run, MergedRun)
+    assert run is not None
+    assert len(run) == SHORT_RUN_RECORDS
+    run = group.next_merged(100, lambda: False)
+    assert not isinstance(run, MergedRun)
+    assert run is not None
+    assert (run.topic_partition, run.columns.timestamps) == (B, [50])
+
+
+def test_headers_of_some_are_none_of_others() -> None:
+    group = PartitionGroup([A, B])
+    group.add(A, batch([1, 3]))
+    with_headers = batch([2, 4])
+    with_headers.headers = [(("h", b"1"),), ()]
+    group.add(B, with_headers)
+    run = group.next_merged(100, always)
+    assert isinstance(run, MergedRun)
+    assert run.columns.headers == ((), (("h", b"1"),), ())
 
 
 def test_put_back_and_take_first() -> None:

@@ -1,0 +1,54 @@
+"""Records of several batches in one order, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import TypeVar
+
+from streamsrt.wire.records.columns import Headers, RecordColumns
+
+T = TypeVar("T")
+
+
+class MergedColumns:
+    """Records of ``parts``, which keep their order. ``origins``: for each record the part that it is of, as its index.
+
+    ``headers`` is None where no record has one.
+    """
+
+    __slots__ = ("_offsets", "_pick", "headers", "keys", "origins", "parts", "timestamps", "values")
+
+    def __init__(self, parts: Sequence[RecordColumns], order: Sequence[int]) -> None:
+        """``order``: the indexes of two records or more, counted through all parts."""
+        pick = self._pick = itemgetter(*order)
+        self._offsets: Sequence[int] | None = None
+        self.parts = parts
+        self.origins: Sequence[int] = pick([number for number, part in enumerate(parts) for _ in part.keys])
+        self.keys: Sequence[bytes | None] = pick(_joined([part.keys for part in parts]))
+        self.values: Sequence[bytes | None] = pick(_joined([part.values for part in parts]))
+        self.timestamps: Sequence[int] = pick(_joined([part.timestamps for part in parts]))
+        self.headers: Sequence[Headers] | None = None
+        if any(part.headers is not None for part in parts):
+            each = [[()] * len(part.keys) if part.headers is None else part.headers for part in parts]
+            self.headers = pick(_joined(each))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def counts(self, stop: int) -> list[int]:
+        """How many of the first ``stop`` records are of each part."""
+        origins = self.origins[:stop]
+        return [origins.count(number) for number in range(len(self.parts))]
+
+    def offset_at(self, index: int) -> int:
+        """The offset of a record in its part."""
+        if self._offsets is None:
+            # Few ask, but those may ask for each record.
+            self._offsets = self._pick([part.offset_at(at) for part in self.parts for at in range(len(part.keys))])
+        return self._offsets[index]
+
+
+def _joined(columns: Sequence[list[T]]) -> list[T]:
+    return list(chain.from_iterable(columns))
