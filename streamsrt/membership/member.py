@@ -99,7 +99,9 @@ class Member:
 
 
 def log_event(group: str, member: str, event: Event, known: set[Status]) -> None:
-    """The log line that an event of a membership deserves, if any. ``known``: statuses that were told before."""
+    """The log line that an event of a membership deserves, if any. ``member``: its id, empty where the coordinator has not
+    given it one yet. ``known``: statuses that were told before."""
+    who = f"member {member}" if member else "a member that joins"
     match event:
         case StatusChanged(statuses, is_classic):
             for status in statuses:
@@ -109,13 +111,13 @@ def log_event(group: str, member: str, event: Event, known: set[Status]) -> None
         case UnknownStatus(code, detail):
             log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
         case HeartbeatTrouble(reason):
-            log.warning("Group %s, member %s: heartbeats fail, trying on: %s", group, member, reason)
+            log.warning("Group %s, %s: heartbeats fail, trying on: %s", group, who, reason)
         case HeartbeatRecovered(outage_ms):
-            log.info("Group %s, member %s: heartbeats succeed again after %d ms", group, member, outage_ms)
+            log.info("Group %s, %s: heartbeats succeed again after %d ms", group, who, outage_ms)
         case InstanceIdTaken(wait_ms):
-            log.warning("Group %s, member %s: %s", group, member, instance_id_taken_text(wait_ms))
+            log.warning("Group %s, %s: %s", group, who, instance_id_taken_text(wait_ms))
         case TasksLost(reason):
-            log.warning("Group %s, member %s: all tasks are lost: %s", group, member, reason)
+            log.warning("Group %s, %s: all tasks are lost: %s", group, who, reason)
         case MembershipFailed(error):
             log.error("%s", error)
         case _:

@@ -147,7 +147,7 @@ class ExactlyOnceCommitter:
             except UnknownMemberError as error:
                 raise TransactionLostError(f"this member's tasks now belong to others: {error}") from error
         raise TransactionLostError(
-            f"the transaction can't be committed, member {self._member.member_id} has no valid epoch"
+            f"the transaction can't be committed: this member of group {self._group_id} has no valid epoch"
         )
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:

@@ -282,11 +282,12 @@ class ClassicMember:
         return self._finish(todo, now_ms)
 
     def _hear(self, event: Happening, todo: ClassicStep, now_ms: int) -> None:
-        known = set(self.session.statuses)
+        known, id_before = set(self.session.statuses), self.member_id
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
         for told in step.events:
-            log_event(self.group_id, self.member_id, told, known)
+            # Who has lost its membership has no id any more; what is told is of the one that it had.
+            log_event(self.group_id, self.member_id or id_before, told, known)
         todo.events += step.events
         todo.request = step.request or todo.request
         todo.rebalance_request = step.rebalance_request or todo.rebalance_request

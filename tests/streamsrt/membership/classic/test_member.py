@@ -14,6 +14,7 @@ from streamsrt.membership.classic.state import ClassicMemberState
 from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.values import AssignmentChanged, ReportOwned, StatusChanged, TopicPartition
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -185,6 +186,26 @@ def test_a_look_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> None
     assert "can't look at the topics: no broker" in caplog.text
     assert alone.todo.rebalance_request is None
     assert alone.after(WATCH_MS).work is not None
+
+
+def test_the_log_names_the_member_that_has_lost_its_tasks(caplog: pytest.LogCaptureFixture) -> None:
+    alone = stable({"t": 2})
+    alone.now_ms += 3_000
+    alone.member.polled(alone.now_ms)
+    assert isinstance(alone.take(alone.member.tick(alone.now_ms)).request, HeartbeatRequest)
+    alone.member.responded(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID), alone.now_ms)
+    assert alone.member.member_id == ""
+    assert "Group g, member m: all tasks are lost: UNKNOWN_MEMBER_ID" in caplog.text
+
+
+def test_the_log_says_of_a_member_without_an_id_that_it_joins(caplog: pytest.LogCaptureFixture) -> None:
+    alone = Alone({"t": 2})
+    for _ in range(2):
+        alone.member.rebalance_failed("disconnected", alone.now_ms)
+        alone.member.coordinator_found(9, alone.now_ms)
+        alone.now_ms += 1_000
+        alone.member.tick(alone.now_ms)
+    assert "Group g, a member that joins: heartbeats fail, trying on: disconnected" in caplog.text
 
 
 def test_at_its_deadline_the_leader_goes_on_with_what_it_knows() -> None:
