@@ -18,13 +18,13 @@ import random
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.kafka_server import KafkaServer
 from tests.system import frozen_disk
-from tests.system.processes import AppProcess, children
+from tests.system.processes import AppProcess, family
 
 if TYPE_CHECKING:
     from tests.system.storm import Storm
@@ -50,13 +50,6 @@ class Fault(NamedTuple):
     strike: Callable[[Storm, Blow], None]
 
 
-def processes(pid: int) -> Iterator[int]:
-    """A process, and those below it; each before those that it has started."""
-    yield pid
-    for child in children(pid):
-        yield from processes(child)
-
-
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -64,7 +57,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _limit_files(pid: int, soft: int) -> None:
-    for each in processes(pid):
+    for each in family(pid):
         with suppress(ProcessLookupError):
             resource.prlimit(each, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
 
@@ -75,7 +68,7 @@ def _limit_files(pid: int, soft: int) -> None:
 def _kill(victim: AppProcess, blow: Blow) -> None:
     """All of its processes, or the first alone, which the others follow in good order."""
     if blow.length < 0.7:
-        _signal(list(processes(victim.pid)), signal.SIGKILL)
+        _signal(list(family(victim.pid)), signal.SIGKILL)
     victim.kill()
 
 
@@ -95,7 +88,7 @@ def _lose_instance(storm: Storm, blow: Blow) -> None:
 def _lose_disk(storm: Storm, blow: Blow) -> None:
     """It starts again without any state, at once or when others have taken its tasks over."""
     victim = storm.pick(blow)
-    _signal(list(processes(victim.pid)), signal.SIGKILL)
+    _signal(list(family(victim.pid)), signal.SIGKILL)
     # It waits until all of them have closed their standard error: none writes any more.
     victim.kill()
     shutil.rmtree(victim.state_dir, ignore_errors=True)
@@ -116,12 +109,12 @@ def _kill_process(storm: Storm, blow: Blow) -> None:
 
 
 def _freeze_instance(storm: Storm, blow: Blow) -> None:
-    _freeze(storm, processes(storm.pick(blow).pid), blow)
+    _freeze(storm, family(storm.pick(blow).pid), blow)
 
 
 def _freeze_process(storm: Storm, blow: Blow) -> None:
     victim = storm.pick(blow)
-    _freeze(storm, victim.workers[:1] or processes(victim.pid), blow)
+    _freeze(storm, victim.workers[:1] or family(victim.pid), blow)
 
 
 def _freeze(storm: Storm, pids: Iterable[int], blow: Blow) -> None:

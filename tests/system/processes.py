@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
@@ -86,6 +87,40 @@ def children(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(part) for part in text.split()]
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process, and those below it; each before those that it has started."""
+    yield pid
+    for child in children(pid):
+        yield from family(child)
+
+
+class Sight(NamedTuple):
+    """What the kernel says of a process. ``waits``: where its threads wait, of those that do."""
+
+    pid: int
+    state: str
+    cpu_s: float
+    age_s: float
+    waits: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = ", ".join(self.waits) or "nothing"
+        return f"process {self.pid}: {self.state}, {self.cpu_s:.1f} CPU s in {self.age_s:.0f} s, waits for {where}"
+
+
+def seen(pid: int) -> Iterator[Sight]:
+    """A process and those below it, as far as they are still there."""
+    for each in family(pid):
+        place = Path(f"/proc/{each}")
+        with suppress(OSError):
+            state, *fields = (place / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks_per_s = os.sysconf("SC_CLK_TCK")
+            uptime_s = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+            waits = {(task / "wchan").read_text(encoding="ascii") for task in (place / "task").iterdir()}
+            cpu_s = (int(fields[10]) + int(fields[11])) / ticks_per_s
+            yield Sight(each, state, cpu_s, uptime_s - int(fields[18]) / ticks_per_s, tuple(sorted(waits - {"", "0"})))
 
 
 class AppProcess:

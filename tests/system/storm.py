@@ -10,6 +10,7 @@ repeated; the logs of that storm stay.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import shutil
@@ -29,7 +30,7 @@ from tests.kafka_server import VERSION, KafkaServer
 from tests.system import frozen_disk
 from tests.system.cluster import Cluster, Server, connected
 from tests.system.faults import EXIT_STATE, FAULTS, PATIENCE_S, SIZE_MAX, Blow, Fault, plan
-from tests.system.processes import AppProcess
+from tests.system.processes import AppProcess, seen
 from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
 from tests.tcp_proxy import TcpProxy
 
@@ -53,6 +54,8 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
 """What a member sets itself in a classic group, the broker sets in a streams group (``QUICK_GROUPS``)."""
 CHUNK, PAUSE_S = 50, 0.1
 ROWS_PER_BLOW = 8_000
+START_CPU_S, STARVED_S = 6.0, 900.0
+"""What a start of an instance takes, and how long it gets on a machine that has no time for it."""
 STEPS_MAX = 3
 LONGEST_S = 1.0
 FIRST_SIZE = 2
@@ -179,10 +182,26 @@ class Storm:
             return [each.progress.get("processed_records", 0) for each in self.up]
 
         before = done()
-        self.wait_while(lambda: all(now <= then for now, then in zip(done(), before, strict=True)), PATIENCE_S)
-        if all(now <= then for now, then in zip(done(), before, strict=True)):
-            logs = "\n".join(f"{each.folder.name} {each.progress}: {each.stderr[-3000:]}" for each in self.up)
-            raise AssertionError(f"nothing is processed for {PATIENCE_S:g} s\n{logs}")
+
+        def nothing() -> bool:
+            return all(now <= then for now, then in zip(done(), before, strict=True))
+
+        self.wait_while(nothing, PATIENCE_S)
+        if nothing() and self._is_starved():
+            self.wait_while(nothing, STARVED_S)
+        if nothing():
+            raise AssertionError(f"nothing is processed for {PATIENCE_S:g} s\n{self._sight()}")
+
+    def _is_starved(self) -> bool:
+        """Whether an instance that has said nothing yet has had less of the machine than a start takes."""
+        return any(not each.progress and sum(one.cpu_s for one in seen(each.pid)) < START_CPU_S for each in self.up)
+
+    def _sight(self) -> str:
+        """What the instances do, and what they said last: one that is mute hangs, or has a machine that is busy."""
+        found = [f"load {os.getloadavg()[0]:.0f}"]
+        for each in self.up:
+            found += [f"{each.folder.name} {each.progress}", *map(str, seen(each.pid)), each.stderr[-3000:]]
+        return "\n".join(found)
 
     def stop(self, instance: AppProcess) -> None:
         """In good order."""
