@@ -3,7 +3,8 @@
 1. Instances are replaced one by one. The last one goes when nothing of what it reads and writes drains.
 2. No instance of the old version ends unless it is told to, or killed. The new version ends by itself only where it is
    made to fail, or is refused.
-3. Where the new version fails, the old instances run all of their version's tasks again within a session.
+3. Where the new version fails, the old instances run all of their version's tasks again within a session. In a classic group
+   one that fails while the group waits for another one that was killed counts a session more: its own begins after that.
 4. In the end nothing is left unread: neither in the topics of the version that runs, nor in repartition topics of the other.
 """
 
@@ -44,8 +45,8 @@ ROUNDS = 60
 LAST_ROUNDS = 30
 ALL_TOPICS = {**TOPICS, LEFT: 2, RIGHT: 2}
 SESSION_S = 5.0
-TAKEN_OVER_S = SESSION_S + 3.0
-"""A session, and three heartbeats in which tasks are given and opened."""
+STEPS_S = 3.0
+"""Three heartbeats, in which tasks are given and opened."""
 PATIENCE_S = 120.0
 BATCH_MAX = 4
 SPAN_S = 12.0
@@ -148,6 +149,9 @@ class Rolling(Simulation):
         self._fails_at: int | None = None
         self._records = 0
         self._failing: str | None = None
+        self._is_classic = settings.get("group.protocol") == "classic"
+        self._session_ends_s = 0.0
+        """When the group knows of everybody who was killed."""
         self._stopping: set[str] = set()
         self._chance = random.Random(f"{pair.seed}/roll")
         self._application_id = StreamsConfig.of({**CONFIG, **settings}).application_id
@@ -251,6 +255,9 @@ class Rolling(Simulation):
         host = instance.kill()
         if host is not None:
             self.net.host_died(host)
+            now_s = self.loop.time()
+            begins_s = max(now_s, self._session_ends_s) if self._is_classic else now_s
+            self._session_ends_s = begins_s + SESSION_S
 
     def _refused(self) -> Iterator[Wait]:
         """The new version is started in the place of an instance. It ends, and the old version goes on."""
@@ -280,7 +287,8 @@ class Rolling(Simulation):
             until_s = self.loop.time() + soon_s
             yield Wait("it fails", lambda: not instance.is_alive or self.loop.time() >= until_s)  # noqa: B023
             self._kill(instance)
-        yield Wait("the old version has taken over", lambda: self._owns_all(OLD), TAKEN_OVER_S)
+        within_s = max(SESSION_S, self._session_ends_s - self.loop.time()) + STEPS_S
+        yield Wait("the old version has taken over", lambda: self._owns_all(OLD), within_s)
         self._failing = self._fails_at = None
         self.start(instance)
 
@@ -306,9 +314,10 @@ class Rolling(Simulation):
         return [one for one in self.instances if self.version[one.name] == version]
 
     def _are_members(self) -> bool:
-        """Whoever joins with an older version after the next one has come is refused."""
+        """Whether the new version is the group's, and everybody is in it: whoever joins with an older version afterwards is
+        refused, as is an epoch that is two ahead."""
         group = None if self.broker.life is None else self.broker.life.group(self._application_id)
-        if group is None or group.state != "Stable":
+        if group is None or group.state != "Stable" or group.topology_epoch != self._epochs[NEW]:
             return False
         return all(
             one.member_id in group.epochs and one.manager is not None and one.manager.is_settled

@@ -7,7 +7,9 @@ there is an outcome.
    difference, but for what its memory saves.
 2. Where the next target can't be known everybody keeps what it claims, and nobody gets anything: the text of a version is
    missing that the target needs (one member of it is asked to send it), a static member is in doubt, or the topics can't be
-   listed. Where nobody runs the group's version, the tasks of the newest older one that somebody runs are assigned.
+   listed. The group does not wait for the text of the next version, as whoever is asked may be dead: it goes on with its
+   own, unless a static member runs the next one, whose tasks wait for it. Where nobody runs the group's version, the tasks
+   of the newest older one that somebody runs are assigned.
 3. Another version becomes the group's only when its topics are right and there. One that could not run is refused, and the
    members that are there go on. A group that starts anew takes its version as it is, and waits for the topics.
 4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
@@ -70,6 +72,7 @@ IN_FLIGHT_MS = 15_000
 """When it looks again while something still writes those."""
 DOUBT_MS = 1_000
 """When the leader looks again after a generation in which a member was in doubt."""
+_TEXT_MISSING = "Waiting for the topology of another version, which a member has been asked for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,8 @@ class Leading:
     candidates: tuple[Version, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     postponed: str = ""
+    asked: frozenset[str] = frozenset()
+    unknown: str = ""
     image: TopicsImage = NO_TOPICS
     awaits: Effect | None = None
     created: Mapping[str, int] | None = None
@@ -287,14 +292,27 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
         return _refuse(leading, leading.runners, refusal, now_ms)
     missing = _missing_texts(leading, version, lead)
     if missing:
-        why = "Waiting for the topology of another version, which a member has been asked for."
-        return _keep(leading, why, now_ms, asked=_whom_to_ask(leading, missing))
+        asked = _whom_to_ask(leading, missing)
+        own = replace(leading, candidates=(), asked=asked, unknown=_TEXT_MISSING)
+        if _goes_on_with_its_own(leading, own):
+            return _choose(own, now_ms)
+        return _keep(leading, _TEXT_MISSING, now_ms, asked=asked)
     if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
         leading = replace(leading, memory=replace(leading.memory, looked=None))
     looks = _is_to_look(leading)
     if leading.image is NO_TOPICS or (looks and not leading.lists_all):
         return _list_topics(replace(leading, lists_all=looks))
     return _configure(leading, now_ms)
+
+
+def _goes_on_with_its_own(leading: Leading, own: Leading) -> bool:
+    """Whether the group has a version to go on with while it does not know the next one."""
+    version, lead = own.version, own.lead
+    if not leading.candidates or not own.runners or version is None or lead is None:
+        return False
+    if any(m.instance_id is not None for m in leading.view.members if m.version in leading.candidates):
+        return False
+    return not _missing_texts(own, version, lead)
 
 
 def _list_topics(leading: Leading) -> LeadingStep:
@@ -592,9 +610,11 @@ def _assign(
         given={name: given(m, view, targets[name], claims) for name, m in told_now.items()},
         targets=targets,
         refused=refused,
+        asked=leading.asked,
         configuration=configuration,
         creation_detail=leading.creation_detail,
         postponed=leading.postponed,
+        unknown=leading.unknown,
         conflicts=claims.twice,
         image=leading.image,
         draining=draining_text(view, lead, refused, unread) if unread else "",

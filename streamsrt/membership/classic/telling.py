@@ -65,8 +65,9 @@ class LeaderSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationPlan:
     """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
-    ``postponed``: why the next version is not taken yet; ``draining``: what is read to the end before it is handed over;
-    ``asked``: members that are to send their topology; ``left``: what older versions have left unread, in words."""
+    ``postponed``: why the next version is not taken yet; ``unknown``: why it is not even looked at; ``draining``: what is
+    read to the end before it is handed over; ``asked``: members that are to send their topology; ``left``: what older
+    versions have left unread, in words."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -75,6 +76,7 @@ class GenerationPlan:
     asked: frozenset[str] = frozenset()
     waiting: str = ""
     postponed: str = ""
+    unknown: str = ""
     draining: str = ""
     configuration: Configuration | None = None
     creation_detail: str = ""
@@ -219,7 +221,9 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
         found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.waiting))
     problem = None if plan.configuration is None else plan.configuration.problem
     is_ahead = plan.group is not None and member.version.epoch > plan.group.epoch
-    if is_ahead and plan.postponed:
+    if is_ahead and plan.unknown:
+        found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.unknown))
+    elif is_ahead and plan.postponed:
         found.append(Status(StatusCode.MISSING_INTERNAL_TOPICS, plan.postponed))
     elif problem is not None and not is_ahead and not (problem.is_fatal and is_behind):
         found.append(Status(problem.status_code, problem.detail + plan.creation_detail))

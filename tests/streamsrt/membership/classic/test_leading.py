@@ -242,37 +242,60 @@ def test_an_update_that_an_old_member_leads() -> None:
     group = settled(Member("m1"), Member("m2"))
     group.members["m2"] = Member("m3", NEW)
     group.members = {member.name: member for member in group.members.values()}
-    before = group.members["m1"].held
     told = group.round()
-    assert told["m1"].tasks == before, "everybody keeps what it has until the text is there"
+    assert told["m1"].tasks == tasks("a0 a1 a2 b0 b1 b2"), "until the text is there the group goes on as it is"
     assert told["m3"].send_topology
     assert not told["m3"].tasks
     assert (told["m3"].group_epoch, codes(told["m3"])) == (1, [StatusCode.ASSIGNMENT_DELAYED])
     told = group.round()
     assert (told["m1"].group_epoch, told["m1"].group_digest) == (2, NEW.digest)
-    assert told["m1"].tasks == tasks("a0 a2 b0 b1 b2"), "nobody is warm for the other b: the old member runs all of it"
+    assert told["m1"].tasks == tasks("a0 a1 a2 b0 b1 b2"), "nobody is warm: the old member runs all of it"
     assert codes(told["m1"]) == [StatusCode.STALE_TOPOLOGY]
-    assert told["m3"].tasks == tasks("A a1 W b0 b1"), "half of the members are new"
+    assert told["m3"].tasks == tasks("W a2 b0")
     assert told["m1"].rejoin_after_ms == group.settings.probing_interval_ms
     group.members["m3"].extra = {"offsets": {("b", 0): END - 5, ("b", 1): END - 20_000}}
     told = group.round()
-    assert told["m1"].tasks == tasks("a0 a2 b1 b2")
-    assert told["m3"].tasks == tasks("A a1 W b0 b1"), "m1 still reads b's partition of u"
-    assert told["m3"].target == tasks("A a1 b0 W b1")
+    assert told["m1"].tasks == tasks("a0 a1 a2 b1 b2")
+    assert told["m3"].tasks == tasks("W a2 b0 b1"), "m1 still reads b's partition of u"
+    assert told["m3"].target == tasks("A b0 W a2 b1")
     told = group.round()
-    assert told["m3"].tasks == tasks("A a1 b0 W b1")
-    group.members["m3"].extra = {"offsets": {("b", 1): END - 5}}
-    for _ in range(2):
-        told = group.round()
-    assert told["m1"].tasks == tasks("a0 a2 b2"), "its share"
-    assert told["m3"].tasks == tasks("a1 b0 b1")
+    assert told["m3"].tasks == tasks("A b0 W a2 b1")
+    for task in (("b", 1), ("a", 2)):
+        group.members["m3"].extra = {"offsets": {task: END - 5}}
+        for _ in range(2):
+            told = group.round()
+    assert told["m1"].tasks == tasks("a0 a1 b2"), "its share"
+    assert told["m3"].tasks == tasks("a2 b0 b1")
     del group.members["m1"]
     group.members["m4"] = Member("m4", NEW)
     group.leader = "m3"
     for _ in range(4):
         told = group.round()
     assert told["m3"].tasks.active | told["m4"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
-    assert told["m4"].tasks == tasks("a0 a2 b2"), "what m1 had nobody has"
+    assert told["m4"].tasks == tasks("a0 a1 b2"), "what m1 had nobody has"
+
+
+def test_a_static_member_has_its_tasks_kept_until_its_new_version_is_known() -> None:
+    group = settled(Member("m1"), Member("m2", instance_id="i2"))
+    before = group.members["m1"].held
+    del group.members["m2"]
+    group.members["m3"] = Member("m3", NEW, instance_id="i2")
+    told = group.round()
+    assert told["m1"].tasks == before
+    assert told["m3"].send_topology
+
+
+def test_while_a_version_is_unknown_the_others_have_all_tasks_of_theirs() -> None:
+    """Whoever is asked for it may be dead: its session begins when the generation does."""
+    group = settled(Member("m1"), Member("m2"))
+    del group.members["m2"]
+    group.members |= {name: Member(name, NEW) for name in ("m3", "m4")}
+    told = group.round()
+    assert told["m1"].tasks == tasks("a0 a1 a2 b0 b1 b2")
+    assert [told[name].send_topology for name in ("m3", "m4")] == [True, False]
+    for name in ("m3", "m4"):
+        assert told[name].group_epoch == 1
+        assert told[name].statuses[0].detail.startswith("Waiting for the topology of another version")
 
 
 def test_what_only_the_new_version_ran_goes_back_to_the_old_one_when_its_members_are_gone() -> None:
