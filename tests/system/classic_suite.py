@@ -17,10 +17,8 @@ STREAMS_GROUPS = (
 BROKER = "it is about a broker that lacks streams groups"
 AT_ONCE = "a static member of a classic group that was killed and comes back goes on at once"
 SESSION = "how long a killed member stays is its own setting in a classic group"
-TOLD_ONCE = "a classic group makes a missing internal topic again before anybody is told twice"
 
 NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
-    "test_bad_days::test_an_internal_topic_is_deleted_while_it_is_used": TOLD_ONCE,
     "test_bad_input::test_a_broker_that_is_too_old": BROKER,
     "test_bad_input::test_a_broker_without_streams_groups": BROKER,
     "test_classic_group": OWN_PROTOCOL,
