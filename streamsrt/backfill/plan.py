@@ -44,17 +44,22 @@ class ArchiveFile(_Value):
 
 
 class LakeFile(_Value):
-    """One Parquet file of a lake."""
+    """One file of a lake. ``modified_ms``: when it was written, of files that Spark lists."""
 
     path: str
     records: int
     size_bytes: int
+    modified_ms: int | None = None
 
 
 class LakePlan(_Value):
     """Where a topic's records lie in no order. ``order``: the column that gives it; ``partitioned``: there is a column for
     the partition; ``headers``: there is one for headers. ``columns``: SQL expressions of Spark's for what is not a column of
-    that name; ``root``: where folders named ``partition=N`` begin."""
+    that name; ``root``: where folders begin whose names are columns.
+
+    Of a lake that Spark lists: ``location``, a path or a table, with its ``format``, the ``options`` of Spark's reader, the
+    condition ``where`` for rows, ``column_types`` (Spark's schema as JSON, as it was then), and ``version`` where the format
+    keeps old ones. ``days``: how many records it has of each day in UTC; ``null_keys``: how many have no key."""
 
     topic: str
     files: tuple[LakeFile, ...]
@@ -63,6 +68,14 @@ class LakePlan(_Value):
     headers: bool
     columns: dict[str, str] = Field(default_factory=dict)
     root: str | None = None
+    location: str | None = None
+    format: str = "parquet"
+    options: dict[str, str] = Field(default_factory=dict)
+    where: str | None = None
+    column_types: str | None = None
+    version: str | None = None
+    days: dict[str, int] = Field(default_factory=dict)
+    null_keys: int = 0
 
 
 class SourceRange(_Value):

@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from streamsrt.backfill.archive import scan_archive
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
+from streamsrt.backfill.lake_formats import check_format
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.operators import check_topology, notes
 from streamsrt.backfill.parquet_files import TimesRead
@@ -43,6 +46,14 @@ from topology.graph.nodes import Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
 
+@dataclass(frozen=True, slots=True)
+class SparkAccess:
+    """How planning gets at Spark, for lakes that only Spark reads: its master and its settings."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
 def make_plan(
     network: Network,
     application: str,
@@ -53,6 +64,7 @@ def make_plan(
     config: Mapping[str, str],
     now_ms: int,
     changelogs: Changelogs = "live",
+    spark: SparkAccess | None = None,
 ) -> BackfillPlan:
     """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
@@ -72,11 +84,7 @@ def make_plan(
             f"{', '.join(sorted(shape.source_topics))}"
         )
     times = {topic: TimesRead() for topic in sources}
-    lakes = {
-        topic: _scan(lake, topic, shape.counts[topic], times[topic])
-        for topic, lake in sorted(sources.items())
-        if isinstance(lake, Lake)
-    }
+    lakes = _lakes(shape, sources, times, spark or SparkAccess())
     ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()}, times)
     plan = BackfillPlan(
         application=application,
@@ -276,16 +284,28 @@ class _Shape:
 # --------------------------------------------------------------------------------------------------------------- ranges
 
 
-def _scan(lake: Lake, topic: str, partitions: int, times: TimesRead) -> tuple[LakePlan, dict[int, LakeShare]]:
-    """Records that expressions make are counted by Spark, which is an extra: it is not loaded before it is wanted."""
-    if not lake.columns:
-        return scan_lake(lake, topic, partitions, times=times)
-    from streamsrt.backfill.engine_spark_session import check_installed
+def _lakes(
+    shape: _Shape, sources: Mapping[str, Source], times: Mapping[str, TimesRead], spark: SparkAccess
+) -> dict[str, tuple[LakePlan, dict[int, LakeShare]]]:
+    """What lakes hold. Spark is an extra: it is not loaded before a lake is one that only Spark reads."""
+    found = {}
+    with contextlib.ExitStack() as stack:
+        session = None
+        for topic, lake in sorted(sources.items()):
+            if not isinstance(lake, Lake):
+                continue
+            if not lake.is_read_by_spark:
+                found[topic] = scan_lake(lake, topic, shape.counts[topic], times=times[topic])
+                continue
+            check_format(topic, lake.format)
+            if session is None:
+                from streamsrt.backfill.engine_spark_session import open_session
 
-    check_installed()
-    from streamsrt.backfill.engine_spark_scan import scan_mapped
+                session = stack.enter_context(contextlib.closing(open_session(spark.master, conf=spark.conf)))
+            from streamsrt.backfill.engine_spark_scan import scan_by_spark
 
-    return scan_mapped(lake, topic, partitions)
+            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic])
+    return found
 
 
 def _ranges(
@@ -414,6 +434,8 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
                 f"the lake of {lake.topic} has no offsets: all of it counts as older than what the log holds, and a "
                 "record that is in both counts twice"
             )
+        if lake.null_keys:
+            yield f"{lake.null_keys} records in the lake of {lake.topic} have no key"
 
 
 def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:

@@ -12,9 +12,10 @@ import typer
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake
+from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
-from streamsrt.backfill.plan import BackfillPlan, load_plan
+from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
@@ -27,9 +28,15 @@ Directory = Annotated[Path, typer.Option("--dir", "-d", help="the plan's directo
 EngineOption = Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark")]
 Workers = Annotated[int, typer.Option("--workers", help="processes of engine local")]
 Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.g. local[2,3] or spark://HOST:PORT")]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="KEY=VALUE of Spark, e.g. spark.jars.packages=...; repeatable, kept in no plan"),
+]
 Interval = Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")]
 
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
+MOST_DAYS = 31
+"""So many days are counted one by one."""
 
 
 @app.command("plan")
@@ -41,7 +48,22 @@ def plan(
         list[str] | None, typer.Option("--archive", help="TOPIC=DIRECTORY of Parquet files; repeatable")
     ] = None,
     lake: Annotated[
-        list[str] | None, typer.Option("--lake", help="TOPIC=DIRECTORY of unordered Parquet files, for engine spark")
+        list[str] | None,
+        typer.Option(
+            "--lake",
+            help="TOPIC=PATH of unordered files, for engine spark; also s3a://, gs://, abfs://, hdfs://, or a table's name",
+        ),
+    ] = None,
+    lake_format: Annotated[
+        list[str] | None, typer.Option("--lake-format", help=f"TOPIC=FORMAT of a lake: {', '.join(FORMATS)}")
+    ] = None,
+    lake_option: Annotated[
+        list[str] | None,
+        typer.Option("--lake-option", help="TOPIC.OPTION=VALUE for Spark's reader of a lake, e.g. orders.header=true"),
+    ] = None,
+    lake_where: Annotated[
+        list[str] | None,
+        typer.Option("--lake-where", help="TOPIC=SQL: only rows that meet it, e.g. orders='day >= \"2026-01-01\"'"),
     ] = None,
     lake_order: Annotated[
         list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
@@ -67,22 +89,37 @@ def plan(
         bool,
         typer.Option("--full-changelogs", help="changelogs also hold windows beyond retention, for other readers"),
     ] = False,
+    master: Master = None,
+    conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
     """Freeze what is read and which tasks there are; nothing is computed yet."""
     archives, lakes = key_value_pairs(archive or (), "--archive"), key_value_pairs(lake or (), "--lake")
     orders = key_value_pairs(lake_order or (), "--lake-order")
-    columns = _lake_columns(lake_column or (), lakes)
-    wrong = sorted((archives.keys() & lakes.keys()) | (orders.keys() - lakes.keys()))
+    formats = key_value_pairs(lake_format or (), "--lake-format")
+    conditions = key_value_pairs(lake_where or (), "--lake-where")
+    columns = _of_lakes("--lake-column", "COLUMN=SQL", lake_column or (), lakes)
+    options = _of_lakes("--lake-option", "OPTION=VALUE", lake_option or (), lakes)
+    wrong = sorted(
+        (archives.keys() & lakes.keys()) | ((orders.keys() | formats.keys() | conditions.keys()) - lakes.keys())
+    )
     if wrong:
         raise ConfigError(
-            f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order"
+            f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order, a "
+            "--lake-format and a --lake-where"
         )
     sources: dict[str, Source] = {topic: Archive(path, allow_gaps) for topic, path in archives.items()}
-    sources.update(
-        {topic: Lake(path, orders.get(topic), allow_gaps, columns.get(topic, {})) for topic, path in lakes.items()}
-    )
+    for topic, path in lakes.items():
+        sources[topic] = Lake(
+            path,
+            orders.get(topic),
+            allow_gaps,
+            columns.get(topic, {}),
+            formats.get(topic, "parquet"),
+            options.get(topic, {}),
+            conditions.get(topic),
+        )
     with bootstrap(bootstrap_servers) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application,
@@ -91,6 +128,8 @@ def plan(
             config=key_value_pairs(config or (), "--config"),
             changelogs="full" if full_changelogs else "live",
             is_bundled=bootstrap_servers is None,
+            master=master,
+            conf=key_value_pairs(conf or (), "--conf"),
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -100,14 +139,15 @@ def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
     return bootstrap_servers or load_plan(directory).bootstrap_servers or None
 
 
-def _lake_columns(given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:
-    """Expressions by topic and column."""
+def _of_lakes(option: str, form: str, given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:
+    """What is given for something of a topic's lake, by topic."""
     found: dict[str, dict[str, str]] = {}
-    for target, expression in key_value_pairs(given, "--lake-column").items():
-        topic, _, column = target.rpartition(".")
-        if topic not in lakes:
-            raise ConfigError(f"--lake-column {target}: give TOPIC.COLUMN=SQL for a topic that has a --lake")
-        found.setdefault(topic, {})[column] = expression
+    for target, value in key_value_pairs(given, option).items():
+        # Topics and options may both have dots in their names.
+        topic = max((name for name in lakes if target.startswith(f"{name}.")), key=len, default=None)
+        if topic is None:
+            raise ConfigError(f"{option} {target}: give TOPIC.{form} for a topic that has a --lake")
+        found.setdefault(topic, {})[target.removeprefix(f"{topic}.")] = value
     return found
 
 
@@ -127,11 +167,26 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
         for source in made.sources()
     ]
     print_rows(["topic", "partition", "from", "to", "archived", "files"], rows, as_json=False)
+    for lake in made.lakes:
+        if lake.days:
+            note(_days_of(lake))
     for warning in made.warnings:
         note(f"warning: {warning}")
     note(
         f"plan {made.id} of {len(made.tasks)} tasks is in {directory}; streamsrt backfill run --dir {directory} runs it"
     )
+
+
+def _days_of(lake: LakePlan) -> str:
+    """How the records of a lake spread over days; where there are many, over months."""
+    count, days = sum(lake.days.values()), lake.days
+    if len(days) > MOST_DAYS:
+        months: dict[str, int] = {}
+        for day, records in days.items():
+            months[day[:7]] = months.get(day[:7], 0) + records
+        days = months
+    listed = ", ".join(f"{day} {records}" for day, records in days.items())
+    return f"lake of {lake.topic}: {count} records of {len(lake.days)} days in UTC: {listed}"
 
 
 @app.command("operators")
@@ -151,6 +206,7 @@ def run(
     engine: EngineOption = "local",
     workers: Workers = 2,
     master: Master = None,
+    conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
     progress_interval_s: Interval = 5.0,
     as_json: AsJson = False,
@@ -171,6 +227,7 @@ def run(
                 "spark" if engine == "spark" else "local",
                 workers=workers,
                 master=master,
+                conf=key_value_pairs(conf or (), "--conf"),
                 on_task=lambda task: _show_task(task, as_json=as_json),
             )
         finally:
@@ -184,12 +241,13 @@ def resume(
     engine: EngineOption = "local",
     workers: Workers = 2,
     master: Master = None,
+    conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
     progress_interval_s: Interval = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted run; the same as run."""
-    run(bootstrap_servers, engine, workers, master, directory, progress_interval_s, as_json)
+    run(bootstrap_servers, engine, workers, master, conf, directory, progress_interval_s, as_json)
 
 
 app.command("resume")(resume)

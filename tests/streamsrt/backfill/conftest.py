@@ -49,6 +49,6 @@ def spark(die_on: Path) -> Iterator[SparkSession]:
     """One session for all tests: it takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIE_ON", str(die_on))
-        session = open_session("local[2]", QUICK_START)
+        session = open_session("local[2]", {**QUICK_START, "spark.sql.shuffle.partitions": "4"})
     yield session.spark
     session.close()

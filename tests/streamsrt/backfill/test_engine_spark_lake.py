@@ -20,8 +20,9 @@ import pytest
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.engine_spark import SparkEngine, _explained
-from streamsrt.backfill.engine_spark_lake import as_long, spark_path
-from streamsrt.backfill.engine_spark_scan import scan_mapped
+from streamsrt.backfill.engine_spark_lake import as_long
+from streamsrt.backfill.engine_spark_reading import spark_path
+from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.lake import Lake, scan_lake
@@ -297,10 +298,10 @@ def test_records_are_made_of_typed_columns(spark: SparkSession, tmp_path: Path) 
         with pytest.raises(
             BackfillError, match=r"time zone America/New_York.*set spark\.sql\.session\.timeZone to UTC"
         ):
-            scan_mapped(lake, "lines", 2)
+            scan_by_spark(spark, lake, "lines", 2)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    described, shares = scan_mapped(lake, "lines", 2)
+    described, shares = scan_by_spark(spark, lake, "lines", 2)
     assert {partition: (share.records, share.files) for partition, share in shares.items()} == {0: (120, 2), 1: (90, 2)}
     tasks = [
         task.model_copy(
@@ -341,7 +342,7 @@ def test_what_is_wrong_with_expressions_is_said_when_planning(
     columns = {name: text for name, text in {**COLUMNS, **change}.items() if text is not None}
     root = typed_lake(tmp_path / "lake", [lines(20, 1), lines(10, 2)])
     with pytest.raises(BackfillError, match=says) as raised:
-        scan_mapped(Lake(root, columns=columns), "lines", 2)
+        scan_by_spark(spark, Lake(root, columns=columns), "lines", 2)
     assert "\n" not in str(raised.value)
 
 

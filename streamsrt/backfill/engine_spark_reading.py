@@ -1,0 +1,421 @@
+"""What Spark reads of a lake: its files or its version, the rows that the filter leaves, and records made of them.
+
+1. A plan fixes what is read. Files are those that Spark lists, with sizes and times of their last change; a run reads these
+   and no others, so what a lake gets later does not matter, and refuses where one is gone or was changed. Delta and Iceberg
+   are read at the version of the plan. A table of other files must have the files that it had.
+2. The types of columns are those that the lake had when the plan was made: nothing is inferred twice.
+3. Nothing of a lake is left out silently: files beside the folders whose names are columns are refused.
+4. An error of Spark's becomes one sentence that names the lake and what to do (:func:`explained`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from streamsrt.backfill.engine_spark_session import hadoop_version
+from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.lake import Lake, check_unchanged
+from streamsrt.backfill.lake_formats import (
+    FILES,
+    TABLE,
+    SparkVersions,
+    has_scheme,
+    package_of_format,
+    package_of_scheme,
+    reader_options,
+)
+from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, unreadable
+from streamsrt.backfill.plan import LakeFile, LakePlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+_GLOB = re.compile(r"[][{}*?\\]")
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?([^\n]+)")
+_FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
+_LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
+_ENTRIES = 3
+
+
+# -------------------------------------------------------------------------------------------------------------- listing
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as Spark lists it."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+
+
+def location_of(lake: Lake) -> str:
+    """Where a lake is, as Spark takes it: a path with its file system, or the name of a table."""
+    path = str(lake.path)
+    named = lake.format == TABLE or (lake.format == "iceberg" and "/" not in path)
+    return path if named or has_scheme(path) else f"file:{os.path.abspath(path)}"
+
+
+def spark_path(path: str) -> str:
+    """A path as Spark takes it: on a file system that is said, and with nothing that it would expand."""
+    return _GLOB.sub(r"\\\g<0>", base_path(path))
+
+
+def base_path(path: str) -> str:
+    """The folder under which folders are columns: Spark expands nothing in it."""
+    return path if has_scheme(path) else f"file:{path}"
+
+
+def plain_path(uri: str) -> str:
+    """A path as Spark lists it, of a path as Spark names it elsewhere."""
+    return re.sub(r"^file:/+", "file:/", unquote(uri))
+
+
+def list_files(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> dict[str, ListedFile]:
+    """The files with content under these paths; what begins with ``_`` or ``.`` is of the program that wrote them."""
+    import pyspark.sql.functions as f
+
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    for name in _LISTING:
+        if name in options:
+            reader = reader.option(name, options[name])
+    frame = reader.load([spark_path(path) for path in paths])
+    rows = frame.select("path", "length", f.unix_millis("modificationTime").alias("modified")).collect()
+    found = [ListedFile(plain_path(row["path"].replace("%", "%25")), row["length"], row["modified"]) for row in rows]
+    return {
+        file.path: file
+        for file in sorted(found, key=lambda file: file.path)
+        if file.size_bytes and not file.path.rpartition("/")[2].startswith(("_", "."))
+    }
+
+
+def folders_of(root: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """The columns that folders under ``root`` name. Raises ArchiveError where they are not the same for all files."""
+    prefix, first, columns = plain_path(root.replace("%", "%25")).rstrip("/") + "/", "", None
+    for path in paths:
+        parts = path.removeprefix(prefix).split("/")[:-1]
+        found = tuple(part.partition("=")[0] for part in parts if "=" in part)
+        if found and len(found) < len(parts):
+            raise ArchiveError(
+                f"{path} is in folders of which some are named COLUMN=VALUE and others are not: give the folder in which "
+                "COLUMN=VALUE begins as the lake, or name all of them so"
+            )
+        if columns is not None and found != columns:
+            raise ArchiveError(
+                f"{path} is in folders of {', '.join(found) or 'no column'}, and {first} in folders of "
+                f"{', '.join(columns) or 'no column'}: move it into such folders, or out of the lake"
+            )
+        first, columns = first or path, found
+    return columns or ()
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakePlan, DataFrame]:
+    """What of a lake is read, without what its columns mean, and the rows. Raises ArchiveError, BackfillError."""
+    _check_zone(spark)
+    plan = LakePlan(
+        topic=topic,
+        files=(),
+        order="",
+        partitioned=False,
+        headers=False,
+        columns=dict(lake.columns),
+        location=location_of(lake),
+        format=lake.format,
+        options=dict(lake.options),
+        where=lake.where,
+    )
+    try:
+        plan, frame = _located(spark, plan)
+        plan = plan.model_copy(update={"column_types": frame.schema.json()})
+        return plan, _filtered(frame, plan)
+    except SPARK_ERRORS as error:
+        raise explained(spark, plan, error) from error
+
+
+def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
+    """A plan with its files or its version."""
+    assert plan.location is not None
+    if plan.format in FILES:
+        listed = list_files(spark, [plan.location], plan.options)
+        if not listed:
+            raise ArchiveError(f"lake {plan.location} of {plan.topic} has no files with content: check the path")
+        folders = folders_of(plan.location, listed)
+        reader = _reader(spark, plan)
+        if not folders:
+            # Else folders with other names, such as dates, would not be looked into.
+            reader = reader.option("recursiveFileLookup", "true")
+        update = {"files": _files(listed), "root": plan.location if folders else None}
+        return plan.model_copy(update=update), reader.load(spark_path(plan.location))
+    version = _version(spark, plan)
+    plan = plan.model_copy(update={"version": version})
+    frame = _versioned(spark, plan)
+    if version is None:
+        plan = plan.model_copy(update={"files": _files(_table_files(spark, plan, frame))})
+    return plan, frame
+
+
+def _files(listed: Mapping[str, ListedFile]) -> tuple[LakeFile, ...]:
+    return tuple(
+        LakeFile(path=file.path, records=0, size_bytes=file.size_bytes, modified_ms=file.modified_ms)
+        for file in listed.values()
+    )
+
+
+def _reader(spark: SparkSession, plan: LakePlan) -> DataFrameReader:
+    return spark.read.format(plan.format).options(**reader_options(plan.format, plan.options))
+
+
+def _version(spark: SparkSession, plan: LakePlan) -> str | None:
+    """The version that a lake has now; None for a table whose format keeps none."""
+    assert plan.location is not None
+    kind = _provider(spark, plan.location) if plan.format == TABLE else plan.format
+    if kind == "delta":
+        return _delta_version(spark, plan)
+    if kind == "iceberg":
+        named = plan.format == TABLE or "/" not in plan.location
+        refs = (
+            spark.read.table(f"{plan.location}.refs")
+            if named
+            else spark.read.format("iceberg").load(f"{plan.location}#refs")
+        )
+        rows = refs.where("name = 'main'").select("snapshot_id").collect()
+        if not rows:
+            raise ArchiveError(f"the lake of {plan.topic}, {plan.location}, has no snapshot: nothing was written to it")
+        return str(rows[0]["snapshot_id"])
+    return None
+
+
+def _delta_version(spark: SparkSession, plan: LakePlan) -> str:
+    assert plan.location is not None
+    # Before its own SQL is used: whether the package is there.
+    _versioned(spark, plan)
+    table = plan.location if plan.format == TABLE else f"delta.`{plan.location.replace('`', '``')}`"
+    try:
+        return str(spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").collect()[0]["version"])
+    except PySparkException as error:
+        if "[PARSE_SYNTAX_ERROR]" not in str(error):
+            raise
+        raise BackfillError(
+            f"the lake of {plan.topic} has the format delta, and Spark has its package, but not its SQL: "
+            f"{package_of_format('delta', SparkVersions(spark.version, hadoop_version()))}"
+        ) from error
+
+
+def _provider(spark: SparkSession, table: str) -> str:
+    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    return next((row["data_type"] for row in rows if row["col_name"] == "Provider"), "").lower()
+
+
+def _versioned(spark: SparkSession, plan: LakePlan) -> DataFrame:
+    """The rows of a lake of versions at its version, or of a table."""
+    assert plan.location is not None
+    reader = spark.read.options(**plan.options)
+    if plan.version is not None:
+        kind = _provider(spark, plan.location) if plan.format == TABLE else plan.format
+        reader = reader.option("versionAsOf" if kind == "delta" else "snapshot-id", plan.version)
+    return reader.table(plan.location) if plan.format == TABLE else reader.format(plan.format).load(plan.location)
+
+
+def _table_files(spark: SparkSession, plan: LakePlan, frame: DataFrame) -> dict[str, ListedFile]:
+    paths = [plain_path(path) for path in frame.inputFiles()]
+    if not paths:
+        raise ArchiveError(
+            f"table {plan.location}, the lake of {plan.topic}, has no files, so that a plan can't fix what is read: write "
+            "it as a table of files first, or check that it has rows"
+        )
+    return list_files(spark, paths, {})
+
+
+def _filtered(frame: DataFrame, plan: LakePlan) -> DataFrame:
+    return frame if plan.where is None else frame.where(plan.where)
+
+
+def source_rows(spark: SparkSession, plan: LakePlan) -> DataFrame:
+    """The rows of a planned lake, as they are."""
+    if plan.location is None:
+        reader = spark.read if plan.root is None else spark.read.option("basePath", base_path(plan.root))
+        return reader.parquet(*(spark_path(file.path) for file in plan.files))
+    if plan.format not in FILES:
+        return _filtered(_versioned(spark, plan), plan)
+    from pyspark.sql.types import StructType
+
+    assert plan.column_types is not None
+    reader = _reader(spark, plan).schema(StructType.fromJson(json.loads(plan.column_types)))
+    if plan.root is not None:
+        reader = reader.option("basePath", base_path(plan.root))
+    return _filtered(reader.load([spark_path(file.path) for file in plan.files]), plan)
+
+
+def read_lake(spark: SparkSession, lake: LakePlan, rows: DataFrame | None = None, *also: Column) -> DataFrame:
+    """The records of a lake, with the columns of a record and those of ``also``. ``rows``: of :func:`source_rows`, where
+    they are there already. Raises BackfillError where an expression is none of this lake."""
+    try:
+        frame = source_rows(spark, lake) if rows is None else rows
+        if lake.location is None:
+            return frame
+        _check_zone(spark)
+        from pyspark.sql import functions as f
+
+        kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
+        order = () if lake.order in (*kept, *lake.columns) else (lake.order,)
+        plain = [f.col(name) for name in (*kept, *order) if name not in lake.columns]
+        found = frame.select(*plain, *(f.expr(text).alias(name) for name, text in lake.columns.items()), *also)
+        kinds = dict(found.dtypes)
+    except SPARK_ERRORS as error:
+        raise explained(spark, lake, error, () if rows is None else rows.columns) from error
+    _check_kinds(lake, kinds)
+    return found
+
+
+def _check_zone(spark: SparkSession) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if zone not in ("UTC", "Etc/UTC"):
+        raise BackfillError(
+            f"the session of Spark has the time zone {zone}, by which expressions over times go: set "
+            "spark.sql.session.timeZone to UTC"
+        )
+
+
+def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
+    """Raises BackfillError where a column has another type than a record has."""
+    integers = ("tinyint", "smallint", "int", "bigint")
+    allowed = {
+        KEY: ("string", "binary"),
+        VALUE: ("string", "binary"),
+        TIMESTAMP: ("timestamp", "timestamp_ntz", *integers),
+        PARTITION: integers,
+        OFFSET: integers,
+    }
+    allowed.setdefault(lake.order, ("timestamp", "timestamp_ntz", *integers))
+    missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
+    if missing:
+        raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: define it by an expression")
+    for name, wanted in allowed.items():
+        if name in kinds and kinds[name] not in wanted:
+            how = (
+                f"write it as the application's serde does, e.g. cast({name} as string) or to_json(struct(*))"
+                if name in (KEY, VALUE)
+                else f"convert it, e.g. --lake-column {lake.topic}.{name}='cast({name} as "
+                f"{'timestamp' if name == TIMESTAMP else 'bigint'})'"
+            )
+            raise BackfillError(
+                f"{name} of the lake of {lake.topic} ({lake.columns.get(name, name)}) is {kinds[name]}, and must be "
+                f"{' or '.join(wanted)}: {how}"
+            )
+
+
+# -------------------------------------------------------------------------------------------------------------- changes
+
+
+def check_lake(spark: SparkSession, lake: LakePlan) -> None:
+    """Raises ArchiveError where a lake is not what it was when the plan was made."""
+    if lake.location is None:
+        check_unchanged(lake)
+        return
+    if lake.version is not None:
+        # Read at that version, which fails where it is not kept any more.
+        return
+    try:
+        if lake.format == TABLE:
+            listed = _table_files(spark, lake, _versioned(spark, lake))
+        else:
+            listed = list_files(spark, [lake.location], lake.options)
+    except SPARK_ERRORS as error:
+        raise explained(spark, lake, error) from error
+    changes = list(_changes(lake, listed))
+    if changes:
+        more = f" and {len(changes) - _ENTRIES} more" if len(changes) > _ENTRIES else ""
+        raise ArchiveError(
+            f"the lake of {lake.topic}, {lake.location}, was changed since the plan was made: "
+            f"{', '.join(changes[:_ENTRIES])}{more}. Bring back what was there, or plan again in another --dir"
+        )
+
+
+def _changes(lake: LakePlan, listed: Mapping[str, ListedFile]) -> Iterable[str]:
+    planned = {file.path: file for file in lake.files}
+    for path, file in planned.items():
+        now = listed.get(path)
+        if now is None:
+            yield f"{path} is gone"
+        elif now.size_bytes != file.size_bytes:
+            yield f"{path} has {now.size_bytes} bytes, not {file.size_bytes}"
+        elif now.modified_ms != file.modified_ms:
+            yield f"{path} was written again"
+    if lake.format == TABLE:
+        yield from (f"{path} is new" for path in listed if path not in planned)
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+
+
+def explained(
+    spark: SparkSession, lake: LakePlan, error: Exception, columns: Collection[str] = ()
+) -> ArchiveError | BackfillError:
+    """What to say of an error of Spark's over a lake."""
+    text = str(error)
+    where, said, versions = (
+        f"the lake of {lake.topic}",
+        what_is_said(error),
+        SparkVersions(spark.version, hadoop_version()),
+    )
+    file = _FILE.search(text)
+    if file is not None:
+        return unreadable(plain_path(file[1]), last_cause(text) or said)
+    if "MALFORMED_RECORD_IN_PARSING" in text:
+        return ArchiveError(
+            f"{where}, {lake.location}, has rows that are no {lake.format}: correct them; --lake-option "
+            f"{lake.topic}.mode=DROPMALFORMED leaves them out"
+        )
+    if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
+        return BackfillError(
+            f"{where} has the format {lake.format}, for which Spark {versions.spark} has no package here: "
+            f"{package_of_format(lake.format, versions)}"
+        )
+    if ("ClassNotFoundException" in text and ".fs." in text) or "No FileSystem for scheme" in text:
+        return BackfillError(
+            f"{where} is on a file system that Spark does not have, {lake.location}: "
+            f"{package_of_scheme(lake.location or '', versions)}"
+        )
+    if "[PATH_NOT_FOUND]" in text or "[TABLE_OR_VIEW_NOT_FOUND]" in text:
+        what = "table" if lake.format == TABLE else "path"
+        return ArchiveError(f"{where}: there is no {what} {lake.location}. Check it, and that Spark sees it")
+    if "[UNRESOLVED_COLUMN" in text:
+        known = f" Its columns are {', '.join(columns)}" if columns else ""
+        return BackfillError(f"{where} has no such columns: {said}{known}")
+    if lake.where is not None and ("[PARSE_SYNTAX_ERROR]" in text or "FILTER_NOT_BOOLEAN" in text):
+        return BackfillError(f"--lake-where {lake.topic}={lake.where!r} is no condition in Spark's SQL: {said}")
+    at = f", at its version {lake.version}" if lake.version is not None else ""
+    return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
+
+
+def what_is_said(error: Exception) -> str:
+    """The one line of an error that says the most."""
+    text = str(error)
+    found = _CONDITION.search(text)
+    if found is not None:
+        return f"[{found[1]}] {found[2]}".partition(" SQLSTATE:")[0]
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
+    # Of an error of Java's the first line says only through what it came.
+    chosen = (
+        lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else (lines or [""])[0]
+    )
+    return chosen or type(error).__name__
+
+
+def last_cause(text: str) -> str:
+    """What Spark says at last of why something failed; empty where it does not."""
+    causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
+    return causes[-1].strip() if causes else ""

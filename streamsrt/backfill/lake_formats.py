@@ -1,0 +1,92 @@
+"""Formats of lakes, and what Spark must have been given to read them.
+
+1. ``json``, ``csv``, ``orc``, ``avro`` and ``parquet`` are files: a plan names each with its size and the time of its last
+   change. ``delta`` and ``iceberg`` keep versions: a plan names one. ``table`` is a table or view of Spark's catalog, over
+   files of these formats.
+2. A row that does not fit its format is an error, and not a row of nulls, unless the options say so.
+3. What is not part of PySpark is a package for the setting ``spark.jars.packages``. A message names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamsrt.backfill.errors import BackfillError
+
+FILES = ("parquet", "json", "csv", "orc", "avro")
+VERSIONED = ("delta", "iceberg")
+TABLE = "table"
+FORMATS = (*FILES, *VERSIONED, TABLE)
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_STRICT = {
+    "json": {"mode": "FAILFAST"},
+    # Else Spark looks at no more fields of a line than a query needs, and finds nothing wrong with it.
+    "csv": {"mode": "FAILFAST", "columnPruning": "false"},
+    # Files may have got columns in the course of time.
+    "parquet": {"mergeSchema": "true"},
+    "orc": {"mergeSchema": "true"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkVersions:
+    """What packages of Spark are made for. ``hadoop`` is empty where it is not known."""
+
+    spark: str
+    hadoop: str
+
+
+def has_scheme(path: str) -> bool:
+    """Whether a path says on which file system it is."""
+    return _SCHEME.match(path) is not None
+
+
+def check_format(topic: str, name: str) -> None:
+    """Raises BackfillError for a format that there is not."""
+    if name not in FORMATS:
+        raise BackfillError(f"the lake of {topic} has the format {name!r}, which is unknown: give {', '.join(FORMATS)}")
+
+
+def reader_options(name: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options of Spark's reader: those that were given, over those that keep it from leaving anything out."""
+    given = {option.lower() for option in options}
+    return {key: value for key, value in _STRICT.get(name, {}).items() if key.lower() not in given} | dict(options)
+
+
+def package_of_format(name: str, versions: SparkVersions) -> str:
+    """What to do where Spark does not know a format."""
+    if name == "avro":
+        return _packages(f"org.apache.spark:spark-avro_2.13:{versions.spark}")
+    if name == "delta":
+        extension = "io.delta.sql.DeltaSparkSessionExtension"
+        catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        return (
+            f"{_packages('io.delta:delta-spark_2.13:4.2.0')} --conf spark.sql.extensions={extension} "
+            f"--conf spark.sql.catalog.spark_catalog={catalog}, with the version of Delta for Spark {versions.spark}, if "
+            "there is one"
+        )
+    minor = ".".join(versions.spark.split(".")[:2])
+    return (
+        f"{_packages(f'org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION')}, with a version of Iceberg that has "
+        f"a runtime for Spark {minor}, if there is one"
+    )
+
+
+def package_of_scheme(location: str, versions: SparkVersions) -> str:
+    """What to do where Spark does not have the file system of a location."""
+    found = _SCHEME.match(location)
+    scheme = found[1] if found is not None else ""
+    modules = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "gs": "hadoop-gcp"}
+    if scheme == "s3":
+        return "write s3a:// in place of s3://"
+    if scheme not in modules:
+        return f"give the package and the settings of a Hadoop file system for {scheme}://, with --conf"
+    hadoop = versions.hadoop or "VERSION, that of Spark's Hadoop"
+    return f"{_packages(f'org.apache.hadoop:{modules[scheme]}:{hadoop}')}, and what the file system needs to log in"
+
+
+def _packages(coordinate: str) -> str:
+    return f"give --conf spark.jars.packages={coordinate}"

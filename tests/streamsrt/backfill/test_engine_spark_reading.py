@@ -1,0 +1,266 @@
+"""Lakes that Spark lists and reads: formats, folders that are columns, file systems, changes, and what is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.engine_spark import SparkEngine
+from streamsrt.backfill.engine_spark_reading import check_lake, folders_of
+from streamsrt.backfill.engine_spark_scan import scan_by_spark
+from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.lake import Lake, LakeShare
+from streamsrt.backfill.plan import LakePlan, load_plan, save_plan
+from streamsrt.backfill.planning import splice_lake
+from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
+from tests.streamsrt.backfill.test_engine_spark_lake import from_archive, spring
+from tests.streamsrt.backfill.test_spark_engine import results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+COLUMNS = {
+    "key": "customer",
+    "value": "concat(word, suffix)",
+    "timestamp": "cast(at as timestamp)",
+    "partition": "cast(shard as int)",
+    "offset": "cast(number as bigint)",
+}
+HEADER = {"header": "true"}
+FOREIGN_DAY = "1999-12-31"
+"""Of rows that belong to nothing here: they have the offsets of others."""
+
+
+def write_rows(
+    spark: SparkSession, root: Path, name: str, parts: Sequence[Sequence[Line]], options: Mapping[str, str] = {}
+) -> Path:
+    """The lines in typed columns, in two folders by day, and some rows of another day."""
+    rows = [
+        (shard, number, at, "7", value[:1], value[1:], f"2024-03-{10 + number % 2}")
+        for shard, part in enumerate(parts)
+        for number, (value, at) in enumerate(part)
+    ]
+    rows += [(shard, 0, 0, "8", "x", "y", FOREIGN_DAY) for shard in range(len(parts))]
+    schema = "shard smallint, number bigint, ms bigint, customer string, word string, suffix string, day string"
+    frame = spark.createDataFrame(rows, schema).selectExpr("* except (ms)", "timestamp_millis(ms) as at")
+    frame.repartition(2, "number").write.format(name).options(**options).partitionBy("day").save(str(root))
+    return root
+
+
+def over_lake(folder: Path, scanned: tuple[LakePlan, Mapping[int, LakeShare]]) -> Backfill:
+    """The plan of ``folder``, made by :func:`planned`, over a lake in place of its archive."""
+    described, shares = scanned
+    plan = load_plan(folder / "archived" / "plan")
+    tasks = []
+    for task in plan.tasks:
+        sources = (
+            splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
+            for each in task.sources
+        )
+        tasks.append(task.model_copy(update={"sources": tuple(sources)}))
+    directory = folder / f"plan-{described.format}"
+    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), directory)
+    return Backfill(directory)
+
+
+WHERE = 'day >= "2024-01-01"'
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that nobody changes."""
+    return write_rows(spark, tmp_path_factory.mktemp("lake") / "orders", "json", [lines(5, 1)])
+
+
+def test_a_lake_of_any_format_gives_what_its_archive_gives(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [spring(60, 1), spring(50, 2)]
+    planned(tmp_path / "archived", parts)
+    expected = results(from_archive(tmp_path), tmp_path)
+    seen = {}
+    for name in ("json", "csv", "orc", "parquet"):
+        options = HEADER if name == "csv" else {}
+        root = write_rows(spark, tmp_path / f"la ke[{name}] 100%", name, parts, options)
+        lake = Lake(root, columns=COLUMNS, format=name, options=options, where=WHERE)
+        described, shares = scan_by_spark(spark, lake, "lines", 2)
+        assert {partition: share.records for partition, share in shares.items()} == {0: 60, 1: 50}
+        # What the condition leaves out is not in the plan.
+        assert described.files
+        assert not [file.path for file in described.files if FOREIGN_DAY in file.path]
+        assert sum(file.records for file in described.files) == 110
+        seen[name] = described.days
+        backfill = over_lake(tmp_path, (described, shares))
+        backfill.run(SparkEngine())
+        assert results(backfill, tmp_path) == expected, name
+    assert all(days == {"2024-03-10": 110} for days in seen.values())
+
+
+@pytest.fixture
+def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A file system of another scheme than ``file``, over the test's folder."""
+    setting = f"fs.viewfs.mounttable.{tmp_path.name}.link./lakes"
+    spark.conf.set(setting, f"file:{tmp_path}")
+    yield f"viewfs://{tmp_path.name}/lakes"
+    spark.conf.unset(setting)
+
+
+def test_a_lake_is_read_on_any_file_system_that_spark_has(spark: SparkSession, tmp_path: Path, mounted: str) -> None:
+    parts = [lines(30, 3)]
+    planned(tmp_path / "archived", parts)
+    write_rows(spark, tmp_path / "orders", "json", parts)
+    lake = Lake(f"{mounted}/orders", columns=COLUMNS, format="json", where=WHERE)
+    scanned = scan_by_spark(spark, lake, "lines", 1)
+    assert all(file.path.startswith(f"{mounted}/orders/day=") for file in scanned[0].files)
+    backfill = over_lake(tmp_path, scanned)
+    backfill.run(SparkEngine())
+    assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
+    lake = Lake(f"file://{tmp_path}/orders", columns=COLUMNS, format="json", where=WHERE)
+    said, _ = scan_by_spark(spark, lake, "lines", 1)
+    assert said.location == f"file://{tmp_path}/orders"
+
+
+def test_what_changed_since_the_plan_was_made_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    root = write_rows(spark, tmp_path / "lake", "json", [lines(20, 1)])
+    plan, _ = scan_by_spark(spark, Lake(root, columns=COLUMNS, format="json", where=WHERE), "lines", 1)
+    check_lake(spark, plan)
+    # Neither is of the plan.
+    next(root.glob(f"day={FOREIGN_DAY}/*.json")).unlink()
+    (root / "day=2024-03-10" / "new.json").write_text('{"number": 99}\n')
+    check_lake(spark, plan)
+    first, second, third = (Path(file.path.removeprefix("file:")) for file in plan.files[:3])
+    os.utime(first, (1, 1))
+    second.write_bytes(second.read_bytes() * 2)
+    third.unlink()
+    with pytest.raises(ArchiveError) as raised:
+        check_lake(spark, plan)
+    said = str(raised.value)
+    for part in (f"{first} was written again", f"{second} has ", f"{third} is gone", "plan again in another --dir"):
+        assert part in said
+
+
+def test_a_table_has_the_files_that_it_had(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [lines(20, 5)]
+    planned(tmp_path / "archived", parts)
+    root = write_rows(spark, tmp_path / "lake", "parquet", parts)
+    spark.sql("CREATE DATABASE IF NOT EXISTS shop")
+    spark.sql(
+        f"CREATE TABLE shop.lines USING parquet LOCATION 'file:{tmp_path}/table' AS SELECT * FROM parquet.`file:{root}`"
+    )
+    try:
+        lake = Lake("shop.lines", columns=COLUMNS, format="table", where=WHERE)
+        scanned = scan_by_spark(spark, lake, "lines", 1)
+        backfill = over_lake(tmp_path, scanned)
+        backfill.run(SparkEngine())
+        assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
+        source = next((tmp_path / "table").glob("*.parquet"))
+        source.with_name("again.parquet").write_bytes(source.read_bytes())
+        spark.catalog.refreshTable("shop.lines")
+        with pytest.raises(ArchiveError, match=r"shop\.lines, was changed .*again\.parquet is new"):
+            check_lake(spark, scanned[0])
+    finally:
+        spark.sql("DROP TABLE shop.lines")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": "xml"}, "the format 'xml', which is unknown: give parquet, json"),
+        (
+            {"format": "avro"},
+            r"has the format avro, for which Spark .* spark\.jars\.packages=org\.apache\.spark:spark-avro",
+        ),
+        ({"format": "delta"}, r"has the format delta, .* spark\.jars\.packages=io\.delta:delta-spark"),
+        ({"format": "iceberg"}, r"has the format iceberg, .* spark\.jars\.packages=org\.apache\.iceberg"),
+        ({"format": "table", "path": "nowhere.lines"}, r"there is no table nowhere\.lines"),
+        ({"path": "s3a://lake/orders"}, r"does not have, s3a://lake/orders: .*org\.apache\.hadoop:hadoop-aws:3"),
+        ({"path": "nofs://lake/orders"}, "a Hadoop file system for nofs://"),
+        ({"path": "file:///nowhere/orders"}, "there is no path file:///nowhere/orders. Check it"),
+        ({"columns": {**COLUMNS, "value": "nothing"}}, "no such columns: .*nothing.* Its columns are "),
+        ({"where": "nothing = 1"}, "no such columns: .*nothing"),
+        ({"where": "day >="}, "--lake-where lines='day >=' is no condition"),
+        ({"where": "number"}, "--lake-where lines='number' is no condition"),
+        ({"where": "day = '2001-01-01'"}, r"--lake-where .* leaves no row of lake file:/.*orders: check the condition"),
+        ({"columns": {**COLUMNS, "timestamp": "at"}}, r"timestamp .* is string, .*'cast\(timestamp as timestamp\)'"),
+        ({"columns": {**COLUMNS, "value": "cast(word as int)"}}, "value of the lake of lines .* is int"),
+        ({"columns": {**COLUMNS, "partition": "cast(word as int)"}}, r"can't be read by Spark: \[CAST_INVALID_INPUT\]"),
+    ],
+)
+def test_one_sentence_says_what_is_wrong_with_a_lake(
+    spark: SparkSession, orders: Path, change: dict[str, object], says: str
+) -> None:
+    lake = Lake(**{"path": orders, "columns": COLUMNS, "format": "json", "where": WHERE, **change})  # type: ignore[arg-type]
+    with pytest.raises(BackfillError, match=says) as raised:
+        scan_by_spark(spark, lake, "lines", 1)
+    _is_one_sentence(str(raised.value))
+
+
+def _is_one_sentence(said: str) -> None:
+    assert "\n" not in said
+    assert "Exception: " not in said.partition("can't be read")[0]
+    assert "\tat " not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("json", '{"number": 1}\n{"number": tr', "has rows that are no json: correct them; --lake-option"),
+        ("csv", "number,word\n1,a\n2\n", r"lake/part\.csv can't be read .*Bring the file back"),
+        ("csv", "number,word\n1,a\n2,b,c\n", r"lake/part\.csv can't be read"),
+        ("orc", "no orc at all", r"lake/part\.orc can't be read"),
+        ("parquet", "no parquet at all", r"lake/part\.parquet can't be read"),
+    ],
+)
+def test_a_damaged_file_is_found_when_planning(
+    spark: SparkSession, tmp_path: Path, name: str, content: str, says: str
+) -> None:
+    root = tmp_path / "lake"
+    root.mkdir()
+    (root / f"part.{name}").write_text(content)
+    columns = {"key": "'k'", "value": "word", "timestamp": "1L", "partition": "0", "offset": "cast(number as bigint)"}
+    lake = Lake(root, columns=columns, format=name, options=HEADER if name == "csv" else {})
+    with pytest.raises(ArchiveError, match=says) as raised:
+        scan_by_spark(spark, lake, "lines", 1)
+    _is_one_sentence(str(raised.value))
+
+
+def test_rows_without_key_are_counted_and_the_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.mkdir()
+    (root / "part.json").write_text('{"key": null, "value": "a", "timestamp": 1}\n' * 3)
+    (root / "rest.json").write_text('{"key": "k", "value": "a", "timestamp": 1}\n')
+    with pytest.raises(ArchiveError, match=r"3 rows without key, e\.g\. in file:/.*/part\.json: .*--lake-where lines="):
+        scan_by_spark(spark, Lake(root, format="json"), "lines", 2)
+    plan, shares = scan_by_spark(spark, Lake(root, format="json", columns={"partition": "1"}), "lines", 2)
+    assert (plan.null_keys, shares[1].records, plan.days) == (3, 4, {"1970-01-01": 4})
+    kept, _ = scan_by_spark(spark, Lake(root, format="json", where="key is not null"), "lines", 2)
+    assert [Path(file.path).name for file in kept.files] == ["rest.json"]
+
+
+def test_folders_without_names_of_columns_only_hold_files(spark: SparkSession, tmp_path: Path) -> None:
+    for day in ("01", "02"):
+        folder = tmp_path / "lake" / "2024" / day
+        folder.mkdir(parents=True)
+        (folder / "part.json").write_text('{"key": "k", "value": "a", "timestamp": 1}\n')
+    plan, shares = scan_by_spark(spark, Lake(tmp_path / "lake", format="json"), "lines", 1)
+    assert (shares[0].records, shares[0].files, plan.root) == (2, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("paths", "says"),
+    [
+        (["file:/lake/day=1/a", "file:/lake/b"], "file:/lake/b is in folders of no column, and file:/lake/day=1/a in"),
+        (["file:/lake/2024/day=1/a"], "some are named COLUMN=VALUE and others are not"),
+        (["file:/lake/day=1/a", "file:/lake/hour=1/b"], "b is in folders of hour, and .* in folders of day"),
+    ],
+)
+def test_files_outside_the_folders_of_columns_are_refused(paths: list[str], says: str) -> None:
+    """Spark would leave them out, and say nothing."""
+    with pytest.raises(ArchiveError, match=says):
+        folders_of("file:/lake", paths)
+    assert folders_of("file:///lake", ["file:/lake/day=1/hour=2/a", "file:/lake/day=2/hour=2/a"]) == ("day", "hour")
