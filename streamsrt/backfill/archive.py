@@ -136,6 +136,15 @@ def _hole(what: str, partition: int) -> ArchiveError:
     )
 
 
+def archived_offsets(file: ArchiveFile) -> set[int]:
+    """The offsets that a file holds. Raises ArchiveError."""
+    found: set[int] = set()
+    with opened(Path(file.path)) as content:
+        for batch in content.iter_batches(columns=[OFFSET], use_threads=False):
+            found.update(numbers(batch.column(OFFSET)).tolist())
+    return found
+
+
 # -------------------------------------------------------------------------------------------------------------- reading
 
 

@@ -18,7 +18,15 @@ from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
-from streamsrt.backfill.manifest import StageProgress, TaskManifest, load_manifest, read_progress, read_stages
+from streamsrt.backfill.manifest import (
+    StageProgress,
+    TaskManifest,
+    leftovers,
+    load_manifest,
+    read_progress,
+    read_stages,
+    remove_leftovers,
+)
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
@@ -128,6 +136,7 @@ class Backfill:
         ``conf``: of Spark. ``on_task`` is called for each task as it is finished."""
         plan = load_plan(self.directory)
         with self._locked(), _engine(engine, workers, master, conf) as chosen:
+            remove_leftovers(self.directory, plan)
             for level in plan.levels():
                 open_tasks = [
                     task.id for task in _largest_first(level) if load_manifest(self.directory, plan, task.id) is None
@@ -165,7 +174,8 @@ class Backfill:
         plan = load_plan(self.directory)
         manifests = verify_results(self.directory, plan)
         if recompute:
-            compute_again(self.directory, plan, manifests, sample_of(plan, recompute, seed), self._servers)
+            with self._locked():
+                compute_again(self.directory, plan, manifests, sample_of(plan, recompute, seed), self._servers)
         return manifests
 
     def commit(
@@ -180,9 +190,15 @@ class Backfill:
             return hand_over.commit(None if state_dir is None else Path(state_dir))
 
     def abort(self, *, execute: bool = True) -> list[str]:
-        """Takes the hand-over back, as far as it got; what is, or would be, done. Results of tasks are kept."""
+        """Takes the hand-over back, as far as it got, and deletes what killed runs have left; what is, or would be, done.
+        Results of tasks are kept."""
         with self._hand_over(None, True) as hand_over:
-            return hand_over.abort(execute=execute)
+            actions = hand_over.abort(execute=execute)
+            plan = load_plan(self.directory)
+            actions += [f"delete {path}, left by a run that was killed" for path in leftovers(self.directory, plan)]
+            if execute:
+                remove_leftovers(self.directory, plan)
+            return actions
 
     @contextlib.contextmanager
     def _hand_over(self, on_step: OnStep | None, transactions: bool) -> Iterator[HandOver]:

@@ -225,6 +225,24 @@ def read_stages(directory: Path) -> tuple[StageProgress, ...]:
         return ()
 
 
+def leftovers(directory: Path, plan: BackfillPlan) -> list[Path]:
+    """What runs that were killed have left: attempts that no manifest names, and documents about attempts. Only while
+    nothing of the plan runs."""
+    manifests = [load_manifest(directory, plan, task.id) for task in plan.tasks]
+    kept = {directory / manifest.attempt for manifest in manifests if manifest is not None}
+    attempts = (path for path in sorted(directory.glob("attempts/*")) if path not in kept)
+    return [*attempts, *sorted(directory.glob("progress-*")), *sorted(directory.glob(f"{STAGES_FILE}*"))]
+
+
+def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
+    """Deletes what :func:`leftovers` finds."""
+    for path in leftovers(directory, plan):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def sync_folder(path: Path) -> None:
     """Makes names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -11,13 +11,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from streamsrt.application import load_application, module_digest
-from streamsrt.backfill.archive import scan_archive
+from streamsrt.backfill.archive import archived_offsets, scan_archive
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
@@ -353,8 +353,8 @@ def _ranges(
 
 
 def _check_nothing_left_out(network: Network, source: SourceRange, log_first: int) -> None:
-    """Raises ArchiveError where the log holds records that come before the first one of an archive or a lake: allowed gaps
-    are offsets that no record has."""
+    """Raises ArchiveError where the log holds records that an archive or a lake lacks, before its first one or between
+    others: allowed gaps are offsets that no record has."""
     for columns in read_log(network, (source.topic, source.partition), log_first, source.start):
         if len(columns):
             raise ArchiveError(
@@ -362,6 +362,39 @@ def _check_nothing_left_out(network: Network, source: SourceRange, log_first: in
                 f"record at offset {columns.offset_at(0)} before that: --allow-gaps is for offsets without a record. "
                 "Archive what is missing"
             )
+    for first, end, archived in _archived_with_gaps(source, log_first):
+        for columns in read_log(network, source.topic_partition, first, end):
+            for index in range(len(columns)):
+                _check_archived(source, columns.offset_at(index), archived)
+    if source.lake_records and log_first <= source.start:
+        logged = sum(
+            len(columns) for columns in read_log(network, source.topic_partition, source.start, source.log_start)
+        )
+        if logged > source.lake_records:
+            raise ArchiveError(
+                f"the lake of {source.topic}-{source.partition} holds {source.lake_records} records of offsets "
+                f"{source.start} to {source.log_start - 1}, and the log {logged}: --allow-gaps is for offsets without a "
+                "record. Write what is missing into the lake"
+            )
+
+
+def _archived_with_gaps(source: SourceRange, log_first: int) -> Iterator[tuple[int, int, Container[int]]]:
+    """Offsets of an archive that lacks some of them, as far as the log still holds them, and those that it has."""
+    position = source.start
+    for file in source.archive:
+        if position < file.first_offset:
+            yield max(position, log_first), file.first_offset, ()
+        if file.records < file.next_offset - file.first_offset and file.next_offset > log_first:
+            yield max(file.first_offset, log_first), file.next_offset, archived_offsets(file)
+        position = file.next_offset
+
+
+def _check_archived(source: SourceRange, offset: int, archived: Container[int]) -> None:
+    if offset not in archived:
+        raise ArchiveError(
+            f"the archive of {source.topic}-{source.partition} has no offset {offset}, and the log holds a record there: "
+            "--allow-gaps is for offsets without a record. Archive what is missing"
+        )
 
 
 def splice(

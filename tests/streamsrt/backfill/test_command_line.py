@@ -142,6 +142,36 @@ def test_gaps_that_the_log_could_fill_are_refused(scene: Scene, terminal: Termin
     assert code == 0, terminal.err
 
 
+@pytest.mark.parametrize("lost", ["between files", "in a file", "at the end of a lake"])
+def test_a_hole_in_the_middle_that_the_log_could_fill_is_refused(
+    scene: Scene, terminal: Terminal, tmp_path: Path, lost: str
+) -> None:
+    """Offsets of records in the log that neither the archive nor the range of the log would bring."""
+    scene.load(departures(300))
+    for tp, end in scene.ends("departures").items():
+        batches = [columns for columns in read_log(scene.network, tp, 0, end) if len(columns)]
+        if tp[1] == 0:
+            whole = batches[0]
+            assert len(whole) > 8
+            first, last = whole.cut(0, 3), whole.cut(5, len(whole))
+            batches = [first, last, *batches[1:]]
+        write_archive(tmp_path / "archive", tp[1], batches, file_records=1 if lost == "between files" else 10_000)
+    where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan", "--allow-gaps")
+    option = "--lake" if lost == "at the end of a lake" else "--archive"
+    words = ("backfill", "plan", APPLICATION, "--application-id", ID, *where, option)
+    assert terminal(*words, f"departures={tmp_path / 'archive'}")[0] == 2
+    says = (
+        "records of offsets 0 to"
+        if option == "--lake"
+        else "archive of departures-0 has no offset 3, and the log holds"
+    )
+    assert says in terminal.err
+    if option == "--archive":
+        # What nobody has any more is a gap that was allowed.
+        scene.network.admin.delete_records({("departures", 0): 5})
+        assert terminal(*words, f"departures={tmp_path / 'archive'}")[0] == 0, terminal.err
+
+
 def test_the_files_of_a_lake_are_counted_and_its_times_are_named(
     scene: Scene, terminal: Terminal, tmp_path: Path
 ) -> None:

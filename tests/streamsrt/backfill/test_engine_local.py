@@ -202,8 +202,23 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest
     backfill.run(LocalEngine(1))
     assert not marker.exists()
     assert sum(counts(backfill).values()) > 0
-    attempts = [path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST.id)]
+    attempts = sorted(path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST.id))
     assert len(attempts) == 2
+    # A run that is killed as a whole leaves this, too, and how far it was.
+    left = backfill.directory / f"progress-{FIRST.id}_0.json"
+    left.write_text("{}")
+    found = results_of(backfill)
+    backfill.run(LocalEngine(1))
+    kept = [path for path in attempts if path.exists()]
+    assert [
+        backfill.directory / manifest.attempt for manifest in backfill.verify() if manifest.task == f"{FIRST.id}_0"
+    ] == kept
+    assert not left.exists()
+    assert results_of(backfill) == found
+
+
+def results_of(backfill: Backfill) -> dict[str, int]:
+    return {manifest.task: manifest.records for manifest in backfill.verify()}
 
 
 def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import BackfillError, HandOverError
 from streamsrt.backfill.handover import writer_group
+from streamsrt.backfill.plan import load_plan
+from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.values import OffsetAndMetadata
@@ -196,6 +198,14 @@ def test_an_application_with_offsets_of_its_own_is_left_alone(scene: Scene) -> N
 def test_an_abort_takes_back_marks_and_internal_topics(scene: Scene) -> None:
     backfill = computed(scene, 100)
     assert backfill.abort(execute=True) == []
+    # An attempt that is killed before it says that it is finished leaves its folder.
+    plan = load_plan(backfill.directory)
+    left = backfill.directory / compute_task(backfill.directory, plan, plan.tasks[0].id).attempt
+    assert left.is_dir()
+    assert any(f"delete {left}, left by a run" in action for action in backfill.abort(execute=False))
+    backfill.abort(execute=True)
+    assert not left.exists()
+    assert backfill.verify()
     with pytest.raises(Interrupted):
         backfill.commit(on_step=dies_at("written"))
     planned = backfill.abort(execute=False)
