@@ -117,7 +117,7 @@ class StateDirectoryLockedError(StateError):
 
 
 class StoreCorruptedError(StateError):
-    """A local store is unreadable or contradicts its changelog. Nothing is to be done: it is wiped and restored.
+    """A local store is unreadable or contradicts its changelog. No action is needed: it is wiped and restored.
     ``path``: its directory."""
 
     path = ""
@@ -136,18 +136,18 @@ class RecordError(StreamsError):
 
 
 class DeserializationError(RecordError):
-    """The bytes of a key or value are not what the serde expects. Correct the serde, or let such records go with
+    """The bytes of a key or value are not what the serde expects. Correct the serde, or skip such records with
     ``deserialization.exception.handler=continue``."""
 
 
 class ProcessingError(RecordError):
     """A user's function raised; the cause is attached. Correct the function at the line that the message names, or
-    let such records go with ``processing.exception.handler=continue``."""
+    skip such records with ``processing.exception.handler=continue``."""
 
 
 class ProductionError(RecordError):
     """A result could not be serialized, or the broker refused it for good. Correct the serde or the topic's settings, or
-    let such results go with ``production.exception.handler=continue``.
+    skip such results with ``production.exception.handler=continue``.
 
     ``is_retriable``: it may succeed if retried later.
     """

@@ -1,4 +1,9 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, the broker and groups."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, the broker and groups.
+
+1. Each resource has an answer of its own. To alter one twice in a request, or one of its keys twice, is refused.
+2. Both ways of altering replace what is set for the resource itself, in one step: a refused value changes nothing.
+3. A description names where each value comes from, the one in force first. Passwords are never shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords.
+
+1. Each topic has an answer of its own; one that is in a request twice is refused both times.
+2. Changes are made in the order in which they came. More than :data:`PARTITIONS_AT_ONCE` partitions are changed in slices,
+   so that other clients are served in between. A change that has begun ends, whether or not its client is still there.
+3. Topics of the broker's own keep their number of partitions and are not deleted: groups are found by it.
+"""
 
 from __future__ import annotations
 

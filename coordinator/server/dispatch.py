@@ -1,4 +1,11 @@
-"""From a frame to the bytes of its answer."""
+"""From a frame to the bytes of its answer.
+
+1. A request that can't be decoded, or whose version is not served, ends the connection, as in Kafka. ApiVersions is answered
+   whatever its version, and an API that the broker does not have with an error where its answer has a place for one.
+2. What may be long is decoded, handled and encoded in slices, and other clients are served in between. Small frames take
+   the short way, without a task of the event loop unless their answer has to wait.
+3. With ACLs, each handler has a guard that decides who may do what.
+"""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         )
         yield (
             f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
-            f"{drain.records:,} records are left{left}. Nothing is to be done: let the old instances run until then "
+            f"{drain.records:,} records are left{left}. Let the old instances run until then "
             f"({names})"
         )
         yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"

@@ -1,4 +1,8 @@
-"""What a running application tells about itself."""
+"""What a running application tells about itself.
+
+All of it is values: a stream thread makes a snapshot once per poll, and any other thread reads it without a lock. The counts
+of :class:`Progress` are totals since the start of the instance.
+"""
 
 from __future__ import annotations
 

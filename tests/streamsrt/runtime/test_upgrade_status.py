@@ -113,7 +113,7 @@ def test_a_drain_is_told_with_what_is_left_and_nothing_is_to_be_stopped() -> Non
     assert (first.drain.records, first.drain.eta_s) == (5_000, None)
     assert first.advice[0] == (
         "old instances read app-0-repartition, app-1-repartition to the end, which the new version does not have: 5,000 "
-        "records are left. Nothing is to be done: let the old instances run until then (a)"
+        "records are left. Let the old instances run until then (a)"
     )
     assert not any("stop one of the others" in each for each in first.advice)
     later = watch.status(draining(2_000, 1_000), 12.0)

@@ -1,4 +1,8 @@
-"""Operations on records, tables, groups and processors that stand for themselves."""
+"""Operations on records, tables, groups and processors that stand for themselves.
+
+Each is a frozen value that says what the program asked for, and nothing about how it runs: what is true of an operation is
+in ``traits``, what runs it in ``streamsrt.operators.table``.
+"""
 
 from __future__ import annotations
 
