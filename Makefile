@@ -81,6 +81,7 @@ dist: $(STAMP)
 	$(PIP) build twine
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m tests.tools.wheel_contents dist/*.whl
 
 # docs/tutorial.md, followed in an empty folder by what a wheel installs.
 tutorial: dist
