@@ -12,8 +12,8 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from types import FrameType, TracebackType
@@ -490,21 +490,27 @@ class KafkaStreams(Queryable):
                 processes.stop(self._leaving)
         self._join_processes(processes, None, crashed)
 
-    def _join_processes(
-        self, processes: StreamProcesses, timeout_s: float | None, crashed: StreamThreadFailedError | None = None
-    ) -> bool:
-        if not processes.join(timeout_s):
-            return False
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """The last thing that an instance does: its state says how that ended."""
         try:
-            processes.raise_failure()
-            if crashed is not None:
-                raise crashed
+            yield
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)
             raise
         self._enter(State.PENDING_SHUTDOWN)
         self._enter(State.NOT_RUNNING)
+
+    def _join_processes(
+        self, processes: StreamProcesses, timeout_s: float | None, crashed: StreamThreadFailedError | None = None
+    ) -> bool:
+        if not processes.join(timeout_s):
+            return False
+        with self._ending():
+            processes.raise_failure()
+            if crashed is not None:
+                raise crashed
         return True
 
     def run_thread(self, is_over: Callable[[StreamThread], bool]) -> None:
@@ -520,37 +526,30 @@ class KafkaStreams(Queryable):
     def _run(self, until: Callable[[StreamThread], bool] | None, ready: threading.Event | None) -> None:
         config = self.config
         tune_process()
-        try:
-            with ExitStack() as stack:
-                rocksdb = RocksDBOptions(
-                    memory_bytes=config.rocksdb_bytes,
-                    statistics=config.metrics_recording_level != "INFO",
-                    config_setter=config.rocksdb_config_setter,
+        with self._ending(), ExitStack() as stack:
+            rocksdb = RocksDBOptions(
+                memory_bytes=config.rocksdb_bytes,
+                statistics=config.metrics_recording_level != "INFO",
+                config_setter=config.rocksdb_config_setter,
+            )
+            directory = stack.enter_context(
+                StateDirectory(
+                    config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
                 )
-                directory = stack.enter_context(
-                    StateDirectory(
-                        config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
-                    )
-                )
-                self._process_id = str(directory.process_id)
-                if self._worker is None:
-                    without_old_state(directory, config)
-                logger.info("%s", budget_text(config))
-                version = LocalVersion(directory.path, self.topology)
-                version.check()
-                stack.callback(self._stop_http, self._start_http())
-                while self._run_thread(directory, version, until, ready):
-                    if self._loop is not None:
-                        ended = self._loop.progress.of_the_past()
-                        self._past = total_of(ended.state, [self._past, ended])
-                    self._failed_threads += 1
-                    self._thread_number += 1
-        except BaseException:
-            self._enter(State.PENDING_ERROR)
-            self._enter(State.ERROR)
-            raise
-        self._enter(State.PENDING_SHUTDOWN)
-        self._enter(State.NOT_RUNNING)
+            )
+            self._process_id = str(directory.process_id)
+            if self._worker is None:
+                without_old_state(directory, config)
+            logger.info("%s", budget_text(config))
+            version = LocalVersion(directory.path, self.topology)
+            version.check()
+            stack.callback(self._stop_http, self._start_http())
+            while self._run_thread(directory, version, until, ready):
+                if self._loop is not None:
+                    ended = self._loop.progress.of_the_past()
+                    self._past = total_of(ended.state, [self._past, ended])
+                self._failed_threads += 1
+                self._thread_number += 1
 
     def _run_thread(
         self,

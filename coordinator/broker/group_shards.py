@@ -391,7 +391,7 @@ class GroupShards:
         self._config_log.put(group_id, orjson.dumps(settings) if settings else None)
         self._config = config
         for shard in self._shards:
-            self._carry_out(shard, shard.set_group_config(config, self._now_ms()))
+            self._carry_out(shard, shard.set_group_config(config))
 
     def release(self) -> None:
         """Tells whoever waits for an answer to ask again later: this coordinator stops."""

@@ -465,35 +465,6 @@ class PartitionLog:
             self._open_closed.remove(segment)
         self._syncer.run(partial(_unlink, segment.rename_deleted()))
 
-    def truncate_to(self, offset: int) -> None:
-        """Drops everything from the batch that holds ``offset`` on. Waits for a flush first.
-
-        Raises :class:`OffsetOutOfRangeError`.
-        """
-        self._check_open()
-        if not self._start <= offset <= self._end:
-            raise OffsetOutOfRangeError(offset, self._start, self._end)
-        if offset == self._end:
-            return
-        self.flush()
-        with self._checkpoint_lock:
-            keep = max(bisect_right(self._bases, offset), 1)
-            for segment in self._segments[keep:]:
-                self._remove_files(segment)
-            last = self._segments[keep - 1]
-            position, cut_offset = last.limit_at(offset)
-            last.truncate(position)
-            last.index_path.unlink(missing_ok=True)
-            epochs = tuple(pair for pair in self._epochs if pair[1] < cut_offset) or (
-                (self._epochs[0][0], self._start),
-            )
-            discard_swaps(self.directory)
-            cleaned_offset = min(self._cleaned_offset, cut_offset)
-            checkpoint = Checkpoint(min(self._synced_offset, cut_offset), self._start, epochs, cleaned_offset)
-            checkpoint.save(self.directory, durable=False)
-            self._rolled = [segment for segment in self._rolled if segment.base_offset < cut_offset]
-            self._load()
-
     # -------------------------------------------------------------------------------------------------- compacting
 
     def assess_compaction(self, now_ms: int) -> Assessment:

@@ -47,7 +47,6 @@ class Recovered:
     producers: ProducerState
     epochs: list[tuple[int, int]]
     truncated_bytes: int = 0
-    scanned_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,6 @@ class _Walk:
         segment.index = index
         if position == segment.size_bytes:
             return None
-        self.recovered.scanned_bytes += segment.size_bytes - position
         modified_ms = segment.first_append_ms
         return scan_batches(
             segment.file.fd,

@@ -176,7 +176,7 @@ class Shard:
         self._image = image
         return self.execute(TopicsChanged(image), now_ms)
 
-    def set_group_config(self, config: GroupConfig, now_ms: int) -> EventOutcome:
+    def set_group_config(self, config: GroupConfig) -> EventOutcome:
         """Takes new settings; they hold for each member from its next heartbeat on."""
         self._config = config
         return EventOutcome([], [], False, self._log.log_end_offset)

@@ -65,7 +65,7 @@ def handle(state: TransactionsState, event: Event, now_ms: int, config: Transact
         case MarkersFailed(name):
             return Decision(timers=(Timer(TimerKey(MARKERS, name), now_ms + MARKERS_RETRY_MS),))
         case TimerExpired(key):
-            return _expire(state.transactions.get(key.owner_id), key.kind, now_ms, config)
+            return _expire(state.transactions.get(key.owner_id), key.kind, now_ms)
 
 
 def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) -> TransactionDecision:
@@ -283,7 +283,7 @@ def _expiration(name: str, update_ms: int, config: TransactionConfig) -> Timer:
     return Timer(TimerKey(EXPIRATION, name), update_ms + config.id_expiration_ms)
 
 
-def _expire(known: Transaction | None, kind: str, now_ms: int, config: TransactionConfig) -> TransactionDecision:
+def _expire(known: Transaction | None, kind: str, now_ms: int) -> TransactionDecision:
     if known is None:
         return NOTHING
     name, status = known.transactional_id, known.status

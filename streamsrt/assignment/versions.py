@@ -23,8 +23,6 @@ from typing import NamedTuple
 from streamsrt.assignment.topic_pattern import compiled
 from streamsrt.assignment.topology import Subtopology, Topology
 
-Resources = tuple[frozenset[str], frozenset[str]]
-
 
 class Part(NamedTuple):
     """A subtopology of one version."""

@@ -4,8 +4,7 @@
    partition that comes first. That equals sorting all records by (running maximum of the timestamps within the partition,
    index of the partition in ``source_partitions``, offset): after a head with timestamp t was taken, every following record
    of its partition up to the next one later than t comes before all other heads, which are at t or later.
-2. :func:`merge` is that order without a sort, by the live task's own partition group. :func:`running_maximum` gives the sort
-   key, for engines that sort.
+2. :func:`merge` is that order without a sort, by the live task's own partition group.
 3. A repartition partition is read as one log for each task that writes it, merged by the same rule: the order in which the
    writers' records would have come had all of them kept pace by event time. It is one of the orders that a live run may have
    had, and always the same one.
@@ -13,8 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterator, Mapping
 
 from streamsrt.tasks.input.partition_group import PartitionGroup, TopicPartition
 from streamsrt.wire.records import RecordColumns
@@ -23,11 +21,6 @@ Inputs = Mapping[TopicPartition, Iterator[RecordColumns]]
 """Each input partition as its batches in the order of offsets; the order of the mapping is that of the partitions."""
 
 RUN_RECORDS = 4_000
-
-
-def running_maximum(timestamps: Sequence[int], before: int = -1) -> list[int]:
-    """For each record the latest timestamp of its partition so far, in ms; ``before``: of the records before these."""
-    return list(islice(accumulate(timestamps, max, initial=before), 1, None))
 
 
 def merge(inputs: Inputs, limit_records: int = RUN_RECORDS) -> Iterator[tuple[TopicPartition, RecordColumns]]:

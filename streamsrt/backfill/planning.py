@@ -76,7 +76,7 @@ def make_plan(
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
     check_topology(topology)
     check_new_group(network, application_id)
-    shape = _Shape(topology, settings, _topic_counts(network, topology, application_id))
+    shape = _Shape(topology, settings, _topic_counts(network, topology))
     unknown = sorted(set(sources) - set(shape.source_topics))
     if unknown:
         raise PlanError(
@@ -116,7 +116,7 @@ def _version() -> str:
         return ""
 
 
-def _topic_counts(network: Network, topology: Topology, application_id: str) -> dict[str, int]:
+def _topic_counts(network: Network, topology: Topology) -> dict[str, int]:
     """Partition counts of the topics that there are: sources, outputs, and internal ones of an earlier life."""
     wanted = {topic for each in topology.subtopologies for topic in each.source_topics}
     sinks = [sink for each in topology.subtopologies for sink in each.sinks]

@@ -133,8 +133,7 @@ def compute_task(
         replay.finish()
         changelogs = replay.changelogs()
         stores = [
-            _store_result(directory, attempt, plan, task_plan, each, replay, changelogs, report)
-            for each in task_plan.stores
+            _store_result(directory, attempt, task_plan, each, replay, changelogs, report) for each in task_plan.stores
         ]
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
@@ -340,7 +339,6 @@ def _reads(task_plan: TaskPlan, replay: TaskReplay) -> Iterator[PartitionRead]:
 def _store_result(
     directory: Path,
     attempt: Path,
-    plan: BackfillPlan,
     task_plan: TaskPlan,
     store: StorePlan,
     replay: TaskReplay,

@@ -26,7 +26,6 @@ _EXPORTED = "partition-*.parquet"
 _DATA = {".sst", ".log", ".blob"}
 
 RowKey: TypeAlias = tuple[str | bytes, int | None, int | None, int | None]
-RowValue: TypeAlias = str | bytes | None
 
 
 class FoundStore(NamedTuple):

@@ -33,7 +33,7 @@ module                  commands
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
 ``dlq``                 ``dlq list|show|replay|drop``
 ``state``               ``state export|inspect|diff|clean``
-``arguments``           pairs of ``KEY=VALUE``
+``arguments``           options that several commands have, pairs of ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs
 ``application``         finding the application that a command names: ``MODULE:ATTRIBUTE``

@@ -17,7 +17,7 @@ from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import Config, ProgressInterval, key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
@@ -32,7 +32,6 @@ Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", help="KEY=VALUE of Spark, e.g. spark.jars.packages=...; repeatable, kept in no plan"),
 ]
-Interval = Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")]
 
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
 MOST_DAYS = 31
@@ -82,9 +81,7 @@ def plan(
             "--allow-gaps", help="archives of compacted or transactional topics may have gaps in their offsets"
         ),
     ] = False,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
-    ] = None,
+    config: Config = None,
     full_changelogs: Annotated[
         bool,
         typer.Option("--full-changelogs", help="changelogs also hold windows beyond retention, for other readers"),
@@ -208,7 +205,7 @@ def run(
     master: Master = None,
     conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
-    progress_interval_s: Interval = 5.0,
+    progress_interval_s: ProgressInterval = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Run the tasks of the plan. Finished tasks are kept if the run is interrupted."""
@@ -243,7 +240,7 @@ def resume(
     master: Master = None,
     conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
-    progress_interval_s: Interval = 5.0,
+    progress_interval_s: ProgressInterval = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted run; the same as run."""

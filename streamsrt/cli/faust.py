@@ -10,6 +10,17 @@ import typer
 
 from streamsrt.application import load_object
 from streamsrt.cli.application import Application
+from streamsrt.cli.arguments import (
+    Config,
+    ConfigFile,
+    Http,
+    LogLevel,
+    ProgressAsJson,
+    ProgressInterval,
+    Threads,
+    Until,
+    until_of,
+)
 from streamsrt.cli.run import run_application, set_up_logging, settings_of
 from streamsrt.cli.session import BootstrapServers, cluster
 from streamsrt.client.values import NewTopic
@@ -38,29 +49,18 @@ def run(
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="directory of the tables' stores, one per process")
     ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
-    ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config-file", help="a Java properties file of settings")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="processes that share the work (num.stream.threads)", min=1)
-    ] = None,
-    http: Annotated[
-        str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
-    ] = None,
-    until: Annotated[
-        str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")
-    ] = "stopped",
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
-    progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
+    config: Config = None,
+    config_file: ConfigFile = None,
+    threads: Threads = None,
+    http: Http = None,
+    until: Until = "stopped",
+    log_level: LogLevel = "info",
+    progress_interval_s: ProgressInterval = 10.0,
+    as_json: ProgressAsJson = False,
 ) -> None:
     """Run a faust.App as one member of its group. Its settings, topics and tables have the names that faust gives them."""
     set_up_logging(log_level)
-    if until not in ("stopped", "quiet"):
-        raise ConfigError(f"--until {until}: give stopped or quiet")
+    how_long = until_of(until)
     try:
         importlib.import_module("faust")
     except ImportError:
@@ -78,7 +78,7 @@ def run(
         values,
         bootstrap_servers,
         state_dir=state_dir,
-        until="quiet" if until == "quiet" else "stopped",
+        until=how_long,
         progress_interval_s=progress_interval_s,
         as_json=as_json,
         before=lambda address: _create_topics(found, address),

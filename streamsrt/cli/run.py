@@ -17,7 +17,18 @@ from rich.table import Table
 
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.application import Application, load_application
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import (
+    Config,
+    ConfigFile,
+    Http,
+    LogLevel,
+    ProgressAsJson,
+    ProgressInterval,
+    Threads,
+    Until,
+    key_value_pairs,
+    until_of,
+)
 from streamsrt.cli.entry import INTERRUPTED
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import note, print_json
@@ -38,18 +49,10 @@ def run(
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="directory of the state stores, one per process")
     ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
-    ] = None,
-    config_file: Annotated[
-        Path | None, typer.Option("--config-file", help="a Java properties file of settings")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="processes that share the work (num.stream.threads)", min=1)
-    ] = None,
-    http: Annotated[
-        str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
-    ] = None,
+    config: Config = None,
+    config_file: ConfigFile = None,
+    threads: Threads = None,
+    http: Http = None,
     lock: Annotated[
         Path | None, typer.Option("--lock", help="file of `topology lock`: another topology is refused (topology.lock)")
     ] = None,
@@ -60,9 +63,7 @@ def run(
             help="leave records unread that only an older version could read (upgrade.lose.in.flight)",
         ),
     ] = False,
-    until: Annotated[
-        str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")
-    ] = "stopped",
+    until: Until = "stopped",
     on_failure: Annotated[
         str,
         typer.Option("--on-failure", help="what stops when processing fails: instance, or application (all instances)"),
@@ -73,17 +74,16 @@ def run(
             "--leave", help="leave the group at the end, so that tasks of a static member are reassigned at once"
         ),
     ] = False,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
-    progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
+    log_level: LogLevel = "info",
+    progress_interval_s: ProgressInterval = 10.0,
+    as_json: ProgressAsJson = False,
 ) -> None:
     """Run an application as one member of its group; start it on several machines to share the work."""
     set_up_logging(log_level)
     if on_failure not in ("instance", "application"):
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")
     response = Response.SHUTDOWN_APPLICATION if on_failure == "application" else Response.SHUTDOWN_CLIENT
-    if until not in ("stopped", "quiet"):
-        raise ConfigError(f"--until {until}: give stopped or quiet")
+    how_long = until_of(until)
     loaded = load_application(application)
     values = settings_of(loaded.config, config_file, config)
     options = {
@@ -99,7 +99,7 @@ def run(
         bootstrap_servers,
         application_id=application_id,
         state_dir=state_dir,
-        until="quiet" if until == "quiet" else "stopped",
+        until=how_long,
         response=response,
         leave=leave,
         progress_interval_s=progress_interval_s,

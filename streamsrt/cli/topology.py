@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from streamsrt.cli.application import load_application
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
@@ -27,13 +27,8 @@ app = typer.Typer(help="Describe, compare and lock topologies.", no_args_is_help
 Application = Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")]
 
 
-Settings = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names, over the module's config")
-]
-
-
 @app.command("describe")
-def describe(application: Application, config: Settings = None, as_json: AsJson = False) -> None:
+def describe(application: Application, config: ConfigOverModule = None, as_json: AsJson = False) -> None:
     """Subtopologies with their nodes, stores and topics, as Kafka Streams' describe() prints them.
 
     With --json: what the next version is compared with. Give the topology.epoch that the version runs with by --config,
@@ -59,7 +54,7 @@ def diff(
         typer.Option("--group", "-g", help="application id: compare with what runs, its epoch and topics too"),
     ] = None,
     bootstrap_servers: BootstrapServers = None,
-    config: Settings = None,
+    config: ConfigOverModule = None,
     as_json: AsJson = False,
 ) -> None:
     """What happens to running state when NEW follows OLD, and the topology epoch that NEW needs.
@@ -181,7 +176,7 @@ def _numbers(change: SubtopologyChange) -> str:
 def lock(
     application: Application,
     file: Annotated[Path, typer.Option("--file", help="the file, to be checked in")] = Path(LOCK_FILE),
-    config: Settings = None,
+    config: ConfigOverModule = None,
     check: Annotated[
         bool, typer.Option("--check", help="write nothing; exit codes are those of `topology diff`")
     ] = False,

@@ -10,13 +10,12 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
 from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
 from streamsrt.cli.upgrade_in_flight import InFlight, counted, in_flight_lines, refusal, topics_left
-from streamsrt.cli.upgrade_plan import Settings
 from streamsrt.cli.upgrade_preflight import of_broker
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.cli.upgrade_versions import unreadable_stores
@@ -76,7 +75,7 @@ def abort(
     old: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the version to go back to, with its code")],
     group: Group,
     bootstrap_servers: BootstrapServers = None,
-    config: Settings = None,
+    config: ConfigOverModule = None,
     lose_in_flight: LoseInFlight = False,
     execute: Execute = False,
     timeout_s: Annotated[float, typer.Option("--timeout", help="seconds for each step", min=1.0)] = 60.0,

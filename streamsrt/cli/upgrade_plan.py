@@ -19,7 +19,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
@@ -82,9 +82,6 @@ Old = Annotated[
     str | None,
     typer.Option("--old", help="the version that runs: MODULE:ATTRIBUTE or a saved file; a classic group needs it"),
 ]
-Settings = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names, over the module's config")
-]
 LoseInFlight = Annotated[
     bool, typer.Option("--lose-in-flight", help="accept that records in topics that go away are not read")
 ]
@@ -95,7 +92,7 @@ def plan(
     group: Group,
     old: Old = None,
     bootstrap_servers: BootstrapServers = None,
-    config: Settings = None,
+    config: ConfigOverModule = None,
     out: Annotated[Path | None, typer.Option("--out", help="file for `upgrade start --plan`")] = None,
     lose_in_flight: LoseInFlight = False,
     as_json: AsJson = False,

@@ -14,8 +14,8 @@ from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.refused_update import creation_problem, topics_problem
 from streamsrt.assignment.topics import TopicImage, TopicsImage, TopicSpec
 from streamsrt.assignment.topology import InvalidTopologyError, check_topology, topology_of
+from streamsrt.client.leading import new_topics
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import NewTopic
 from streamsrt.errors import BrokerError
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.tasks.output.refused_records import sinks_of
@@ -71,16 +71,7 @@ def _of_topics(network: NetworkThread, group: str, new: Topology) -> Iterator[st
 
 
 def _of_creation(network: NetworkThread, specs: Iterable[TopicSpec]) -> Iterator[str]:
-    wanted = [
-        NewTopic(
-            name=spec.name,
-            partitions=spec.partitions,
-            replication_factor=spec.replication_factor,
-            configs=dict(spec.configs),
-        )
-        for spec in specs
-    ]
-    answers = network.admin.create_topics(wanted, validate_only=True)
+    answers = network.admin.create_topics(new_topics(specs), validate_only=True)
     reasons = {name: str(error) for name, error in answers.items() if error is not None}
     if reasons:
         yield creation_problem(reasons)

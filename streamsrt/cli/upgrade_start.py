@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
 from streamsrt.cli.entry import command_line
 from streamsrt.cli.output import note
 from streamsrt.cli.session import BootstrapServers, cluster
 from streamsrt.cli.topology_versions import ready_application
-from streamsrt.cli.upgrade_plan import AgreedPlan, Settings, read_plan
+from streamsrt.cli.upgrade_plan import AgreedPlan, read_plan
 from streamsrt.cli.upgrade_preflight import refusals
 from streamsrt.errors import ConfigError, TopologyMismatchError
 from streamsrt.runtime.group_facts import GroupFacts, look_when_settled
@@ -33,7 +33,7 @@ def start(
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="that of the instance which it replaces")
     ] = None,
-    config: Settings = None,
+    config: ConfigOverModule = None,
 ) -> None:
     """Run one instance of the new version with the epoch of a plan; all options of `streamsrt run` may follow.
 

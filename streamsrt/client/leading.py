@@ -5,7 +5,7 @@ Each is tried again until it succeeds or its time is up: the leader has a deadli
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, TypeAlias
 
 from streamsrt.assignment.topics import Ends, Left, TopicErrors, TopicImage, TopicsImage, TopicSpec
@@ -20,6 +20,19 @@ TIMEOUT_S: Final = 10.0
 
 
 LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends | Left
+
+
+def new_topics(specs: Iterable[TopicSpec]) -> list[NewTopic]:
+    """Topics that an application needs, as they are created."""
+    return [
+        NewTopic(
+            name=spec.name,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            configs=dict(spec.configs),
+        )
+        for spec in specs
+    ]
 
 
 class LeaderWork:
@@ -39,15 +52,7 @@ class LeaderWork:
 
     async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors:
         """Whatever is refused is an error of its topic."""
-        wanted = [
-            NewTopic(
-                name=spec.name,
-                partitions=spec.partitions,
-                replication_factor=spec.replication_factor,
-                configs=dict(spec.configs),
-            )
-            for spec in specs
-        ]
+        wanted = new_topics(specs)
         try:
             results = await self._admin.retrying(lambda: self._admin.create_topics(wanted, False, TIMEOUT_S), TIMEOUT_S)
         except StreamsError as error:

@@ -18,8 +18,6 @@ TopicPartition: TypeAlias = tuple[str, int]
 EARLIEST = -2
 LATEST = -1
 
-UNKNOWN_OFFSET = -1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:

@@ -140,7 +140,7 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Chan
         return session, ()
     if changed:
         session = replace(session, urgent=True)
-    return _reconcile(session, now_ms), ()
+    return _reconcile(session), ()
 
 
 def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
@@ -309,7 +309,7 @@ def _take_assignment(session: Session, response: Response, joined: bool, earlier
             state=MemberState.RECONCILING,
         )
         events = (AssignmentChanged(assigned, session.member_epoch, _why(response)),)
-    return _reconcile(session, now_ms), events
+    return _reconcile(session), events
 
 
 def _why(response: Response) -> str:
@@ -320,7 +320,7 @@ def _tasks(entries: Iterable[types.StreamsGroupHeartbeatResponse.TaskIds]) -> fr
     return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
 
 
-def _reconcile(session: Session, now_ms: int) -> Session:
+def _reconcile(session: Session) -> Session:
     # A thread that has not heard of this assignment yet may still open what an earlier one gave it.
     if session.owned != session.assigned or not session.offered <= session.assigned.active:
         return replace(session, state=MemberState.RECONCILING)

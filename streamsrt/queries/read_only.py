@@ -69,7 +69,6 @@ class _LocalStore:
         self._partition = partition
         self._stale = stale
         self._timestamped = timestamped
-        self._keeps_timestamps = spec.timestamped
         self._timeout_s = timeout_s
 
     def _answers(self, query: Query) -> dict[int, Value]:

@@ -64,16 +64,6 @@ def key_rows(cache: KeyValueCache, start: bytes | None, end: bytes | None, *, re
     return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)
 
 
-def window_row(cache: WindowCache, key: bytes, start_ms: int) -> bytes | None:
-    """The row of a key in the window that starts then."""
-    if not _oldest_live_ms(cache) <= start_ms <= cache.newest():
-        return None
-    entry = cache.cached(key, start_ms)
-    if entry is not None:
-        return _row_of(entry, cache.format)
-    return cache.row(key, start_ms)
-
-
 def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> Iterator[RawRow]:
     """Rows of a key in the windows that start in ``from_ms``..``to_ms``, as they are now, by start."""
     from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())

@@ -42,11 +42,6 @@ def window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
     return key + _TIME.pack(start_ms) + sequence.to_bytes(4, "big")
 
 
-def split_window_key(window_key: bytes) -> tuple[bytes, int]:
-    """The record's key and the start of the window out of a changelog's key."""
-    return window_key[:-_SUFFIX_BYTES], _TIME.unpack_from(window_key, len(window_key) - _SUFFIX_BYTES)[0]
-
-
 class WindowBytesStore:
     """Rows by key and start of window over ``store``, which it owns (Kafka's ``RocksDBWindowStore``).
 

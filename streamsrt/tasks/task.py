@@ -3,7 +3,7 @@
 1. Batches go in (:meth:`Task.add_batch`), runs are processed (:meth:`Task.process`), what is written goes to the collector.
    There is no input or output but the stores and the collector that it was given; time is an argument.
 2. A record that fails raises a RecordError that says which one it is. Everything before it is done. The failed record and
-   what follows stay buffered: :meth:`Task.skip_failed` drops it.
+   what follows stay buffered.
 3. A commit has two halves. :meth:`Task.prepare_commit` flushes caches and collector and says which offsets are done. When
    all that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch with its changelog's end.
    Only then may offsets be committed (at least once). A crash in between leaves a store that is *behind* its changelog:
@@ -450,12 +450,6 @@ class Task:
         share = self._limit_bytes // max(1, len(self.caches))
         for cache in self.caches.values():
             cache.evict(share)
-
-    def skip_failed(self, topic: str, partition: int) -> None:
-        """Drops the record that the last RecordError was about, and counts it."""
-        run = self._group.take_first((topic, partition))
-        self._runner.counters.failed_processing += 1
-        self._done((topic, partition), run)
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""

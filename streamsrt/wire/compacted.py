@@ -10,6 +10,7 @@ from streamsrt.wire.records import BatchHeader, RecordColumns
 from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.encoding import assemble, encode_records, offset_deltas
 from streamsrt.wire.records.header import DELETE_HORIZON
+from streamsrt.wire.records.plain import written_number
 
 _MANY_HEADERS = 50_000
 """From so many on, the Cython writer would hold the GIL for milliseconds: it writes a record in one go."""
@@ -49,26 +50,17 @@ def _in_turns(columns: RecordColumns, all_headers: Sequence[Headers], deltas: It
     found = bytearray()
     rows = zip(columns.keys, columns.values, columns.timestamps, all_headers, deltas, strict=True)
     for key, value, timestamp, headers, delta in rows:
-        record = bytearray(b"\0" + _varint(timestamp - base) + _varint(delta) + _sized(key) + _sized(value))
-        record += _varint(len(headers))
+        record = bytearray(
+            b"\0" + written_number(timestamp - base) + written_number(delta) + _sized(key) + _sized(value)
+        )
+        record += written_number(len(headers))
         for name, content in headers:
             record += _sized(name.encode())
             record += _sized(content)
-        found += _varint(len(record))
+        found += written_number(len(record))
         found += record
     return bytes(found)
 
 
 def _sized(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    """As records have them: signed, in zigzag."""
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    found = bytearray()
-    while rest >= 0x80:
-        found.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    found.append(rest)
-    return bytes(found)
+    return written_number(-1) if data is None else written_number(len(data)) + data

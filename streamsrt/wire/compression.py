@@ -50,14 +50,6 @@ class Compression(IntEnum):
         """The codec's name in Kafka's `compression.type`."""
         return self.name.lower()
 
-    @classmethod
-    def from_type_name(cls, type_name: str) -> Compression:
-        """Codec of a `compression.type`; ValueError for a name that Kafka does not have."""
-        for codec in cls:
-            if codec.type_name == type_name:
-                return codec
-        raise ValueError(f"compression.type is one of {', '.join(c.type_name for c in cls)}, got {type_name!r}")
-
 
 class TooLargeError(DecodeError):
     """Data holds more than whoever unpacks it allows."""

@@ -237,7 +237,7 @@ def begin(
         return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))
     if view.in_doubt:
         why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
-        return _keep(leading, why, now_ms, rejoin_after_ms=DOUBT_MS)
+        return _keep(leading, why, rejoin_after_ms=DOUBT_MS)
     return _choose(leading, now_ms)
 
 
@@ -286,7 +286,7 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
     """Begins with the first version that may run."""
     view, version, lead = leading.view, leading.version, leading.lead
     if version is None or lead is None:
-        return _keep(leading, "Nobody here runs the version of the application that the group runs.", now_ms)
+        return _keep(leading, "Nobody here runs the version of the application that the group runs.")
     if lead.digest in view.invalid:
         refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[lead.digest])
         return _refuse(leading, leading.runners, refusal, now_ms)
@@ -296,7 +296,7 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
         own = replace(leading, candidates=(), asked=asked, unknown=_TEXT_MISSING)
         if _goes_on_with_its_own(leading, own):
             return _choose(own, now_ms)
-        return _keep(leading, _TEXT_MISSING, now_ms, asked=asked)
+        return _keep(leading, _TEXT_MISSING, asked=asked)
     if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
         leading = replace(leading, memory=replace(leading.memory, looked=None))
     looks = _is_to_look(leading)
@@ -334,7 +334,7 @@ def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: in
     )
     if was_candidate:
         return _choose(leading, now_ms)
-    return _keep(leading, "The version of the application that the group was to run is refused.", now_ms)
+    return _keep(leading, "The version of the application that the group was to run is refused.")
 
 
 def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[bytes]:
@@ -372,7 +372,7 @@ def _names(view: View) -> frozenset[str] | None:
 def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> LeadingStep:
     why = f"The leader of the group can't list the topics: {reason}. Everybody keeps its tasks meanwhile."
     leading = _failed(replace(leading, awaits=None), now_ms)
-    return _keep(leading, why, now_ms, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
+    return _keep(leading, why, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
 
 
 def _configure(leading: Leading, now_ms: int) -> LeadingStep:
@@ -418,7 +418,7 @@ def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now
     why = (
         "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
     )
-    return _keep(leading, why, now_ms, rejoin_after_ms=DRAINING_MS)
+    return _keep(leading, why, rejoin_after_ms=DRAINING_MS)
 
 
 def _unread(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
@@ -462,7 +462,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
         if not is_new or may_lose:
             return _configure(leading, now_ms)
         why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
-        return _keep(leading, why, now_ms, rejoin_after_ms=DRAINING_MS)
+        return _keep(leading, why, rejoin_after_ms=DRAINING_MS)
     if unread and is_new and not may_lose:
         refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, unread))
         return _refuse(leading, leading.runners, refusal, now_ms)
@@ -545,7 +545,6 @@ _FINAL = _UNAUTHORIZED | {
 def _keep(
     leading: Leading,
     why: str,
-    now_ms: int,
     *,
     asked: frozenset[str] = frozenset(),
     rejoin_after_ms: int | None = None,
@@ -602,7 +601,7 @@ def _assign(
             unread=unread,
         )
     except AssignedTwiceError as error:
-        return _keep(leading, f"The assignor made a mistake: {error}.", now_ms)
+        return _keep(leading, f"The assignor made a mistake: {error}.")
     told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
     targets = {name: made.get(name, NO_TASKS) for name in told_now}
     plan = GenerationPlan(

@@ -237,7 +237,7 @@ def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Step
     in_flight = session.in_flight
     session = replace(session, in_flight=None, version=None)
     if in_flight is InFlight.LEAVE or session.group is ClassicMemberState.LEAVING:
-        return _after_leave(session, now_ms)
+        return _after_leave(session)
     if session.tasks is TaskState.STALE:
         return StepResult(replace(session, stale_leave_pending=False))
     if session.group not in TAKING_PART:
@@ -267,7 +267,7 @@ def _answered(session: Session, event: Answered, now_ms: int) -> StepResult:
     answered = session.in_flight
     session = replace(session, in_flight=None)
     if answered is InFlight.LEAVE:
-        return _after_leave(session, now_ms)
+        return _after_leave(session)
     if answered is not InFlight.HEARTBEAT or session.group not in BEATING:
         return StepResult(session)
     if session.beat_generation != session.generation:
@@ -603,7 +603,7 @@ def _end(session: Session, events: tuple[Event, ...]) -> StepResult:
     return StepResult(ended, events)
 
 
-def _after_leave(session: Session, now_ms: int) -> StepResult:
+def _after_leave(session: Session) -> StepResult:
     if session.tasks is not TaskState.STALE:
         return _end(session, (LeftGroup(),))
     return StepResult(replace(session, stale_leave_pending=False, member_id=""))

@@ -161,7 +161,7 @@ def told(
     watch = None
     if plan.configuration is not None:
         watch = TopicsWatch(plan.configuration.topology, plan.configuration.metadata_hash)
-    return LeaderOutcome(encoded, _memory(view, plan, memory, everybody, leader_id), tuple(warnings), watch, everybody)
+    return LeaderOutcome(encoded, _memory(view, plan, memory, everybody), tuple(warnings), watch, everybody)
 
 
 def _encoded(
@@ -256,9 +256,7 @@ def _shutdown(view: View) -> str:
     )
 
 
-def _memory(
-    view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping[str, ClassicAssignment], leader_id: str
-) -> Memory:
+def _memory(view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping[str, ClassicAssignment]) -> Memory:
     present = {member.version.digest for member in view.members}
     return replace(
         memory,

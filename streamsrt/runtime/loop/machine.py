@@ -230,8 +230,7 @@ def _next_limit(state: LoopState, took_ms: int) -> int:
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
-    iteration = replace(state.iteration, at_ms=now_ms, committed_ms=took_ms)
-    committed = replace(state, iteration=iteration, last_commit_ms=took_ms)
+    committed = replace(state, iteration=replace(state.iteration, at_ms=now_ms), last_commit_ms=took_ms)
     return _set(committed, Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), ()
 
 

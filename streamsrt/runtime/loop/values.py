@@ -51,13 +51,12 @@ class Life(Enum):
 @dataclass(frozen=True, slots=True)
 class IterationTimes:
     """What took the time in one iteration, in milliseconds: waiting for input and taking it in, doing what the group said,
-    processing, committing. ``at_ms`` is when the part began that is going on."""
+    processing. ``at_ms`` is when the part began that is going on."""
 
     at_ms: int = 0
     polled_ms: int = 0
     assigned_ms: int = 0
     processed_ms: int = 0
-    committed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

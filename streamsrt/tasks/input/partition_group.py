@@ -271,12 +271,6 @@ class PartitionGroup:
         queue.open_batch()
         self.buffered += len(columns.keys)
 
-    def take_first(self, partition: TopicPartition) -> RecordColumns:
-        """Takes one record of that partition out. Raises IndexError where there is none."""
-        self.buffered -= 1
-        queue = self._queues[partition]
-        return queue.take(queue.position + 1)
-
     def clear(self) -> None:
         """Forgets everything that is buffered."""
         for partition in self._queues:

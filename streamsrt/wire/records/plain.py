@@ -182,8 +182,8 @@ def read_number(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def written_number(number: int) -> bytes:
-    """A number that is not negative, as a varint of records."""
-    number <<= 1
+    """A number as a varint of records."""
+    number = number << 1 if number >= 0 else ~(number << 1)
     written = bytearray()
     while number >= 0x80:
         written.append(number & 0x7F | 0x80)

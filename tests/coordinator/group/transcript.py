@@ -117,7 +117,7 @@ class Run:
 
     def set_config(self) -> None:
         config = GroupConfig.parse(self.broker).with_group(GROUP, self.dynamic)
-        self.shard.set_group_config(config, self.now_ms)
+        self.shard.set_group_config(config)
 
     def do_records(self, words: list[str], rest: list[str]) -> None:
         self.at_end = True

@@ -279,17 +279,6 @@ def test_delete_records_moves_the_start_and_survives_a_crash(tmp_path: Path, syn
     again.close()
 
 
-def test_truncation_drops_the_batch_that_holds_the_offset_and_all_behind(tmp_path: Path, syncer: Syncer) -> None:
-    log = open_log(tmp_path / "t-0", syncer)
-    for i in range(20):
-        log.append(produced(1, 2 * i, 2), now_ms=0)
-    log.truncate_to(13)
-    assert log.log_end_offset == 12
-    assert log.append(produced(1, 12, 2), now_ms=0).base_offset == 12, "sequence 12 is the next one again"
-    assert len(values_from(log)) == 14
-    log.close()
-
-
 # -------------------------------------------------------------------------------------------------- leader epochs
 
 

@@ -173,14 +173,6 @@ class LogMachine(RuleBasedStateMachine):
     def roll(self) -> None:
         self.log.roll()
 
-    @precondition(lambda self: any(one.base_offset >= self.start for one in self.written))
-    @rule(data=st.data())
-    def truncate(self, data: st.DataObject) -> None:
-        candidates = [i for i, one in enumerate(self.written) if one.base_offset >= self.start]
-        index = data.draw(st.sampled_from(candidates))
-        self.log.truncate_to(self.written[index].next_offset - 1)
-        self.forget_from(index)
-
     # --------------------------------------------------------------------------------------------------- invariants
 
     @invariant()

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsrt.backfill.order import as_one_log, merge, running_maximum
+from streamsrt.backfill.order import as_one_log, merge
 from streamsrt.tasks.input.partition_group import PartitionGroup
 from streamsrt.wire.records import RecordColumns
 
@@ -28,7 +29,7 @@ def sorted_by_key(logs: Sequence[Sequence[int]]) -> list[bytes]:
     rows = [
         (latest, partition, offset)
         for partition, timestamps in enumerate(logs)
-        for offset, latest in enumerate(running_maximum(timestamps))
+        for offset, latest in enumerate(accumulate(timestamps, max))
     ]
     return [b"%d:%d" % (partition, offset) for _, partition, offset in sorted(rows)]
 
@@ -62,8 +63,3 @@ def test_one_log_out_of_several_has_consecutive_offsets(logs: list[list[int]], s
     inputs = {("in", index): batches(index, timestamps, sizes) for index, timestamps in enumerate(logs)}
     offsets = [columns.offset_at(index) for columns in as_one_log(merge(inputs)) for index in range(len(columns))]
     assert offsets == list(range(sum(map(len, logs))))
-
-
-def test_a_running_maximum_goes_on_from_what_was_before() -> None:
-    assert running_maximum([3, 1, 5, 4], before=4) == [4, 4, 5, 5]
-    assert running_maximum([]) == []

@@ -113,9 +113,6 @@ def test_windows_equal_a_model(
             for start in sorted((s for k, s in live if k == key), reverse=reverse)
             if from_ms <= start <= to_ms
         ]
-    for key, start in {(b"a", 0), *model}:
-        value = live.get((key, start))
-        assert readers.window_row(cache, key, start) == (MISSING if value is None else row(value))
 
 
 def test_a_scan_is_a_snapshot() -> None:

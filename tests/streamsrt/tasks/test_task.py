@@ -70,10 +70,6 @@ def test_a_failing_record_is_named_and_everything_before_it_is_done(
     assert outputs(written) == [b"a", b"a"]
     assert task.prepare_commit().offsets["in", 0][0] == 102
     assert task.buffered_records == 2
-    task.skip_failed("in", 0)
-    assert task.process(100, 0) == 1
-    assert outputs(written) == [b"a"] * 3
-    assert task.prepare_commit().offsets["in", 0][0] == 104
 
 
 def test_a_result_that_cannot_be_serialized_is_a_production_error() -> None:

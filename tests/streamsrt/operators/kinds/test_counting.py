@@ -74,7 +74,7 @@ def read(run: Run) -> list[Any]:
         return [rows, list(readers.key_rows(cache, None, None, reverse=False))]
     assert isinstance(cache, WindowCache)
     return [
-        [readers.window_row(cache, key, start) for key in (b"a", b"dd") for start in range(0, 70, 10)],
+        [list(readers.windows_of_key(cache, key, 0, 70, reverse=False)) for key in (b"a", b"dd")],
         list(readers.windows_of_key(cache, b"b", 0, 100, reverse=False)),
         list(readers.all_windows(cache, 0, 100, None, None, reverse=True)),
     ]
