@@ -43,6 +43,7 @@
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             a sample of a backfill computed once more, another way
+``canonical``             records as their serdes write them
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         what lies in the state directory of an instance that does not run, and how two states differ
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of

@@ -4,7 +4,9 @@
    (a clock, a random number, the order of a set), or an archive was changed since the plan was made.
 2. The second computation goes record by record through processor nodes, without the generated code of the first: the two
    check each other. It writes into a folder of its own, which is deleted; the results that are there stay as they are.
-3. What is compared: records read, stream times, counters, the entries of every store, the digests of changelogs, and the
+3. Where the two differ in bytes, the first way is taken once more. If that is the first result again, the application is
+   deterministic, and both ways are compared for records as their serdes write them (:mod:`streamsrt.backfill.canonical`).
+4. What is compared: records read, stream times, counters, the entries of every store, the digests of changelogs, and the
    records of each key in outputs and repartition topics. The order of keys within one flush of a cache may differ and is
    left out, as are the cuts between batches, and the files of stores, which hold ids of RocksDB's own. Where caches were
    full before the end, which changes were seen depends on how much room a row takes: then each key's last record counts.
@@ -15,7 +17,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
@@ -46,25 +50,64 @@ def recompute(
     finished = {manifest.task: manifest for manifest in manifests}
     records = 0
     for task in tasks:
-        again = compute_task(directory, plan, task.id, bootstrap_servers=bootstrap_servers, generate=False)
-        try:
-            _compare(directory, finished[task.id], again)
-        finally:
-            shutil.rmtree(directory / again.attempt, ignore_errors=True)
-        records += again.records
+        compute = partial(_Attempt, directory, plan, task.id, bootstrap_servers)
+        with compute(generate=False) as again:
+            records += again.records
+            differs = _differences(directory, finished[task.id], again)
+        if differs:
+            _explain(directory, finished[task.id], compute)
     return records
 
 
-def _compare(directory: Path, first: TaskManifest, again: TaskManifest) -> None:
-    last_only = bool(first.flushes or again.flushes)
-    one, other = _content(directory, first, last_only=last_only), _content(directory, again, last_only=last_only)
-    different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    if different:
+class _Attempt(AbstractContextManager[TaskManifest]):
+    """A task computed once more, whose results are deleted at the end."""
+
+    def __init__(
+        self,
+        directory: Path,
+        plan: BackfillPlan,
+        task_id: str,
+        bootstrap_servers: str | None,
+        *,
+        generate: bool,
+        canonical: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._manifest = compute_task(
+            directory, plan, task_id, bootstrap_servers=bootstrap_servers, generate=generate, canonical=canonical
+        )
+
+    def __enter__(self) -> TaskManifest:
+        return self._manifest
+
+    def __exit__(self, *exception: object) -> None:
+        shutil.rmtree(self._directory / self._manifest.attempt, ignore_errors=True)
+
+
+def _explain(directory: Path, first: TaskManifest, compute: Callable[..., _Attempt]) -> None:
+    """Raises VerificationError, unless two results differ only in how the same values are written."""
+    with compute(generate=True) as same:
+        differs = _differences(directory, first, same)
+    if differs:
         raise VerificationError(
-            f"task {first.task} gives another result when it is recomputed; differences: {', '.join(different)}. "
+            f"task {first.task} gives another result when it is recomputed; differences: {', '.join(differs)}. "
             "Either a function of the application is not deterministic (a clock, a random number, the order of a set), or "
             "the archive was changed: correct that, then plan again in another --dir"
         )
+    with compute(generate=True, canonical=True) as one, compute(generate=False, canonical=True) as other:
+        differs = _differences(directory, one, other)
+    if differs:
+        raise VerificationError(
+            f"task {first.task} gives another result when it is computed record by record; differences: "
+            f"{', '.join(differs)}. Either a serde gives other bytes for the same value each time, or this is a fault of "
+            "streamsrt: don't hand over, and report it with the program"
+        )
+
+
+def _differences(directory: Path, first: TaskManifest, again: TaskManifest) -> list[str]:
+    last_only = bool(first.flushes or again.flushes)
+    one, other = _content(directory, first, last_only=last_only), _content(directory, again, last_only=last_only)
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dict[str, object]:

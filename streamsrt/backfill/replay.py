@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
@@ -43,7 +44,7 @@ Report = Callable[[int], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineSettings:
     """What a replay takes from plan and application. ``now_ms``: where the wall clock stands still. ``full_changelogs``:
-    also what is beyond retention."""
+    also what is beyond retention. ``canonical``: records are taken as their serdes write them."""
 
     application_id: str
     task_config: TaskConfig
@@ -51,6 +52,7 @@ class OfflineSettings:
     compression: Compression = Compression.NONE
     now_ms: int = 0
     full_changelogs: bool = True
+    canonical: bool = False
 
 
 class OfflineCollector:
@@ -119,6 +121,7 @@ class TaskReplay:
         """How often changes that caches held back were forwarded, but for the end. Which changes are seen depends on it."""
         self._caching = limit_bytes > 0
         self._now_ms = settings.now_ms
+        self._canonical = CanonicalRecords(subtopology, settings.application_id) if settings.canonical else None
         self.records: dict[TopicPartition, int] = {}
         self.task = Task(
             subtopology,
@@ -153,16 +156,18 @@ class TaskReplay:
                     del left[tp]
                     task.note_high_watermark(*tp, _NOTHING_MORE)
                 else:
-                    self.records[tp] += len(columns)
-                    task.add_batch(*tp, columns)
+                    self._add(tp, columns)
+
+    def _add(self, tp: TopicPartition, columns: RecordColumns) -> None:
+        self.records[tp] = self.records.get(tp, 0) + len(columns)
+        self.task.add_batch(*tp, columns if self._canonical is None else self._canonical.of(tp, columns))
 
     def ordered(self, runs: Iterable[tuple[TopicPartition, RecordColumns]], report: Report | None = None) -> None:
         """Replays runs as they come: for an engine that has put them into the order itself. Raises RecordError."""
         for tp in self.task.source_partitions:
             self.task.note_high_watermark(*tp, _NOTHING_MORE)
         for tp, columns in runs:
-            self.records[tp] = self.records.get(tp, 0) + len(columns)
-            self.task.add_batch(*tp, columns)
+            self._add(tp, columns)
             while self.task.buffered_records:
                 self._process(report)
 

@@ -102,10 +102,11 @@ def compute_task(
     inputs: Callable[[Sequence[TopicPartition]], Inputs] | None = None,
     runs: Runs | None = None,
     generate: bool = True,
+    canonical: bool = False,
 ) -> TaskManifest:
     """One attempt at a task, in a folder of its own, without making it the task's result: see :func:`run_task`.
 
-    ``generate`` False: record by record, without generated code.
+    ``generate`` False: record by record, without generated code. ``canonical``: of records as their serdes write them.
     """
     task_plan = plan.task(task_id)
     topology, config = application_of(plan)
@@ -117,7 +118,7 @@ def compute_task(
         replay = TaskReplay(
             subtopology_of(topology, config, task_plan),
             task_plan.partition,
-            settings_of(plan, config, generate=generate),
+            replace(settings_of(plan, config, generate=generate), canonical=canonical),
             files.write,
             state,
         )

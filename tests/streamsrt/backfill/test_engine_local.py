@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -56,8 +57,12 @@ def lines(count: int, seed: int) -> list[Line]:
     return [(chance.choice("abc") + "x", 10 * index + chance.randrange(300)) for index in range(count)]
 
 
-def planned(folder: Path, parts: Sequence[Sequence[Line]]) -> Backfill:
-    """A plan over archives of these partitions, made without a cluster."""
+def planned(folder: Path, parts: Sequence[Sequence[Line]], program: ModuleType = chained) -> Backfill:
+    """A plan over archives of these partitions, made without a cluster. ``program``: one with the subtopologies, topics and
+    stores of the first one."""
+    first, second = sorted(program.topology.subtopologies, key=lambda each: each.number)
+    application = f"{program.__name__}:topology"
+    repartition = f"{ID}-{first.repartition_sink_topics[0]}"
     ranges = []
     for partition, rows in enumerate(parts):
         values: list[bytes | None] = [line.encode() for line, _ in rows]
@@ -71,37 +76,37 @@ def planned(folder: Path, parts: Sequence[Sequence[Line]]) -> Backfill:
                 topic="lines", partition=partition, start=0, end=end, log_start=end, archive=files.get(partition, ())
             )
         )
-    upstream = tuple(f"{FIRST.id}_{partition}" for partition in range(len(parts)))
+    upstream = tuple(f"{first.id}_{partition}" for partition in range(len(parts)))
     stores = (StorePlan(name="counts", changelog=f"{ID}-counts-changelog", own_changelog=True, persistent=True),)
     tasks = [
-        TaskPlan(id=upstream[index], subtopology=FIRST.id, partition=index, level=0, sources=(source,))
+        TaskPlan(id=upstream[index], subtopology=first.id, partition=index, level=0, sources=(source,))
         for index, source in enumerate(ranges)
     ]
     tasks += [
         TaskPlan(
-            id=f"{SECOND.id}_{index}",
-            subtopology=SECOND.id,
+            id=f"{second.id}_{index}",
+            subtopology=second.id,
             partition=index,
             level=1,
-            repartition=(RepartitionRange(topic=REPARTITION, partition=index, upstream=upstream),),
+            repartition=(RepartitionRange(topic=repartition, partition=index, upstream=upstream),),
             stores=stores,
         )
         for index in range(len(parts))
     ]
     plan = BackfillPlan(
-        application=APPLICATION,
+        application=application,
         application_id=ID,
-        code_digest=module_digest(APPLICATION),
+        code_digest=module_digest(application),
         version="",
-        topology_digest=chained.topology.digest,
+        topology_digest=program.topology.digest,
         topics={
             "lines": len(parts),
             "counts": len(parts),
-            REPARTITION: len(parts),
+            repartition: len(parts),
             f"{ID}-counts-changelog": len(parts),
         },
         internal_topics=(
-            InternalTopicPlan(name=REPARTITION, kind="repartition", partitions=len(parts)),
+            InternalTopicPlan(name=repartition, kind="repartition", partitions=len(parts)),
             InternalTopicPlan(name=f"{ID}-counts-changelog", kind="changelog", partitions=len(parts)),
         ),
         tasks=tuple(tasks),

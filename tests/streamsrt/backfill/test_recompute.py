@@ -10,6 +10,7 @@ from streamsrt.backfill import Backfill
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.verify import VerificationError
+from tests.streamsrt.backfill import spaced
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 from tests.streamsrt.backfill.test_engine_local import FIRST, lines, planned
@@ -44,6 +45,17 @@ def test_a_program_that_is_not_deterministic_is_found(tmp_path: Path) -> None:
         VerificationError, match=f"task {FIRST.id}_0 gives another result .*repartition-0.*not determin"
     ):
         backfill.verify(recompute=2)
+    assert attempts(backfill.directory) == before
+
+
+@pytest.mark.parametrize("text", ['{"word": "%s", "n": 1}', '{ "n":1,"word":"%s" }'])
+def test_values_that_their_serde_would_write_in_another_way_are_the_same(tmp_path: Path, text: str) -> None:
+    """What nobody reads is written as it came, and by the second way as the serde writes it."""
+    rows = [(text % word, time) for word, time in lines(60, seed=15)]
+    backfill = planned(tmp_path, [rows], spaced)
+    backfill.run(InProcess())
+    before = attempts(backfill.directory)
+    assert len(backfill.verify(recompute=2)) == 2
     assert attempts(backfill.directory) == before
 
 

@@ -1,0 +1,59 @@
+"""Records as their serdes write them.
+
+What nobody reads of a record is written as the bytes that came. A serde may read more than it writes: JSON with spaces, or
+with its fields in another order. So two right ways of computing a task may differ in bytes, until their input is what the
+serdes of its topics make of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from streamsrt.tasks.input.partition_group import TopicPartition
+from streamsrt.wire.records import RecordColumns
+from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name
+from topology.spec.codecs import ProgramSerde
+
+Canonical = Callable[[Sequence[bytes | None]], list[bytes | None]]
+
+
+class CanonicalRecords:
+    """The records of the topics that a subtopology reads."""
+
+    def __init__(self, subtopology: Subtopology, application_id: str) -> None:
+        self._application_id = application_id
+        self._sources = subtopology.sources
+        self._known: dict[str, tuple[Canonical, Canonical]] = {}
+
+    def of(self, tp: TopicPartition, columns: RecordColumns) -> RecordColumns:
+        """The same records. What a serde can't read stays as it is: the task says so."""
+        if tp[0] not in self._known:
+            source = next(each for each in self._sources if self._reads(each, tp[0]))
+            self._known[tp[0]] = _canonical(source.key_serde), _canonical(source.value_serde)
+        keys, values = self._known[tp[0]]
+        return replace(columns, keys=keys(columns.keys), values=values(columns.values))
+
+    def _reads(self, source: SourceNode, topic: str) -> bool:
+        if source.pattern is not None:
+            return re.fullmatch(source.pattern, topic) is not None
+        if source.repartition:
+            return topic in {internal_topic_name(self._application_id, name) for name in source.topics}
+        return topic in source.topics
+
+
+def _canonical(serde: ProgramSerde | None) -> Canonical:
+    if serde is None:
+        return list
+    deserialize, serialize = serde.deserialize, serde.serialize
+
+    def one(data: bytes | None) -> bytes | None:
+        if data is None:
+            return None
+        try:
+            return serialize(deserialize(data))
+        except Exception:  # noqa: BLE001 - whatever a user's serde raises
+            return data
+
+    return lambda column: [one(data) for data in column]
