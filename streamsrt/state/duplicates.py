@@ -4,7 +4,8 @@
    written to the changelog, per store, from 1 on; the store remembers the last one, so that it goes on after a restart.
    In Kafka Streams it starts again, and a record may then take the place of another one.
 2. The cache holds records by key in the order of time. A record is kept as it comes: nothing is dirty, and its bytes are
-   pending until :meth:`DuplicatesCache.write`.
+   pending until :meth:`DuplicatesCache.write`. What nobody can see any more by then is not written at all: it is in the
+   changelog, and a store that is restored from there does not show it either.
 3. Which records are visible depends on the latest timestamp that was ever put: those that lie ``retention_ms`` or more
    before it are not, though they may still be in memory or on disk.
 4. What is not in memory is looked up on disk only where it may be there: an empty store never is, nor one whose records
@@ -28,9 +29,11 @@ from streamsrt.state.windowed import WindowBytesStore
 
 _SEGMENT = Struct(">q")
 _SUFFIX = Struct(">qI")
+_pack_suffix = _SUFFIX.pack
 _SAMPLE = 200
 _LAST_SEQUENCE = 0x7FFFFFFF
 _PRUNED_ROWS = 8
+_LOOKED_AT_ROWS = 256
 
 Row = tuple[int, int, Any]
 """Timestamp, sequence number, value."""
@@ -42,9 +45,13 @@ _timestamp_of = itemgetter(0)
 class DuplicatesBytesStore(WindowBytesStore):
     """Rows by key, timestamp and sequence number. ``last_sequence``: the number of the latest record; 0 before the first."""
 
-    def write_rows(self, rows: Collection[Pending], last_sequence: int, *, changelog_offset: int | None = None) -> None:
-        """Writes (timestamp, key in the changelog, value) as one atomic batch. Expired rows are dropped."""
-        newest_ms = max(map(_timestamp_of, rows), default=-1)
+    def write_rows(
+        self, rows: Collection[Pending], last_sequence: int, newest_ms: int, *, changelog_offset: int | None = None
+    ) -> None:
+        """Writes (timestamp, key in the changelog, value) as one atomic batch. Expired rows are dropped.
+
+        ``newest_ms``: the latest timestamp that a row had, though it be none of ``rows``.
+        """
         if newest_ms > self._stream_time_ms:
             self._advance(newest_ms)
         interval_ms, live = self.segment_interval_ms, self._live_segment
@@ -98,7 +105,7 @@ class _Store(Protocol):
     def last_sequence(self) -> int: ...
 
     def write_rows(
-        self, rows: Collection[Pending], last_sequence: int, *, changelog_offset: int | None = None
+        self, rows: Collection[Pending], last_sequence: int, newest_ms: int, *, changelog_offset: int | None = None
     ) -> None: ...
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None: ...
@@ -126,6 +133,9 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         self.sequence = store.last_sequence
         self._unknown_until_ms = store.stream_time_ms
         self._pruned_at_ms = store.stream_time_ms
+        self._newest_row_ms = store.stream_time_ms
+        """The latest timestamp of a row, of those of ``pending`` as far as they were looked at."""
+        self._looked_at = 0
         self._rows = 0
         self._row_bytes = 64
 
@@ -141,24 +151,54 @@ class DuplicatesCache(dict[bytes, list[Row]]):
     def put(self, key: bytes, timestamp_ms: int, value: object, raw: bytes | None) -> bytes:
         """Keeps a record, and returns its key in the changelog. A record without a value only gets a number."""
         sequence = self.sequence = (self.sequence + 1) & _LAST_SEQUENCE
-        if raw is not None:
-            rows = self[key]
-            if timestamp_ms > self.newest_ms:
+        store_key = key + _pack_suffix(timestamp_ms, sequence)
+        if raw is None:
+            if self.none_moves_time and timestamp_ms > self.newest_ms:
                 self.newest_ms = timestamp_ms
-            row = (timestamp_ms, sequence, value)
-            if rows and rows[-1][0] > timestamp_ms:
-                insort(rows, row, key=_time_and_sequence)
-            else:
-                rows.append(row)
-            self._rows += 1
-            if len(rows) > _PRUNED_ROWS and rows[0][0] <= self.newest_ms - self.retention_ms:
-                self._prune(rows)
-            store_key = key + _SUFFIX.pack(timestamp_ms, sequence)
-            self.pending.append((timestamp_ms, store_key, raw))
             return store_key
-        if self.none_moves_time and timestamp_ms > self.newest_ms:
+        rows = self[key]
+        if timestamp_ms > self.newest_ms:
             self.newest_ms = timestamp_ms
-        return key + _SUFFIX.pack(timestamp_ms, sequence)
+        row = (timestamp_ms, sequence, value)
+        if not rows:
+            rows.append(row)
+        elif rows[-1][0] > timestamp_ms:
+            insort(rows, row, key=_time_and_sequence)
+        else:
+            if rows[-1][0] <= self.newest_ms - self.retention_ms:
+                # Where a key is rare, that is so nearly always.
+                self._rows -= len(rows)
+                rows.clear()
+            rows.append(row)
+        self._rows += 1
+        if len(rows) > _PRUNED_ROWS and rows[0][0] <= self.newest_ms - self.retention_ms:
+            self._prune(rows)
+        self.pending.append((timestamp_ms, store_key, raw))
+        if not sequence % _LOOKED_AT_ROWS:
+            self._forget_over()
+        return store_key
+
+    def _forget_over(self) -> None:
+        """Lets go what nobody can see any more, of what is not written yet, as far as it comes first.
+
+        What came long ago is out of the processor's cache, so it is cheaper to let it go soon than with the commit. The last
+        row stays: it says that there is something to commit.
+        """
+        pending = self.pending
+        self._look()
+        low_ms, last = self._newest_row_ms - self.retention_ms, len(pending) - 1
+        over = 0
+        while over < last and pending[over][0] <= low_ms:
+            over += 1
+        if over:
+            del pending[:over]
+            self._looked_at = len(pending)
+
+    def _look(self) -> None:
+        """Finds the latest timestamp. Not that of ``newest_ms``, which the store does not know of."""
+        fresh = self.pending[self._looked_at :]
+        self._newest_row_ms = max(self._newest_row_ms, max(map(_timestamp_of, fresh), default=-1))
+        self._looked_at = len(self.pending)
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int) -> list[Row]:
         """The rows of ``key`` from ``from_ms`` to ``to_ms``, both included, in the order of time."""
@@ -167,7 +207,11 @@ class DuplicatesCache(dict[bytes, list[Row]]):
 
     def within(self, rows: list[Row], from_ms: int, to_ms: int) -> list[Row]:
         """As :meth:`fetch`, where ``rows``, at least one, are all those of a key."""
-        low_ms = max(from_ms, self.newest_ms - self.retention_ms + 1)
+        low_ms = self.newest_ms - self.retention_ms + 1
+        if low_ms < from_ms:
+            low_ms = from_ms
+        if rows[-1][0] < low_ms:
+            return []
         if rows[0][0] >= low_ms and rows[-1][0] <= to_ms:
             return rows[:]
         return rows[bisect_left(rows, (low_ms,)) : bisect_left(rows, (to_ms + 1,))]
@@ -184,17 +228,24 @@ class DuplicatesCache(dict[bytes, list[Row]]):
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store as one batch, and drops what is beyond retention."""
         if self.pending or changelog_offset is not None:
-            rows = self.pending
-            if rows:
-                self._row_bytes = sum(len(row[1]) + len(row[2]) for row in rows[:_SAMPLE]) // len(rows[:_SAMPLE])
-            self.store.write_rows(rows, self.sequence, changelog_offset=changelog_offset)
-            self.pending = []
+            if self.pending:
+                some = self.pending[:_SAMPLE]
+                self._row_bytes = sum(len(row[1]) + len(row[2]) for row in some) // len(some)
+            self._look()
+            newest_ms, low_ms = self._newest_row_ms, self._newest_row_ms - self.retention_ms
+            rows = [row for row in self.pending if row[0] > low_ms]
+            self.store.write_rows(rows, self.sequence, newest_ms, changelog_offset=changelog_offset)
+            self._forget_pending()
         if self.newest_ms - self._pruned_at_ms > self.retention_ms:
             self._pruned_at_ms = self.newest_ms
             for kept in self.values():
                 self._prune(kept)
             for key in [key for key, kept in self.items() if not kept]:
                 del self[key]
+
+    def _forget_pending(self) -> None:
+        self.pending = []
+        self._looked_at = 0
 
     def size_bytes(self) -> int:
         return (self._rows + len(self)) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
@@ -216,8 +267,8 @@ class DuplicatesCache(dict[bytes, list[Row]]):
 
     def forget(self) -> None:
         """Drops everything: the store was rewritten from its changelog."""
-        self.pending = []
-        self.newest_ms = self.store.stream_time_ms
+        self._forget_pending()
+        self.newest_ms = self._newest_row_ms = self.store.stream_time_ms
         self.sequence = self.store.last_sequence
         self._empty()
 

@@ -1,5 +1,8 @@
 """One generated function per source of a subtopology, and one per store whose cache forwards when it is flushed.
 
+There is one more for all sources together, with a branch for each of them. It takes records of several sources in the order
+in which they come, where runs of one source would be short.
+
 1. The function loops over the columns of a run. Operations are straight-line code in the loop, depth first and in the order
    of children: what Kafka Streams does per record, without its calls.
 2. Records for sinks and changelogs are appended to columns, which are handed to the collector once, after the loop. They

@@ -178,6 +178,11 @@ def check_restored(replay: TaskReplay, subtopology: Subtopology) -> None:
         else:
             stored = [_stored(last, timestamped=spec.timestamped) for _, last in entries]
             store.restore([key for key, _ in entries], stored, 1)
+        if spec.retain_duplicates:
+            # What was beyond retention before it was to be written is in the changelog only, and nobody sees it.
+            kept: Any = replay._stores[spec.name]
+            assert list(store.all_rows()) == list(kept.all_rows())
+            continue
         rows = dict(replay.rows[spec.name].range())
         # Under the empty key are marks of time and numbers, which may come of rows that are gone again.
         assert {key: value for key, value in below.range() if key} == {key: value for key, value in rows.items() if key}
