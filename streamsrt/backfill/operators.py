@@ -117,12 +117,15 @@ def check_topology(topology: Topology) -> None:
 
 
 def notes(topology: Topology) -> Iterator[str]:
-    """What somebody may not expect of the operations of a topology."""
+    """What somebody may not expect of the operations of a topology. Each is said once, of all nodes that it is true of."""
+    nodes_by_note: dict[str, dict[str, list[str]]] = {}
     for node, offline in _offline(topology):
-        if offline.outcome == "again":
-            yield f"{node.name} ({node.site}): its function is called for every record of the history"
-        if offline.note:
-            yield f"{node.name} ({node.site}): {offline.note}"
+        again = "its function is called for every record of the history" if offline.outcome == "again" else ""
+        for text in filter(None, (again, offline.note)):
+            nodes_by_note.setdefault(text, {}).setdefault(str(node.site), []).append(node.name)
+    for text, by_site in nodes_by_note.items():
+        nodes = ", ".join(f"{', '.join(names)} ({site})" for site, names in by_site.items())
+        yield f"{nodes}: {text}"
 
 
 def _offline(topology: Topology) -> Iterator[tuple[ProcessorNode, Offline]]:

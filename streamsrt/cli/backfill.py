@@ -117,7 +117,7 @@ def plan(
             options.get(topic, {}),
             conditions.get(topic),
         )
-    with bootstrap(bootstrap_servers) as address:
+    with bootstrap(bootstrap_servers, begins=True) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application,
             application_id=application_id,
@@ -213,7 +213,7 @@ def run(
         raise ConfigError(f"--engine {engine}: give local or spark")
     if workers < 1:
         raise ConfigError(f"--workers {workers}: give at least 1")
-    with bootstrap(_planned(directory, bootstrap_servers)) as address:
+    with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         job = Backfill(directory, bootstrap_servers=address)
         stop = threading.Event()
         reporter = threading.Thread(target=_report, args=(job, progress_interval_s, stop), daemon=True)
@@ -329,7 +329,7 @@ def verify(
 ) -> None:
     """Check the results of all tasks: files, counts, digests; with --recompute also a recomputed sample."""
     if recompute:
-        with bootstrap(_planned(directory, bootstrap_servers)) as address:
+        with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             manifests = Backfill(directory, bootstrap_servers=address).verify(recompute=recompute)
     else:
         manifests = Backfill(directory).verify()
@@ -370,7 +370,7 @@ def commit(
             "use --execute to do it"
         )
         return
-    with bootstrap(_planned(directory, bootstrap_servers)) as address:
+    with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
             state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}"), transactions=transactions
         )
@@ -386,7 +386,7 @@ def abort(
     as_json: AsJson = False,
 ) -> None:
     """Abort an unfinished hand-over. Computed results stay in the directory."""
-    with bootstrap(_planned(directory, bootstrap_servers)) as address:
+    with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         actions = Backfill(directory, bootstrap_servers=address).abort(execute=execute)
     for action in actions:
         if as_json:

@@ -21,11 +21,13 @@ from streamsrt.cli.application import load_application
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
 from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
 from streamsrt.errors import ConfigError
+from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
 from topology.graph.topology import Topology
 
 app = typer.Typer(help="Inspect, replay and drop dead letters.", no_args_is_help=True)
@@ -122,7 +124,7 @@ def list_letters(
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
         found = (
             (letter, outcome)
-            for letter, outcome in DeadLetterTopic(network, topic).letters()
+            for letter, outcome in _letters_of(network, topic).letters()
             if (everything or outcome is None) and wanted.includes(letter)
         )
         if summary:
@@ -132,6 +134,16 @@ def list_letters(
             letter_row(letter, outcome) for _, (letter, outcome) in zip(range(limit or 1 << 62), found, strict=False)
         ]
         print_rows(_COLUMNS, rows, as_json=as_json)
+
+
+def _letters_of(network: NetworkThread, topic: str) -> DeadLetterTopic:
+    found = DeadLetterTopic(network, topic)
+    if found.other_records:
+        note(
+            f"{found.other_records} records of {topic} are no dead letters: they have none of the headers that say what "
+            f"failed ({ERROR_HEADER_PREFIX}*), and are left alone"
+        )
+    return found
 
 
 def _print_summary(found: Iterator[tuple[Letter, LetterOutcome | None]], *, as_json: bool) -> None:
@@ -192,7 +204,7 @@ def show(
     positions = frozenset(map(_position, at))
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
         wanted = LetterFilter(positions=positions)
-        found = [each for each in DeadLetterTopic(network, topic).letters() if wanted.includes(each[0])]
+        found = [each for each in _letters_of(network, topic).letters() if wanted.includes(each[0])]
     if missing := sorted(positions - {letter.position for letter, _ in found}):
         shown_positions = ", ".join(f"{partition}:{offset}" for partition, offset in missing)
         raise ConfigError(
@@ -253,7 +265,7 @@ def replay(
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     topology = _application(application).topology
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
-        letters = DeadLetterTopic(network, topic)
+        letters = _letters_of(network, topic)
         plan = _Plan(letters, wanted, stopped_too=stopped_too, limit=limit)
         _note_plan(plan, topic, to, topology)
         if not execute:
@@ -321,10 +333,15 @@ def _note_plan(plan: _Plan, topic: str, to: str | None, topology: Topology | Non
                 f"{', '.join(again.beside)} gets the records of {target} as well, and gets these for the second time: with "
                 "--to TOPIC they go to a topic of their own"
             )
-        if again.before:
+        if earlier := [each for each in again.before if each != step]:
             note(
-                f"{', '.join(again.before)} comes before {step}, or is it, and keeps state or gives several results: it "
-                "may have done its part for these records, and does it again"
+                f"steps before {step} keep state or give several results ({', '.join(earlier)}): they may have done their "
+                "part for these records already, and will do it again"
+            )
+        if step in again.before:
+            note(
+                f"{step}, the step that failed, keeps state: it may have updated its state before it failed, and will "
+                "update it again"
             )
 
 
@@ -361,7 +378,7 @@ def drop(
     """Give letters up: they are neither listed nor replayed any more. The topic's retention deletes them."""
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
-        letters, count = DeadLetterTopic(network, topic), 0
+        letters, count = _letters_of(network, topic), 0
         with _told_if_fenced(topic):
             work = Replay(letters)
             for letter, outcome in letters.letters():

@@ -109,6 +109,6 @@ def _create(admin: Administering, topics: Sequence[DeclaredTopic]) -> None:
         if name not in present
     ]
     failed = admin.create_topics(missing) if missing else {}
-    errors = [f"topic {name!r} was not created: {error}" for name, error in failed.items() if error is not None]
+    errors = [str(error) for error in failed.values() if error is not None]
     if errors:
         raise ConfigError("; ".join(errors))

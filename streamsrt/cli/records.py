@@ -67,7 +67,7 @@ def produce(
         raise ConfigError("--key-separator is for --format lines")
     key, value = encoder(key_format), encoder(value_format)
     common = tuple(_header(text) for text in headers or ())
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, begins=True) as network:
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
             raise MissingTopicError(f"no such topic: {topic} (streamsrt topics create {topic} --partitions N makes it)")
@@ -178,7 +178,7 @@ def consume(
     if isolation_level not in ("read_uncommitted", "read_committed"):
         raise ConfigError(f"--isolation-level {isolation_level}: give read_uncommitted or read_committed")
     committed = isolation_level == "read_committed"
-    with cluster(bootstrap_servers, read_committed=committed) as network:
+    with cluster(bootstrap_servers, read_committed=committed, begins=True) as network:
         chosen = _chosen(network, topic, partitions)
         ends = ends_of(network, chosen, read_committed=committed)
         starts = _starts(network, chosen, ends, from_offset, from_time)

@@ -137,7 +137,7 @@ def run_application(
             bootstrap_servers = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # What can be refused without a cluster is refused before one is started.
     StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
-    with bootstrap(bootstrap_servers) as address:
+    with bootstrap(bootstrap_servers, begins=True) as address:
         settings = StreamsConfig.of(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
         )

@@ -75,7 +75,7 @@ def export(
     if state_dir is not None:
         exported = export_parquet(StateFiles(reading, state_dir), folder)
     else:
-        with bootstrap(bootstrap_servers) as servers, connected(servers) as network:
+        with bootstrap(bootstrap_servers, begins=True) as servers, connected(servers) as network:
             exported = export_parquet(StateLog(reading, network), folder)
     print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
     note(f"{sum(each.rows for each in exported)} rows of store {store} are in {folder}")
@@ -111,9 +111,10 @@ def inspect(
     if store is None:
         if application is not None or from_key is not None or to_key is not None:
             raise ConfigError("--application, --from and --to are for the rows of a store: name it with --store")
+        unknown = None if as_json else "-"
         found = [
             {
-                **each._asdict(),
+                **{name: unknown if value is None else value for name, value in each._asdict().items()},
                 "changed_at": datetime.fromtimestamp(each.changed_at_s, UTC).isoformat(timespec="seconds"),
             }
             for each in stopped.stores()

@@ -25,7 +25,7 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """Every topic with its partition count."""
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, begins=True) as network:
         topics = network.admin.topics()
     rows = [
         {"topic": topic.name, "partitions": topic.partitions}
@@ -46,7 +46,7 @@ def create(
 ) -> None:
     """Create topics."""
     configs = key_value_pairs(config or ())
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, begins=True) as network:
         present = network.admin.topics(names) if if_not_exists else {}
         wanted = [
             NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
@@ -55,13 +55,13 @@ def create(
         ]
         failed = _failures(network.admin.create_topics(wanted)) if wanted else {}
     if failed:
-        raise ConfigError("; ".join(f"topic {name!r} was not created: {error}" for name, error in failed.items()))
+        raise ConfigError("; ".join(map(str, failed.values())))
 
 
 @app.command("describe")
 def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: AsJson = False) -> None:
     """Partitions with their offsets."""
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, begins=True) as network:
         topics = network.admin.topics(names)
         missing = sorted(set(names) - set(topics))
         if missing:
@@ -85,7 +85,7 @@ def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: 
 @app.command("delete")
 def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Execute = False) -> None:
     """Delete topics with all their records."""
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, begins=True) as network:
         missing = sorted(set(names) - set(network.admin.topics(names)))
         if missing:
             raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")

@@ -72,6 +72,9 @@ class UpgradePlan:
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
     each_instance: tuple[str, ...]
+    bootstrap_servers: str | None = None
+    """As they were named; None: the bundled broker of the directory that the plan was made in."""
+    cluster_id: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -107,6 +110,7 @@ def plan(
         made = made_plan(
             network, group, topology, None if old is None else version_of(old), lose_in_flight=lose_in_flight
         )
+        made = replace(made, bootstrap_servers=bootstrap_servers, cluster_id=network.admin.cluster().cluster_id)
     if out is not None:
         _write(out, made)
     if as_json:
@@ -285,6 +289,25 @@ class AgreedPlan:
     epoch_needed: int
     digest: str
     refusals: tuple[str, ...]
+    bootstrap_servers: str | None
+    cluster_id: str | None
+
+    def check_cluster(self, path: Path, address: str | None, cluster_id: str | None) -> None:
+        """Raises ConfigError if this is another cluster: by the ids, and by the addresses where a cluster tells no id."""
+        if self.cluster_id is not None and cluster_id is not None:
+            is_the_same = self.cluster_id == cluster_id
+        else:
+            is_the_same = _addresses(self.bootstrap_servers) == _addresses(address)
+        if not is_the_same:
+            made_with = self.bootstrap_servers or "the bundled broker of another directory"
+            raise ConfigError(
+                f"plan {path} was made for another cluster ({made_with}) than {address or 'the one of this directory'}: "
+                "leave --bootstrap-servers (and STREAMSRT_BOOTSTRAP_SERVERS) out to use the plan's, or make a new plan"
+            )
+
+
+def _addresses(servers: str | None) -> frozenset[str]:
+    return frozenset(each.strip() for each in (servers or "").split(","))
 
 
 def read_plan(path: Path) -> AgreedPlan:
@@ -299,6 +322,8 @@ def read_plan(path: Path) -> AgreedPlan:
             int(found["epoch_needed"]),
             str(found["digest"]),
             tuple(map(str, found["refusals"])),
+            found.get("bootstrap_servers"),
+            found.get("cluster_id"),
         )
     except OSError as error:
         raise ConfigError(f"plan {path} can't be read: {error.strerror}") from None

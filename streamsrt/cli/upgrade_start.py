@@ -2,7 +2,8 @@
 
 1. The epoch is the plan's. An instance that is started again after the upgrade was sent back finds another epoch in
    its group, and ends: it begins no upgrade of its own.
-2. Until the group has taken the new version, the topics and rights are checked once more, as they are now.
+2. The cluster is the plan's, too: another one is refused.
+3. Until the group has taken the new version, the topics and rights are checked once more, as they are now.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def start(
             f"{new} is not the version that plan {plan} was made for: make a new one with `streamsrt upgrade plan {new} "
             f"--group {agreed.group} --out {plan}`"
         )
-    with cluster(bootstrap_servers) as network:
+    servers = bootstrap_servers or agreed.bootstrap_servers
+    with cluster(servers) as network:
+        agreed.check_cluster(plan, servers, network.admin.cluster().cluster_id)
         found = next((each for each in network.admin.list_groups() if each.group_id == agreed.group), None)
         facts = None if found is None else look_when_settled(network.admin, agreed.group)
         why = "" if facts is None else _why_not(facts, agreed, plan)
@@ -60,7 +63,7 @@ def start(
     note(f"{new} runs with topology.epoch={agreed.epoch_needed}, as {plan} says")
     settings = [*(config or []), f"topology.epoch={agreed.epoch_needed}"]
     arguments = ["run", new, "-a", agreed.group, *(part for each in settings for part in ("--config", each))]
-    arguments += [] if bootstrap_servers is None else ["-b", bootstrap_servers]
+    arguments += [] if servers is None else ["-b", servers]
     arguments += [] if state_dir is None else ["--state-dir", str(state_dir)]
     code = command_line("run")([*arguments, *context.args], standalone_mode=False)
     raise typer.Exit(code or 0)

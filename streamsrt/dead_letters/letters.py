@@ -64,6 +64,11 @@ class Letter:
     """How often the record had been replayed before it failed again."""
 
     @property
+    def is_letter(self) -> bool:
+        """Whether it says what failed. Otherwise it is an ordinary record that lies in the topic."""
+        return bool(self.told)
+
+    @property
     def position(self) -> Position:
         return self.partition, self.offset
 

@@ -78,9 +78,13 @@ class DeadLetterTopic:
         self._ends = ends_of(network, partitions, read_committed=True)
         marks: list[tuple[int, Mark]] = []
         of_record: dict[FailedRecord, list[Position]] = {}
+        self.other_records = 0
+        """How many records of the topic are no letters."""
         for found in self._read():
             if not isinstance(found, Letter):
                 marks.append(found)
+            elif not found.is_letter:
+                self.other_records += 1
             elif (origin := found.origin) is not None and origin.offset >= 0:
                 of_record.setdefault(origin, []).append(found.position)
         self.outcomes = Outcomes(marks)
@@ -89,7 +93,7 @@ class DeadLetterTopic:
     def letters(self) -> Iterator[tuple[Letter, LetterOutcome | None]]:
         """Each letter, and what was done with it."""
         for found in self._read():
-            if isinstance(found, Letter):
+            if isinstance(found, Letter) and found.is_letter:
                 yield found, self.outcomes.of(found.position)
 
     def waiting(self, wanted: LetterFilter) -> Iterator[PendingLetter]:

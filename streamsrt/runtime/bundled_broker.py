@@ -106,6 +106,11 @@ def find_broker(directory: Path) -> str | None:
         return None
 
 
+def has_data(directory: Path) -> bool:
+    """Whether a broker has run in ``directory``."""
+    return (directory / DATA_FOLDER).is_dir()
+
+
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else f"see {path}"

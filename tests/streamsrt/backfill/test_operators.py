@@ -144,3 +144,11 @@ def without_deletions(topics: dict[str, Any]) -> dict[str, Any]:
         }
         for name, topic in topics.items()
     }
+
+
+def test_what_is_true_of_several_nodes_is_said_once() -> None:
+    topology = program("stateless")
+    said = list(notes(topology))
+    texts = [note.partition("): ")[2] for note in said]
+    assert len(texts) == len(set(texts)), said
+    assert sum("its function is called" in text for text in texts) == 1

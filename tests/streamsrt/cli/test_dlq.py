@@ -279,3 +279,43 @@ def test_mistakes_are_named(shop: Shop) -> None:
     absent = shop("dlq", "show", shop.letters, "0:99")
     assert (absent.code, "there is no letter at 0:99" in absent.err) == (2, True)
     assert shop("dlq", "list", shop.letters, "--from", "yesterday").code == 2
+
+
+def test_ordinary_records_are_counted_and_left_alone(shop: Shop) -> None:
+    shop.produce(["a=1", "a=2?"])
+    shop.run(broken=True)
+    said = f"2 records of {shop.orders} are no dead letters: they have none of the headers"
+    for arguments in (("list", "--all", "--json"), ("replay", "--execute"), ("drop", "--execute")):
+        done = shop("dlq", arguments[0], shop.orders, *arguments[1:])
+        assert (done.code, done.out, said in done.err) == (0, "", True), arguments
+    assert "no dead letters" not in shop("dlq", "list", shop.letters).err
+    assert len(shop.waiting()) == 1
+
+
+def test_the_step_that_failed_and_the_ones_before_it_are_told_apart(shop: Shop, tmp_path: Path) -> None:
+    program = tmp_path / f"{shop.id.replace('-', '_')}_twice.py"
+    program.write_text(
+        f"""from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+orders = builder.stream("{shop.orders}", key=serdes.string, value=serdes.string).flat_map_values(str.split, name="split")
+orders.map_values(int, name="amount").group_by_key(value=serdes.long).reduce(lambda a, b: a + b, store="totals", name="sum")
+topology = builder.build()
+""",
+        encoding="utf-8",
+    )
+    for offset, step in enumerate(("amount", "sum")):
+        said = {
+            "__streams.errors.topic": shop.orders,
+            "__streams.errors.offset": offset,
+            "__streamsrt.letter.node": step,
+        }
+        headers = [word for name, text in said.items() for word in ("--header", f"{name}={text}")]
+        assert shop("produce", shop.letters, *headers, stdin="1 2\n").code == 0
+    told = shop("dlq", "replay", shop.letters, "--app", f"{program}:topology").err.splitlines()
+    before = "keep state or give several results (split): they may have done their part for these records already"
+    assert sum(f"steps before amount {before}" in line for line in told) == 1
+    assert sum(f"steps before sum {before}" in line for line in told) == 1
+    assert [line for line in told if "the step that failed" in line] == [
+        "sum, the step that failed, keeps state: it may have updated its state before it failed, and will update it again"
+    ]

@@ -161,3 +161,14 @@ def test_a_directory_without_state_is_refused(command: Command, tmp_path: Path) 
     for name in ("one", "other"):
         (tmp_path / name / "stores").mkdir(parents=True)
     assert "several applications" in command("state", "inspect", tmp_path).err
+
+
+def test_what_is_not_known_of_a_store_is_a_dash_and_null_in_json(
+    command: Command, stopped: Stopped, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped.before, tmp_path / "state")
+    for note in (tmp_path / "state").glob("*/stores/counts/*.json"):
+        note.unlink()
+    assert inspected(command, tmp_path / "state")[0]["changelog"] is None
+    shown = command("state", "inspect", tmp_path / "state").out
+    assert (shown.splitlines()[1].split()[:3], "None" in shown) == (["counts", "0", "-"], False)

@@ -35,7 +35,10 @@ def test_a_topic_that_is_there(on_broker: Command, topic: str) -> None:
     on_broker("topics", "create", topic, "--partitions", 1)
     again = on_broker("topics", "create", topic, "--partitions", 1)
     assert again.code == 2
-    assert f"topic '{topic}' was not created" in again.err
+    assert (
+        again.err
+        == f"streamsrt: Topic '{topic}' was not created: Topic '{topic}' already exists. (TOPIC_ALREADY_EXISTS)\n"
+    )
     assert on_broker("topics", "create", topic, "--partitions", 1, "--if-not-exists").code == 0
 
 

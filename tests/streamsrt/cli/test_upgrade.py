@@ -281,7 +281,12 @@ def test_a_plan_is_checked_again_when_it_starts(streams_group: Scene) -> None:
     refused = scene("upgrade", "start", scene.version("second"), *options)
     assert (refused.code, f"Source topics {scene.topic}-more are missing" in refused.err) == (2, True)
     scene("topics", "create", f"{scene.topic}-more", "--partitions", 2)
-    started = scene("upgrade", "start", scene.version("second"), *options)
+    elsewhere = Path("plan.json").read_text().replace('"cluster_id": "', '"cluster_id": "other-')
+    Path("elsewhere.json").write_text(elsewhere)
+    wrong = scene("upgrade", "start", scene.version("second"), "--plan", "elsewhere.json")
+    assert (wrong.code, "plan elsewhere.json was made for another cluster" in wrong.err) == (2, True)
+    # On the cluster of the plan, which the command need not name.
+    started = scene.alone("upgrade", "start", scene.version("second"), *options)
     assert (started.code, "runs with topology.epoch=1, as plan.json says" in started.err) == (0, True)
     old.close()
     again = scene("upgrade", "start", scene.version("second"), *options)

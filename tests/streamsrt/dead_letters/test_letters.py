@@ -210,3 +210,10 @@ def test_which_letters_are_meant(wanted: LetterFilter, is_meant: bool) -> None:
 def test_the_response_is_that_of_the_handler() -> None:
     (letter,) = HANDLERS.ask(log_and_continue, FAILED, error_of("x")).dead_letters
     assert dict(letter.headers)["__streamsrt.letter.response"] == HandlerResponse.CONTINUE.value.encode()
+
+
+def test_a_record_without_the_headers_of_a_letter_is_none() -> None:
+    (letter,) = read(letter_of())
+    (record,) = read(DeadLetter("orders", b"k", b"v", 1, (("h", b"1"),)))
+    (replayed,) = read(DeadLetter("orders", b"k", b"v", 1, letter.replayed("dlq")))
+    assert [each.is_letter for each in (letter, record, replayed)] == [True, False, False]
