@@ -7,7 +7,8 @@
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
 4. :meth:`Runner.run_merged` does the same for records of several sources in the order in which they come, by one function
-   that has all of them. Where there is none (:attr:`Runner.merges`), records come in runs of one source only.
+   that has all of them, or on processor nodes where no source has a function. Else records come in runs of one source
+   only (:attr:`Runner.merges`).
 5. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
    else is run, what was counted so settles into entries.
 6. Where the subtopology has user's processors, also around operators, or stores whose entries expire, all of it runs on
@@ -21,7 +22,7 @@ from contextlib import ExitStack, suppress
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamsrt.errors import (
     DeserializationError,
@@ -72,6 +73,17 @@ if TYPE_CHECKING:
 _EMPTY_HEADERS: tuple[()] = ()
 
 
+class _Input(NamedTuple):
+    """What processor nodes need to know of a source and a partition. ``forward``: to the source's node."""
+
+    source: str
+    topic: str
+    partition: int
+    from_key: Callable[[bytes], object]
+    from_value: Callable[[bytes], object]
+    forward: Callable[..., None]
+
+
 class Runner:
     """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes."""
 
@@ -117,6 +129,10 @@ class Runner:
             isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
         )
         self._calls = any(isinstance(op, operations.MapAsync | operations.JoinLookup) for op in used)
+        # User's processors may do things at the end of a run, and so do these.
+        self._ends_with_runs = self._has_processors or any(
+            isinstance(op, operations.MapAsync | operations.JoinLookup | operations.MapBatches) for op in used
+        )
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores
@@ -177,28 +193,27 @@ class Runner:
             return
         generated = self._function(source, flush=False)
         if generated is None:
-            try:
-                self._run_path(source, topic, partition, columns)
-            except StreamsError as failure:
-                if self.env.batches or self.env.is_calling or not isinstance(failure, RecordError):
-                    # Records before this one still wait at an operator over batches: they are not done. And where no
-                    # record is to blame, it is not known how far the run has come.
-                    failure.is_in_order = False
-                raise
+            self._run_nodes([source], [(topic, partition)], columns)
             return
         self._run_generated(generated, [(topic, partition)], columns)
 
     @property
     def merges(self) -> bool:
-        """Whether there is a function for records of all sources together."""
+        """Whether records of all sources can be taken together: by one function, or all of them on processor nodes."""
         if self._merging is None:
-            sources = self.plan.subtopology.sources
-            self._merging = (
-                len(sources) > 0
-                and not self._calls
-                and all(self._merged_function(headers=headers) is not None for headers in (False, True))
+            self._merging = not self._ends_with_runs and (
+                self._has_path_only
+                or all(self._merged_function(headers=headers) is not None for headers in (False, True))
             )
         return self._merging
+
+    @property
+    def _has_path_only(self) -> bool:
+        """Whether there is no function for any source."""
+        if not self._generate:
+            return True
+        names = [source.name for source in self.plan.subtopology.sources]
+        return all(self._function(name, flush=False) is None for name in names)
 
     def run_merged(self, sources: Sequence[str], partitions: Sequence[tuple[str, int]], merged: MergedColumns) -> None:
         """As :meth:`run`, where :attr:`merges`. ``sources``, ``partitions``: of each of its parts."""
@@ -209,9 +224,11 @@ class Runner:
             for source in sources:
                 self._idle.arrived(source)
         self._settle_counts()
-        generated = self._merged_function(headers=self._headers)
-        assert generated is not None
-        self._run_generated(generated, partitions, merged, self._source_numbers(sources, merged.origins))
+        generated = None if self._has_path_only else self._merged_function(headers=self._headers)
+        if generated is None:
+            self._run_nodes(sources, partitions, merged)
+        else:
+            self._run_generated(generated, partitions, merged, self._source_numbers(sources, merged.origins))
 
     def _source_numbers(self, sources: Sequence[str], origins: Sequence[int]) -> Sequence[int]:
         """For each record the number of its source, as the function for all of them has it."""
@@ -303,20 +320,13 @@ class Runner:
     def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:
         """What becomes of the record with that index, which a generated function has come to."""
         node, stage = generated.origin(error)
-        context = self.env.context_let_go(node) or self._context_at(index, node)
+        context = self.env.context_let_go(node) or _context_at(*self._at[:2], index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
             self.env.skip_or_fail(context, error)
         else:
             self.env.skip_or_fail_production(context, error)
-
-    def _context_at(self, index: int, node: str) -> ErrorContext:
-        partitions, columns, _ = self._at
-        if isinstance(columns, MergedColumns):
-            part = columns.origins[index]
-            return _context(*partitions[part], columns.parts[part], columns.counts(index)[part], node)
-        return _context(*partitions[0], columns, index, node)
 
     def failed_to_deserialize(
         self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: BaseException
@@ -339,27 +349,50 @@ class Runner:
             context.offset,
         ) from error
 
-    def _run_path(self, source: str, topic: str, partition: int, columns: RecordColumns) -> None:
+    def _run_nodes(
+        self,
+        sources: Sequence[str],
+        partitions: Sequence[tuple[str, int]],
+        columns: RecordColumns | MergedColumns,
+    ) -> None:
+        try:
+            self._run_path(sources, partitions, columns)
+        except StreamsError as failure:
+            if self.env.batches or self.env.is_calling or not isinstance(failure, RecordError):
+                # Records before this one still wait at an operator over batches: they are not done. And where no record
+                # is to blame, it is not known how far the run has come.
+                failure.is_in_order = False
+            raise
+
+    def _run_path(
+        self,
+        sources: Sequence[str],
+        partitions: Sequence[tuple[str, int]],
+        columns: RecordColumns | MergedColumns,
+    ) -> None:
+        """On processor nodes. ``sources``, ``partitions``: of the columns, or of each of their parts."""
         env = self.env
-        node = self.plan.node(source)
-        assert isinstance(node, nodes.SourceNode)
-        target = self._path.node(source)
+        inputs = [self._input(*each) for each in zip(sources, partitions, strict=True)]
         expiry = self._expiry if self._expiry.stores else None
-        from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
-        rows = zip(columns.keys, columns.values, columns.timestamps, headers, strict=False)
-        offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns.keys))
+        origins = columns.origins if isinstance(columns, MergedColumns) else repeat(0)
+        rows = zip(origins, columns.keys, columns.values, columns.timestamps, headers, strict=False)
+        if isinstance(columns, MergedColumns) or columns.offsets is not None:
+            offsets: Sequence[int] = columns.offsets or ()
+        else:
+            offsets = range(columns.base_offset, columns.base_offset + len(columns.keys))
         at_its_sinks = suppress(SkippedAtSinkError)
         schedules, new = env.schedules(PunctuationType.STREAM_TIME), tuple.__new__
-        for index, (raw_key, raw_value, timestamp, header) in enumerate(rows):
+        for index, (origin, raw_key, raw_value, timestamp, header) in enumerate(rows):
             self.failed_index = index
+            source, topic, partition, from_key, from_value, forward = inputs[origin]
             if timestamp > env.stream_time_ms:
                 env.stream_time_ms = timestamp
             try:
                 key = None if raw_key is None else from_key(raw_key)
                 value = None if raw_value is None else from_value(raw_value)
             except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
-                self.failed_to_deserialize(source, topic, partition, columns, index, error)
+                self._failed_to_deserialize(_context_at(partitions, columns, index, source), error)
                 continue
             # What a named tuple does, at a third of the time.
             env.metadata = new(RecordMetadata, (topic, partition, offsets[index]))
@@ -367,13 +400,19 @@ class Runner:
             if expiry is not None:
                 expiry.run(env.stream_time_ms)
             with at_its_sinks:
-                target.forward(key, value, timestamp, header)
+                forward(key, value, timestamp, header)
             if expiry is not None:
                 expiry.run(env.stream_time_ms)
             if schedules:
                 env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
         env.metadata = env.source = None
         env.finish_batches()
+
+    def _input(self, source: str, topic_partition: tuple[str, int]) -> _Input:
+        node = self.plan.node(source)
+        assert isinstance(node, nodes.SourceNode)
+        from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
+        return _Input(source, *topic_partition, from_key, from_value, self._path.node(source).forward)
 
     # ------------------------------------------------------------------------------------------------- flush
 
@@ -540,6 +579,15 @@ def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
         source_value=value,
         source_headers=tuple(headers),
     )
+
+
+def _context_at(
+    partitions: Sequence[tuple[str, int]], columns: RecordColumns | MergedColumns, index: int, node: str
+) -> ErrorContext:
+    if isinstance(columns, MergedColumns):
+        part = columns.origins[index]
+        return _context(*partitions[part], columns.parts[part], columns.counts(index)[part], node)
+    return _context(*partitions[0], columns, index, node)
 
 
 def _context(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:

@@ -42,12 +42,17 @@ class MergedColumns:
         origins = self.origins[:stop]
         return [origins.count(number) for number in range(len(self.parts))]
 
-    def offset_at(self, index: int) -> int:
-        """The offset of a record in its part."""
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offset of each record in its part."""
         if self._offsets is None:
             # Few ask, but those may ask for each record.
             self._offsets = self._pick([part.offset_at(at) for part in self.parts for at in range(len(part.keys))])
-        return self._offsets[index]
+        return self._offsets
+
+    def offset_at(self, index: int) -> int:
+        """The offset of the record with this index in its part."""
+        return self.offsets[index]
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:

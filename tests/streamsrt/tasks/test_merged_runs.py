@@ -27,7 +27,7 @@ from tests.streamsrt.operators.programs import (
     new_task,
     piped,
 )
-from topology import JoinWindows, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import JoinWindows, Store, StreamsBuilder, TimeWindows, Topology, serdes
 
 TEXT = {"key": serdes.string, "value": serdes.string}
 ALL_AT_ONCE, ONE_BY_ONE = 1000, 1
@@ -75,7 +75,41 @@ def of_several_topics() -> Topology:
     return builder.build()
 
 
-OWN = {each.__name__: each for each in (merged_streams, joined_with_itself_and_another, of_several_topics)}
+def joined_as_of() -> Topology:
+    """Nothing of it is generated."""
+    builder = StreamsBuilder()
+    one, other = builder.stream("in", **TEXT), builder.stream("t", **TEXT)
+    one.join_asof(other, lambda a, b: f"{a}+{b}", 8, grace=4).to("out", **TEXT)
+    return builder.build()
+
+
+def joined_with_versions() -> Topology:
+    builder = StreamsBuilder()
+    table = builder.table("t", store=Store("t", kind="versioned", retention=30, **TEXT))
+    builder.stream("in", **TEXT).left_join(table, lambda a, b: f"{a}+{b}", grace=5).to("out", **TEXT)
+    return builder.build()
+
+
+def counted_for_a_while() -> Topology:
+    """Rows expire between records."""
+    builder = StreamsBuilder()
+    both = builder.stream("in", **TEXT).merge(builder.stream("t", **TEXT))
+    counts = both.group_by_key(**TEXT).count(store=Store("counts", key=serdes.string, value=serdes.long, ttl=9))
+    counts.to_stream().to("out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+OWN = {
+    each.__name__: each
+    for each in (
+        merged_streams,
+        joined_with_itself_and_another,
+        of_several_topics,
+        joined_as_of,
+        joined_with_versions,
+        counted_for_a_while,
+    )
+}
 ENDS = (
     "join", "left_join", "table_join", "table_left_join", "table_outer_join",
     "stream_join", "stream_left_join", "stream_outer_join",
@@ -219,9 +253,10 @@ def filled(task: Task, rows: Sequence[Piped]) -> Task:
     return task
 
 
-def test_a_record_that_fails_is_named_and_what_follows_stays() -> None:
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_record_that_fails_is_named_and_what_follows_stays(generate: bool) -> None:
     written = Written()
-    task = filled(new_task(failing(), written), alternating(40, bad=[20]))
+    task = filled(new_task(failing(), written, generate=generate), alternating(40, bad=[20]))
     with pytest.raises(ProcessingError, match="at in-0 offset 110") as failure:
         task.process(1000, 0)
     assert (failure.value.topic, failure.value.offset) == ("in", 110)
@@ -236,7 +271,8 @@ def strictly_read(raw: bytes) -> str:
     return raw.decode()
 
 
-def test_a_record_that_is_skipped_does_not_take_others_with_it() -> None:
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_record_that_is_skipped_does_not_take_others_with_it(generate: bool) -> None:
     asked: list[tuple[str, int, bytes | None]] = []
 
     def skip(context: ErrorContext, error: BaseException) -> HandlerResponse:
@@ -249,19 +285,22 @@ def test_a_record_that_is_skipped_does_not_take_others_with_it() -> None:
     one.merge(other).map_values(str.upper).to("out", **TEXT)
     written = Written()
     handlers = ExceptionHandlers(deserialization=skip)
-    task = filled(new_task(builder.build(), written, handlers=handlers), alternating(12, bad=[3, 4, 9]))
+    task = filled(
+        new_task(builder.build(), written, handlers=handlers, generate=generate), alternating(12, bad=[3, 4, 9])
+    )
     assert task.process(1000, 0) == 12
     assert asked == [("t", 101, b"7"), ("in", 102, b"7"), ("t", 104, b"7")]
     assert [timestamp for _, _, timestamp, _ in written.topics["out"]] == [0, 1, 2, 5, 6, 7, 8, 10, 11]
     assert task.counters()["failed_deserialization"] == 3
 
 
-def test_what_is_under_way_is_told_while_records_come_together() -> None:
+@pytest.mark.parametrize("generate", [True, False])
+def test_what_is_under_way_is_told_while_records_come_together(generate: bool) -> None:
     seen: list[str] = []
     builder = StreamsBuilder()
     one, other = (builder.stream(topic, **TEXT) for topic in ("in", "t"))
     one.merge(other).peek(lambda key, value: seen.append(task.processing)).to("out", **TEXT)
-    task = filled(new_task(builder.build(), Written()), alternating(5))
+    task = filled(new_task(builder.build(), Written(), generate=generate), alternating(5))
     task.process(1000, 0)
     assert seen[:4] == [
         f"{topic}-0 offset {at} (of a batch of 100 to 101)" for at in (100, 101) for topic in ("in", "t")
