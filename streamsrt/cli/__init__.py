@@ -7,7 +7,7 @@ module                  commands
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes
-``faust``               ``faust run``: applications of faust-streaming
+``faust``               ``faust run|command``: applications of faust-streaming
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs

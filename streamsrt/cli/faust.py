@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from streamsrt.client.interface import Administering
     from streamsrt.faust.reading import DeclaredTopic
 
+_WORKERS = ("worker", "livecheck")
+
 app = typer.Typer(help="Run applications of faust-streaming as they are.", no_args_is_help=True)
 
 
@@ -61,10 +64,7 @@ def run(
     """Run a faust.App as one member of its group. Its settings, topics and tables have the names that faust gives them."""
     set_up_logging(log_level)
     how_long = until_of(until)
-    try:
-        importlib.import_module("faust")
-    except ImportError:
-        raise ConfigError("faust-streaming is not installed: pip install 'streamsrt[faust]'") from None
+    _require_faust()
     from streamsrt.faust import config as own_settings
     from streamsrt.faust import topology
 
@@ -83,6 +83,34 @@ def run(
         as_json=as_json,
         before=lambda address: _create_topics(found, address),
     )
+
+
+@app.command("command", context_settings={"allow_interspersed_args": False})
+def command(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a faust.App, e.g. shop.app:app")],
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="COMMAND [OPTIONS]", help="the command, with options of its own")
+    ],
+) -> None:
+    """Run a command of a faust.App: one of its @app.command, or send, agents, tables, models of faust."""
+    _require_faust()
+    name = arguments[0]
+    if name in _WORKERS:
+        raise ConfigError(
+            f"faust command {application} {name}: this would run a worker of faust-streaming, which the group may not have "
+            f"beside instances of streamsrt. Run streamsrt faust run {application}"
+        )
+    found = cast("App", load_object(application, "app"))
+    # Faust's command line reads it, wherever it is called from.
+    sys.argv = ["streamsrt faust command", *arguments]
+    found.main()
+
+
+def _require_faust() -> None:
+    try:
+        importlib.import_module("faust")
+    except ImportError:
+        raise ConfigError("faust-streaming is not installed: pip install 'streamsrt[faust]'") from None
 
 
 def _create_topics(application: App, address: str) -> None:

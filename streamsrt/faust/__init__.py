@@ -13,6 +13,7 @@ module          what it has
 ``host``        the event loop of the agents, which turns on the processing thread only
 ``running``     what all agents of one task share, and the application while its tasks run
 ``agents``      one agent of one task: what it is given, what it acknowledged, what becomes of its exceptions
+``channels``    agents over channels in memory
 ``streams``     the stream that an agent iterates over
 ``events``      events and messages, made when somebody asks for them
 ``pages``       where ``table_route`` leads

@@ -16,13 +16,14 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from faust.agents.agent import _current_agent
 from faust.agents.models import ReqRepRequest
 from faust.streams import _current_event
+from faust.types.tuples import TP
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     import faust
 
 logger = logging.getLogger(__name__)
+
+WORKING: ContextVar[Worker] = ContextVar("WORKING")
+"""Whose records what runs works on."""
 
 HELD_MAX = 8192
 _FIRST_RECORDS = 256
@@ -59,7 +63,7 @@ class Worker:
         self.row: Row | None = None
         self.held: list[Row] = []
         self.wants = 0
-        self.decode = node.decoder.decode
+        self.decode = node.decode
         self._more: asyncio.Future[bool] | None = None
 
     @property
@@ -71,6 +75,14 @@ class Worker:
     def is_hurried(self) -> bool:
         """Whether a commit waits for what it has."""
         return self.node.is_finishing
+
+    @property
+    def active_partitions(self) -> set[TP] | None:
+        """Those that it reads, if the agent wants each by itself."""
+        if not self.node.agent.isolated_partitions:
+            return None
+        names = set(self.channel.topics)
+        return {TP(topic, number) for topic, number in self.node.task.partitions() if topic in names}
 
     def wake(self, has_more: bool = True) -> None:
         """Tells it that there are records, or that none will come in time."""
@@ -124,6 +136,7 @@ class Worker:
         """Calls the agent's function again and again, until it fails for good."""
         agent, node = self.node.agent, self.node
         CURRENT.set(node.task)
+        WORKING.set(self)
         _current_agent.set(agent)
         while True:
             chain = Chain(agent.name, self, node.stage)
@@ -239,7 +252,7 @@ class AgentNode:
         self.channel = channel
         self.stage = stage
         self.is_last = is_last
-        self._is_first = stage == 0 and next(iter(running.app.agents.values())) is agent
+        self._is_first = stage == 0 and running.first_agent is agent
         self.acknowledged = 0
         self.is_waiting = False
         """Whether an acknowledgement ends a wait."""
@@ -258,19 +271,24 @@ class AgentNode:
         """The task begins."""
         given: object = context
         assert isinstance(given, Context)
-        self.task: RunningTask = self._running.enter(given, is_first=self._is_first)
-        self._env: Environment = given.environment
-        self._name = given.node_name
-        self.decoder = Decoder(self.app, self.channel)
+        task = self._running.enter(given, is_first=self._is_first)
+        self.begin(task, given.node_name, Decoder(self.app, self.channel).decode)
+
+    def begin(self, task: RunningTask, name: str, decode: Callable[[Row], tuple[object, object]]) -> None:
+        """Calls the agent's function, as often as it has ``concurrency``."""
+        self.task = task
+        self._env: Environment = task.env
+        self._name = name
+        self.decode = decode
         self._workers = [Worker(self, index) for index in range(self.agent.concurrency)]
-        self._calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
+        self.calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
         self._env.windows.append(self)
         self._env.held_back.append(self._first_held_back)
 
     def close(self) -> None:
         """The task ends. What is not acknowledged is forgotten."""
         self.is_over = True
-        self._running.leave(self.task, self._calls)
+        self._running.leave(self.task, self.calls)
         self.task.outbox.clear()
 
     def process(self, record: Record[bytes, bytes]) -> None:

@@ -37,6 +37,9 @@ class Answers(Protocol):
     def open(self, topic: str) -> None:
         """Reads that topic from now on."""
 
+    def declare(self, topic: NewTopic) -> None:
+        """Creates that topic, if it is not there."""
+
     def arrived(self) -> Iterator[bytes]:
         """What has come since the last call."""
 
@@ -61,20 +64,21 @@ class BrokerAnswers:
     def open(self, topic: str) -> None:
         """Creates the topic, if it is not there. Raises StreamsError."""
         conf, admin = self._app.conf, self._network.admin
-        if topic not in admin.topics([topic]):
-            retention = {"cleanup.policy": "delete", "retention.ms": str(round(conf.reply_expires * 1000))}
-            new = NewTopic(
-                name=topic,
-                partitions=1,
-                replication_factor=conf.topic_replication_factor or 1,
-                configs=retention,
-            )
-            for error in admin.create_topics([new]).values():
-                if error is not None:
-                    raise error
+        retention = {"cleanup.policy": "delete", "retention.ms": str(round(conf.reply_expires * 1000))}
+        replicas = conf.topic_replication_factor or 1
+        self.declare(NewTopic(name=topic, partitions=1, replication_factor=replicas, configs=retention))
         places = [(topic, number) for number in range(admin.partitions_for([topic])[topic])]
         ends = admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
         self._network.fetcher.add_partitions({place: ends[place].offset for place in places})
+
+    def declare(self, topic: NewTopic) -> None:
+        """Creates that topic, if it is not there. Raises StreamsError."""
+        admin = self._network.admin
+        if topic.name in admin.topics([topic.name]):
+            return
+        for error in admin.create_topics([topic]).values():
+            if error is not None:
+                raise error
 
     def arrived(self) -> Iterator[bytes]:
         """What has come since the last call. Raises StreamsError where the topic can't be read."""
@@ -104,12 +108,16 @@ class Replies:
         """Somebody waits for that answer. Raises UserError where nobody may."""
         self._begin()
         topic = promise.reply_to  # type: ignore[attr-defined]  # faust's ReplyPromise
-        if self._answers is None:
-            self._answers = self._open()
         if topic not in self._topics:
             self._topics.add(topic)
-            self._answers.open(topic)
+            self.answers().open(topic)
         self._waiting.setdefault(correlation_id, WeakSet()).add(promise)
+
+    def answers(self) -> Answers:
+        """Where answers come from: a connection that is made when it is needed."""
+        if self._answers is None:
+            self._answers = self._open()
+        return self._answers
 
     def look(self) -> None:
         """Hands on what has come. Raises StreamsError."""

@@ -27,7 +27,8 @@ class Encoder:
     def __init__(self, app: faust.App, topic: faust.TopicT) -> None:
         if not isinstance(topic, Topic):
             raise UserError(
-                f"{topic!r} is a channel without a topic, and agents can send to topics only: use app.topic()"
+                f"{topic!r} is a channel that no agent reads, and has no topic: give it an agent, @app.agent(channel), or "
+                "use app.topic()"
             )
         self.topic = topic
         self.name: str = topic.get_topic_name()

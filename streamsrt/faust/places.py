@@ -6,11 +6,26 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
+from types import FunctionType, MethodType
+
+
+def written(function: Callable[..., object]) -> FunctionType:
+    """The function as the program has it, without what is around it: decorators, ``partial``, an object that is called."""
+    plain: object = inspect.unwrap(function)
+    while isinstance(plain, partial):
+        plain = inspect.unwrap(plain.func)
+    if isinstance(plain, MethodType):
+        plain = plain.__func__
+    if not isinstance(plain, FunctionType):
+        plain = inspect.unwrap(type(plain).__call__)
+    assert isinstance(plain, FunctionType)
+    return plain
 
 
 def line_of(function: Callable[..., object]) -> str:
     """Where a function of the program stands: ``file:line``."""
-    code = inspect.unwrap(function).__code__
+    code = written(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 

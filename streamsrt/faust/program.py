@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from streamsrt.faust.agents import AgentNode
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers
-from streamsrt.faust.reading import DeclaredTopic, declared, topics_of
+from streamsrt.faust.channels import open_channels
+from streamsrt.faust.reading import DeclaredTopic, declared, over_topics, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of
 from streamsrt.faust.tables import changelog_of, shared_name, store_of
@@ -39,7 +40,7 @@ def topology(app: faust.App) -> Topology:
 def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = True) -> Topology:
     """The same, with answers to what the application asks from somewhere else, and its pages only if it ``serves`` them."""
     found = declared(app)
-    running = RunningApplication(app, found, open_answers, serves=serves)
+    running = RunningApplication(app, found, open_answers, open_channels(found.of_channels), serves=serves)
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))
@@ -60,7 +61,7 @@ def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = T
 
 def declared_topics(app: faust.App) -> list[DeclaredTopic]:
     """The topics that faust would create at the start."""
-    return topics_of(app, (channel for agent in app.agents.values() for channel in channels_of(agent)[1:]))
+    return topics_of(app, (channel for agent in over_topics(app) for channel in channels_of(agent)[1:]))
 
 
 def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[DeclaredTopic]:
@@ -68,7 +69,7 @@ def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[D
 
     ``partitions``: of the topics that there are.
     """
-    read = {name for agent in app.agents.values() for topic in channels_of(agent) for name in topic.topics}
+    read = {name for agent in over_topics(app) for topic in channels_of(agent) for name in topic.topics}
     count = max((partitions[name] for name in read if name in partitions), default=app.conf.topic_partitions)
     replicas = app.conf.topic_replication_factor or 1
     compact = {"cleanup.policy": "compact"}

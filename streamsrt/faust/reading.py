@@ -6,14 +6,14 @@ Nothing unsupported is passed over: it is one error at the start, which names th
 from __future__ import annotations
 
 import dis
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
-from streamsrt.faust.places import declared_at, line_of
+from streamsrt.faust.places import declared_at, line_of, written
 from streamsrt.faust.timers import Timer, timers_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ class Declared(NamedTuple):
     """What there is, in the order in which it was declared."""
 
     agents: tuple[faust.Agent, ...]
+    """Over topics."""
+    of_channels: tuple[faust.Agent, ...]
+    """Over channels in memory."""
     tables: tuple[faust.Table, ...]
     timers: list[Timer]
     tasks: list[Callable[[], Awaitable[object]]]
@@ -36,13 +39,32 @@ def declared(app: faust.App) -> Declared:
     if not isinstance(app, package.App):
         raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
     app.finalize()
-    found = Declared(tuple(app.agents.values()), tuple(app.tables.values()), *timers_of(app))
+    agents, rest = over_topics(app), [each for each in app.agents.values() if not _reads_topic(each)]
+    found = Declared(tuple(agents), tuple(rest), tuple(app.tables.values()), *timers_of(app))
     unsupported = next(_unsupported(app, found), None)
     if unsupported is not None:
-        raise UserError(f"{unsupported} is not supported by streamsrt.faust. See docs/faust.md for what is")
+        what, instead = unsupported
+        raise UserError(f"{what} is not supported by streamsrt.faust: {instead}. See docs/faust.md for what is")
+    if rest and not agents:
+        raise UserError(
+            f"all agents of the application {app.conf.id} are over channels, as agent {rest[0].name} "
+            f"({line_of(rest[0].fun)}), and none over a topic. Partitions of topics decide which process works: give the "
+            "agent that comes first a topic, app.agent(app.topic(name)), and let what sends to its channel send there"
+        )
     if not found.agents:
         raise UserError(f"the application {app.conf.id} has no agent: import the modules that declare them first")
     return found
+
+
+def over_topics(app: faust.App) -> list[faust.Agent]:
+    """The agents that read topics."""
+    return [agent for agent in app.agents.values() if _reads_topic(agent)]
+
+
+def _reads_topic(agent: faust.Agent) -> bool:
+    from faust.types import TopicT
+
+    return isinstance(agent.channel, TopicT)
 
 
 class DeclaredTopic(NamedTuple):
@@ -62,50 +84,63 @@ def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[Decl
     found = [*derived, *(agent.channel for agent in agents)]
     for agent in agents:
         found += agent._sinks
-        found += inspect.unwrap(agent.fun).__globals__.values()
+        found += written(agent.fun).__globals__.values()
     own = {id(each): each for each in found if isinstance(each, TopicT) and each.app is app and not each.pattern}
     return [
         DeclaredTopic(
             name,
             topic.partitions or app.conf.topic_partitions,
             topic.replicas or app.conf.topic_replication_factor or 1,
-            _configs(topic),
+            topic_configs(topic.config, topic.retention, compacting=topic.compacting, deleting=topic.deleting),
         )
         for topic in own.values()
         for name in topic.topics
     ]
 
 
-def _configs(topic: faust.TopicT) -> dict[str, str]:
-    policies = [name for name, wanted in (("compact", topic.compacting), ("delete", topic.deleting)) if wanted]
+def topic_configs(
+    config: Mapping[str, object] | None,
+    retention: float | timedelta | None,
+    *,
+    compacting: bool | None,
+    deleting: bool | None,
+) -> dict[str, str]:
+    """The settings that faust gives a topic, as Kafka names them."""
+    policies = [name for name, wanted in (("compact", compacting), ("delete", deleting)) if wanted]
     configs = {"cleanup.policy": ",".join(policies)} if policies else {}
-    if topic.retention:
-        configs["retention.ms"] = str(round(want_seconds(topic.retention) * 1000))
-    return {**configs, **{key: str(value) for key, value in (topic.config or {}).items()}}
+    if retention:
+        configs["retention.ms"] = str(round(want_seconds(retention) * 1000))
+    return {**configs, **{key: str(value) for key, value in (config or {}).items()}}
 
 
-def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
+def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
+    """What is not supported, and what to do instead."""
     if app._web_server_service is not None:
-        yield f"@app.web_server of {app.conf.id}"
+        yield f"@app.web_server of {app.conf.id}", "write pages with @app.page, or run the server beside"
     for table in found.tables:
-        for reason in _of_table(table):
-            yield f"{reason} of table {table.name}{declared_at(table)}"
-    for agent in found.agents:
-        yield from _of_agent(agent)
+        for reason, instead in _of_table(table):
+            yield f"{reason} of table {table.name}{declared_at(table)}", instead
+    for agent in (*found.agents, *found.of_channels):
+        yield from _asks(agent)
+    for agent in found.of_channels:
+        yield from _of_agent_over_channel(agent)
 
 
-def _of_table(table: faust.Table) -> Iterator[str]:
+def _of_table(table: faust.Table) -> Iterator[tuple[str, str]]:
     from faust.tables.sets import SetGlobalTable
 
     if isinstance(table, SetGlobalTable):
-        yield "the type SetGlobalTable"
+        yield "the type SetGlobalTable", "use app.GlobalTable with lists as its values, or app.SetTable"
     if table.use_partitioner and not table.is_global:
         # Faust has such rows in the partition of the key, and here they would be looked for in that of the record.
-        yield "use_partitioner=True"
+        yield (
+            "use_partitioner=True",
+            "send to a topic by the key of the row, and change the table in an agent of that topic",
+        )
     if table._on_changelog_event is not None:
-        yield "on_changelog_event="
+        yield "on_changelog_event=", "do that in the agent that changes the table, or when on_recover comes"
     if _has_own_schema(table):
-        yield f"the schema {table.schema!r}"
+        yield f"the schema {table.schema!r}", "give key_type= and value_type=, with codecs as their serializers"
 
 
 def _has_own_schema(table: faust.Table) -> bool:
@@ -114,18 +149,45 @@ def _has_own_schema(table: faust.Table) -> bool:
     return table.schema is not None and type(table.schema) is not Schema
 
 
-def _of_agent(agent: faust.Agent) -> Iterator[str]:
-    from faust.types import TopicT
+_ASKING = frozenset(("ask", "map", "kvmap", "join", "kvjoin"))
+_WHY_NOT_ASK = (
+    "a commit waits for the record that the agent works on, and the answer for that commit. Send with cast() or "
+    "send(reply_to=topic), and read the topic in another agent; tasks, services and timers may ask"
+)
 
-    place = f"agent {agent.name} ({line_of(agent.fun)})"
-    if not isinstance(agent.channel, TopicT):
-        yield f"{place} over a channel, and not a topic,"
+
+def _asks(agent: faust.Agent) -> Iterator[tuple[str, str]]:
+    """Whether an agent asks one that is known by a name of its module."""
+    from faust.types import AgentT
+
+    function = written(agent.fun)
+    before = None
+    for instruction in dis.get_instructions(function):
+        if before is not None and instruction.argval in _ASKING and instruction.opname in ("LOAD_METHOD", "LOAD_ATTR"):
+            place = instruction.positions.lineno if instruction.positions else function.__code__.co_firstlineno
+            what = f"{before}.{instruction.argval} ({function.__code__.co_filename}:{place}) in agent {agent.name}"
+            yield what, _WHY_NOT_ASK
+        is_agent = instruction.opname == "LOAD_GLOBAL" and isinstance(
+            function.__globals__.get(instruction.argval), AgentT
+        )
+        before = instruction.argval if is_agent else None
+
+
+_OF_TOPICS = frozenset(("noack", "noack_take", "group_by", "through"))
+
+
+def _of_agent_over_channel(agent: faust.Agent) -> Iterator[tuple[str, str]]:
+    for name, line in called(agent.fun):
+        if name in _OF_TOPICS:
+            place = f"{written(agent.fun).__code__.co_filename}:{line}"
+            what = f"{name} ({place}) of agent {agent.name} over a channel, and not a topic,"
+            yield what, "give the agent a topic, app.agent(app.topic(name)), and send to that"
 
 
 def called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:
     """The methods that a function calls, each with its line."""
     line = 0
-    for instruction in dis.get_instructions(inspect.unwrap(function)):
+    for instruction in dis.get_instructions(written(function)):
         line = instruction.starts_line or line
         if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") and isinstance(instruction.argval, str):
             yield instruction.argval, line

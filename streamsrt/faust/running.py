@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
@@ -22,7 +23,16 @@ from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.rows import ReadableRows, Rows
-from streamsrt.faust.sends import Attachments, OnPut, Outbox, Producer, bind_sends, unbind_sends
+from streamsrt.faust.sends import (
+    Attachments,
+    OnPut,
+    Outbox,
+    Producer,
+    bind_channels,
+    bind_sends,
+    unbind_channels,
+    unbind_sends,
+)
 from streamsrt.faust.sets import refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
@@ -36,10 +46,21 @@ from streamsrt.faust.tables import (
 from streamsrt.faust.timers import Jobs, ReadOnlyRows
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.kinds.user_processors import Context
+from streamsrt.wire.records import Headers
 from topology.spec.processor import PunctuationType
 
 if TYPE_CHECKING:
     import faust
+
+
+class ChannelFeed(Protocol):
+    """An agent over a channel, in one task."""
+
+    channel: faust.ChannelT
+    calls: list[asyncio.Task[None]]
+
+    def take(self, key: object, value: object, timestamp: float | None, headers: Headers) -> None: ...
+    def end(self) -> None: ...
 
 
 class RunningTask:
@@ -54,6 +75,8 @@ class RunningTask:
         self.leads = False
         """Whether it has partition 0 of the first agent: timers of the leader run there."""
         self.jobs: Jobs | None = None
+        self.channels: list[ChannelFeed] = []
+        """Its agents over channels."""
 
     def partitions(self) -> list[tuple[str, int]]:
         """Those that its agents read, with their topics."""
@@ -68,8 +91,10 @@ class WholeProcess(NamedTuple):
     stores: dict[str, Rows]
     outbox: Outbox
     partition: int
+    channels: Sequence[ChannelFeed] = ()
 
 
+OpenChannels = Callable[["RunningApplication", RunningTask], Sequence[ChannelFeed]]
 logger = logging.getLogger(__name__)
 
 _LOOK_MS = 100
@@ -85,13 +110,27 @@ def current_task() -> RunningTask | WholeProcess:
     return task
 
 
+def _no_channels(running: RunningApplication, task: RunningTask) -> Sequence[ChannelFeed]:
+    return ()
+
+
 class RunningApplication:
     """An application in this process: from the first agent that begins to the last one that ends."""
 
     def __init__(
-        self, app: faust.App, found: Declared, open_answers: OpenAnswers = BrokerAnswers, *, serves: bool = True
+        self,
+        app: faust.App,
+        found: Declared,
+        open_answers: OpenAnswers = BrokerAnswers,
+        open_channels: OpenChannels = _no_channels,
+        *,
+        serves: bool = True,
     ) -> None:
         self.app = app
+        self.first_agent = found.agents[0]
+        """Whose partition 0 makes a task the leader."""
+        self._open_channels = open_channels
+        self._channels = {id(agent.channel): agent.channel for agent in found.of_channels}
         self._open_answers = open_answers
         self._serves = serves
         self._replies: Replies | None = None
@@ -147,6 +186,7 @@ class RunningApplication:
         expiring = [table for table in self._tables if table._should_expire_keys()]
         for table in expiring:
             watch_expiry(table, task.partition, own[table.name])
+        task.channels = list(self._open_channels(self, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
 
         def clean(now_ms: int) -> None:
@@ -183,7 +223,7 @@ class RunningApplication:
                     continue
                 due[number] = timer.next_ms(now_ms)
                 if task.leads if timer.on_leader else is_first:
-                    with _current(WholeProcess(self._all_rows(), task.outbox, task.partition)):
+                    with _current(WholeProcess(self._all_rows(), task.outbox, task.partition, task.channels)):
                         jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
             if is_first:
                 self._look_at_background(background, task.env, context.node_name)
@@ -203,6 +243,10 @@ class RunningApplication:
             with _current(self._process()):
                 background.look(leads=self._leads())
         self._loose.flush(node)
+
+    def _declare(self, topic: NewTopic) -> None:
+        assert self._replies is not None
+        self._replies.answers().declare(topic)
 
     def _begin_to_ask(self) -> None:
         """Whoever runs asks an agent. Raises UserError for an agent; a commit no longer waits for a timer."""
@@ -231,7 +275,8 @@ class RunningApplication:
         return any(task.leads for task in self._tasks.values())
 
     def _process(self) -> WholeProcess:
-        return WholeProcess(self._all_rows(), self._loose, 0)
+        first = next(iter(self._tasks.values()), None)
+        return WholeProcess(self._all_rows(), self._loose, 0, () if first is None else first.channels)
 
     def announce(self) -> None:
         """Tells those who listen which partitions there are. Raises ProcessingError."""
@@ -256,6 +301,9 @@ class RunningApplication:
         if not task.agents:
             del self._tasks[id(task.env)]
             workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
+            for feed in task.channels:
+                feed.end()
+                workers += feed.calls
             self.has_news = self._background is not None and self._background.listens
         if not self._tasks and self._background is not None:
             workers = [*workers, *self._background.end()]
@@ -268,9 +316,12 @@ class RunningApplication:
         self._before = {name: getattr(app, name) for name in _REPLACED}
         # Events are acknowledged through it; without one faust would connect another.
         app._consumer = object()
-        app._attachments = Attachments(app, _outbox)
+        # Channels that no agent reads are queues of the process.
+        app.flow_control.resume()
+        app._attachments = Attachments(app, _outbox, _give)
+        bind_channels(app, self._channels.values())
         bind_sends(app)
-        producer = app.producer = Producer(_outbox)
+        producer = app.producer = Producer(_outbox, self._declare)
 
         async def its_producer() -> Producer:
             return producer
@@ -283,7 +334,9 @@ class RunningApplication:
         self._replies = app._reply_consumer = Replies(
             app, lambda: self._open_answers(app, self._loose.env), self._begin_to_ask
         )
-        app._loop, app._stopped = loop, app._new_stopped_event()
+        app._loop = loop
+        # It belongs to the loop that the application has when it is made.
+        app._stopped = app._new_stopped_event()
         app.is_leader = self._leads
         self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
@@ -298,6 +351,8 @@ class RunningApplication:
         self._bound = []
         app = self.app
         unbind_sends(app)
+        unbind_channels(self._channels.values())
+        app.flow_control.suspend()
         for name, value in self._before.items():
             setattr(app, name, value)
         if self._replies is not None:
@@ -330,6 +385,13 @@ async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> No
 
 def _outbox() -> Outbox:
     return current_task().outbox
+
+
+def _give(channel: faust.ChannelT, key: object, value: object, timestamp: float | None, headers: Headers) -> bool:
+    feeds = [feed for feed in current_task().channels if feed.channel is channel]
+    for feed in feeds:
+        feed.take(key, value, timestamp, headers)
+    return bool(feeds)
 
 
 def _partition() -> int:

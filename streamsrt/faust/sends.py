@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
+from faust.channels import Channel
 from faust.topics import Topic
 from faust.types.tuples import TP, RecordMetadata
 
+from streamsrt.client.values import NewTopic
 from streamsrt.errors import UserError
 from streamsrt.faust.encoding import Encoder
+from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
 
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
 _ENCODERS_MAX = 1000
 OnPut = Callable[..., None]
+Give = Callable[["faust.ChannelT", object, object, float | None, Headers], bool]
+"""Hands a message to the agents over a channel, and says whether there are any."""
 Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
 """Headers as a program gives them."""
 
@@ -146,9 +153,10 @@ class Attachments:
 
     enabled = True
 
-    def __init__(self, app: faust.App, outbox: Callable[[], Outbox]) -> None:
+    def __init__(self, app: faust.App, outbox: Callable[[], Outbox], give: Give) -> None:
         self._app = app
         self._outbox = outbox
+        self._give = give
         self._encoders: dict[str | int, Encoder] = {}
 
     async def maybe_put(
@@ -195,6 +203,8 @@ class Attachments:
         callback: object = None,
     ) -> Sent:
         """One record to a channel. Raises UserError for what can't be sent to."""
+        if type(channel) is Channel and self._give(channel, key, value, timestamp, _pairs(headers)):
+            return Sent("", None, timestamp)
         encoder = self._encoder(channel)
         topic, name = encoder.topic, encoder.name
         if callback is not None:
@@ -251,6 +261,22 @@ def unbind_sends(app: faust.App) -> None:
         Topic.send = _PLAIN_SEND
 
 
+def bind_channels(app: faust.App, channels: Iterable[faust.ChannelT]) -> None:
+    """Lets what is sent to the channels go to the agents of the task that runs."""
+    for channel in channels:
+        channel.send = partial(_send_to_channel, app, channel)
+
+
+async def _send_to_channel(app: faust.App, channel: faust.ChannelT, *, force: bool = False, **record: object) -> object:
+    return app._attachments.put(None, channel, **record)
+
+
+def unbind_channels(channels: Iterable[faust.ChannelT]) -> None:
+    """Gives the channels back."""
+    for channel in channels:
+        del channel.send
+
+
 def _bytes(raw: object) -> bytes | None:
     """What Kafka takes. faust's serializers give other things for keys that nobody told them how to write."""
     if raw is None or isinstance(raw, bytes):
@@ -263,8 +289,25 @@ def _bytes(raw: object) -> bytes | None:
 class Producer:
     """Takes what is sent without an event: at a start, or with ``force=True`` (faust's producer)."""
 
-    def __init__(self, outbox: Callable[[], Outbox]) -> None:
+    def __init__(self, outbox: Callable[[], Outbox], declare: Callable[[NewTopic], None]) -> None:
         self._outbox = outbox
+        self._declare = declare
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication: int,
+        *,
+        config: Mapping[str, object] | None = None,
+        retention: float | timedelta | None = None,
+        compacting: bool | None = None,
+        deleting: bool | None = None,
+        **_: object,
+    ) -> None:
+        """Creates a topic, if it is not there: ``topic.declare()`` and ``maybe_declare()``. Raises StreamsError."""
+        configs = topic_configs(config, retention, compacting=compacting, deleting=deleting)
+        self._declare(NewTopic(name=topic, partitions=partitions, replication_factor=replication, configs=configs))
 
     async def send(
         self,

@@ -21,6 +21,7 @@ from faust.agents.models import ReqRepRequest
 from faust.exceptions import Skip
 from faust.types.models import FieldDescriptorT
 from faust.types.topics import TopicT
+from faust.types.tuples import TP
 from mode.utils.futures import maybe_async
 from mode.utils.times import want_seconds
 
@@ -46,6 +47,8 @@ class Feed(Protocol):
 
     @property
     def is_hurried(self) -> bool: ...
+    @property
+    def active_partitions(self) -> set[TP] | None: ...
     def hold_back(self, row: Row) -> Callable[[], bool]: ...
     def decode(self, row: Row) -> tuple[object, object]: ...
     def acknowledge(self) -> None: ...
@@ -61,6 +64,8 @@ _SKIPPED = object()
 
 class Silent:
     """A feed of a stream that is another node's."""
+
+    active_partitions: set[TP] | None = None
 
     def __init__(self, app: faust.App, channel: faust.ChannelT, asked: asyncio.Event) -> None:
         self.app = app
@@ -304,6 +309,11 @@ class AgentStream:
         return self.current_event
 
     # --------------------------------------------------------------------------------------------------- processors
+
+    @property
+    def active_partitions(self) -> set[TP] | None:
+        """The partition of the agent, if it has ``isolated_partitions``; else None, as with faust."""
+        return self._feed.active_partitions
 
     def add_processor(self, processor: Callable[[object], object]) -> None:
         """Adds a function, asynchronous or not, that gets each value and returns what goes on in its place."""

@@ -14,8 +14,10 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from streamsrt.client.values import NewTopic
 from streamsrt.faust.decoding import Decoder, Row
 from streamsrt.faust.program import topology_with
+from streamsrt.faust.reading import over_topics
 from streamsrt.faust.settings import config
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import Headers
@@ -36,6 +38,9 @@ class DriverAnswers:
     def open(self, topic: str) -> None:
         """Reads that topic from now on."""
         self._topics.add(topic)
+
+    def declare(self, topic: NewTopic) -> None:
+        """The driver has every topic."""
 
     def arrived(self) -> Iterator[bytes]:
         """What has come since the last call."""
@@ -112,7 +117,7 @@ class TestApp:
     def _topic(self, topic: str | faust.TopicT) -> faust.TopicT:
         if not isinstance(topic, str):
             return topic
-        of_agents = (agent.channel for agent in self._app.agents.values())
+        of_agents = (agent.channel for agent in over_topics(self._app))
         return next((each for each in of_agents if topic in each.topics), None) or self._app.topic(topic)
 
     def __enter__(self) -> Self:

@@ -105,6 +105,12 @@ def _lookups(given: list[Input]) -> Iterator[tuple[str, Result]]:
         yield "lookups-out", (key, cast("int", value) * 10)
 
 
+def _pipes(given: list[Input]) -> Iterator[tuple[str, Result]]:
+    for key, value, _ in given:
+        if cast("int", value) % 2:
+            yield "pipes-out", (key, cast("int", value) + 1)
+
+
 def _fragile(given: list[Input]) -> Iterator[tuple[str, Result]]:
     for key, value, _ in given:
         if value == "{" or _fields(value)["number"] == "50":
@@ -130,6 +136,7 @@ _PROGRAMS: dict[str, Callable[[list[Input]], Iterator[tuple[str, Result]]]] = {
     "batches": _batches,
     "lookups": _lookups,
     "fragile": _fragile,
+    "pipes": _pipes,
     "asks": _asks,
 }
 

@@ -71,6 +71,7 @@ CASES = {
     "batches": Case(lambda n: (f"k{n % 5}", n), (), ("batches-out",)),
     "lookups": Case(lambda n: (f"k{n % 5}", n), (), ("lookups-out",)),
     "fragile": Case(_fragile, ("fragile-out",), results=0),
+    "pipes": Case(lambda n: (f"k{n % 5}", n), ("pipes-out",), results=COUNT // 2),
     "asks": Case(None, ("asks-out",), read=("asks-in",), results=21),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -88,6 +89,29 @@ def test_a_task_that_is_not_over_ends_with_the_agents() -> None:
         test.driver.advance_wall_clock_time(10)
         assert ended == []
     assert ended == [1]
+
+
+def test_a_task_declares_a_topic_and_sleeps_whatever_loop_the_application_had() -> None:
+    app, seen = an_app(), []
+    counting(app)
+    with closing(asyncio.new_event_loop()) as other:
+        app.loop = other
+
+        @app.task
+        async def send() -> None:
+            topic = app.topic("words", value_type=str, partitions=3, retention=10.0)
+            await topic.declare()
+            await app.sleep(0.0001)
+            await topic.send(value="slept")
+            seen.append(1)
+
+        with TestApp(app) as test:
+            for _ in range(100):
+                test.driver.advance_wall_clock_time(10)
+                if seen:
+                    break
+            test.driver.advance_wall_clock_time(10)
+            assert test.received("words") == [(None, "slept")]
 
 
 def test_a_service_starts_and_stops_with_the_application() -> None:

@@ -46,6 +46,11 @@ async def price(stream):
         await prices.send(key=item, value=amount * rates["x"] + rates["y"])
 
 
+@app.task
+async def declare():
+    await app.topic("rates-declared", partitions=3, compacting=True).declare()
+
+
 @app.page("/rate/{name}/")
 async def show(self, request, name):
     return self.json({name: rates[name], "all": len(rates)})
@@ -80,6 +85,7 @@ def test_every_partition_sees_all_rates_and_a_page_shows_them(bundled_broker: Bu
             producer.produce("orders-live", str(number), f"item-{number}", partition=number % 2)
         assert producer.flush(PATIENCE_S) == 0
         assert priced(servers, 4) == {b"item-0": b"7", b"item-1": b"17", b"item-2": b"27", b"item-3": b"37"}
+        assert len(admin.list_topics("rates-declared", timeout=PATIENCE_S).topics["rates-declared"].partitions) == 3
         process.terminate()
         assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()[-3000:]
     finally:

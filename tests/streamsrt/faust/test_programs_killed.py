@@ -23,7 +23,7 @@ require_faust()
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-ALWAYS = ("visitors", "chain")
+ALWAYS = ("visitors", "pipes")
 NAMES = [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.full) for name in CASES if name != "asks"]
 PARTS = 3
 KILL_PATIENCE_S = 120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -87,8 +88,19 @@ def test_credentials_are_for_the_runtime_to_have() -> None:
         streamsrt.faust.config(app)
 
 
-def _channel(app: faust.App) -> None:
-    app.agent(app.channel())(nothing)
+answering: Any = None
+"""An agent, as modules of users have them."""
+
+
+async def asking(stream: Any) -> None:
+    """An agent that asks the other one."""
+    async for value in stream:
+        await answering.ask(value)
+
+
+def _asking(app: faust.App) -> None:
+    sys.modules[__name__].answering = app.agent(app.topic("questions"), name="answering")(nothing)
+    app.agent(app.topic("numbers"))(asking)
 
 
 HERE = r"\S*test_reading\.py:\d+"
@@ -97,7 +109,8 @@ HERE = r"\S*test_reading\.py:\d+"
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
+        (_asking, rf"answering.ask \({HERE}\) in agent .*asking"),
+        (lambda app: app.web_server(object), "@app.web_server of shop"),
         (lambda app: app.SetGlobalTable("sets"), "SetGlobalTable of table sets"),
         (lambda app: app.Table("t", on_changelog_event=print), "on_changelog_event= of table t"),
         (lambda app: app.Table("t", use_partitioner=True), "use_partitioner=True of table t"),
@@ -107,7 +120,7 @@ def test_what_is_not_supported_is_one_message_at_the_start(declare: Any, message
     app = an_app()
     app.agent(app.topic("orders"), name="plain")(nothing)
     declare(app)
-    with pytest.raises(UserError, match=f"{message}.* is not supported"):
+    with pytest.raises(UserError, match=rf"{message}.* is not supported by streamsrt\.faust: .+\. See docs"):
         streamsrt.faust.topology(app)
 
 
