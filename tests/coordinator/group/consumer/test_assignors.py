@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.group.consumer.assignor import AssignmentSpec, AssignorMember, AssignorTopic, PartitionAssignor
+from coordinator.group.consumer.config import ASSIGNORS
 from coordinator.group.consumer.partitions import Target, TopicIdPartition
 from coordinator.group.consumer.range_assignor import RangeAssignor
 from coordinator.group.consumer.uniform import UniformAssignor
@@ -102,9 +103,10 @@ def test_uniform_takes_no_partition_twice_and_none_that_is_gone() -> None:
 
 
 @pytest.mark.requirement("CG-071")
-def test_there_are_two() -> None:
-    assert (UniformAssignor().name, RangeAssignor().name) == ("uniform", "range")
-    assert UniformAssignor().assign(AssignmentSpec({}, {})) == RangeAssignor().assign(AssignmentSpec({}, {})) == {}
+def test_each_is_found_by_its_name() -> None:
+    assert {"uniform", "range"} <= set(ASSIGNORS)
+    assert all(name == assignor.name for name, assignor in ASSIGNORS.items())
+    assert all(assignor.assign(AssignmentSpec({}, {})) == {} for assignor in ASSIGNORS.values())
 
 
 def loads_of(found: object) -> dict[str, int]:
@@ -127,8 +129,8 @@ def test_assignments_are_whole_fair_and_sticky(
     before: dict[str, str] = {}
     for topics, members in (first, second):
         wanted = {name: " ".join(sorted(names)) for name, names in members.items()}
-        for assignor in (RangeAssignor(), UniformAssignor()):
-            asked = spec(topics, wanted, before)
+        asked = spec(topics, wanted, before)
+        for assignor in ASSIGNORS.values():
             found = assignor.assign(asked)
             given_out = Counter(partition for partitions in found.values() for partition in partitions)
             read = {name for names in members.values() for name in names}
@@ -140,6 +142,7 @@ def test_assignments_are_whole_fair_and_sticky(
             )
             for name, partitions in found.items():
                 assert {partition.topic_id for partition in partitions} <= asked.members[name].topics
+        found = UniformAssignor().assign(asked)
         check_no_better_move(found, asked)
         again = UniformAssignor().assign(spec(topics, wanted, {name: text(each) for name, each in found.items()}))
         assert again == found
