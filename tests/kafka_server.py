@@ -39,7 +39,7 @@ from tests.tcp_proxy import TcpProxy
 VERSION = "4.4.0"
 TOOLS_API_VERSION = "4.3.1"  # kafka-tools-api is not published for every release; it holds interfaces only
 LOG4J_VERSION = "2.24.3"
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 PORTS = range(12_000, 32_000)
 FENCED = "because its session has timed out"
