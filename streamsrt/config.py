@@ -196,7 +196,8 @@ class StreamsConfig(BaseModel):
     """A file that holds the topology as it was agreed on (``streamsrt topology lock``): another one is refused, and the
     epoch is the file's."""
     upgrade_lose_in_flight: bool = False
-    """Whether a new version may leave records unread that are in flight in repartition topics which it does not have."""
+    """Whether a new version may leave records unread that are in flight in repartition topics which it does not have. They
+    stay there until the topics are deleted or their retention ends, and a version that has a topic reads them later."""
     topology_optimization: str | None = None
     """What the topology was built with (``builder.build(config)``): given here only, it can't be done any more."""
     processor_wrapper_class: Any = None

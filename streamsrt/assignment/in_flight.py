@@ -8,7 +8,10 @@
 3. A task of the newest version that meets one that drains waits for it: two would write one changelog.
 4. Where nobody is left who can read it, tasks of the newest version that meet its readers are *held*: they get no member
    until nothing is unread, or the user has said that it may be lost.
-5. A version is not taken where nobody could read what it leaves unread.
+5. A version is not taken where nobody could read what it leaves unread. An older one is taken again, with its own epoch, as
+   long as it alone reads something that is unread: it reads that, while the newest version waits where the two meet. So two
+   versions that each read what the other leaves start in either order. A version that the group was sent back from is not
+   taken so: it may have written what the others can't read.
 6. Who does not know the older versions knows their topics by name: repartition topics of the application, those of
    foreign-key joins among them, that the newest version does not have, and of which the group has committed offsets.
 """
@@ -110,9 +113,9 @@ def refusal_to_strand(
     if lost:
         return (
             f"Records are in flight in repartition topics that it does not read: {_listed(lost)}. No member is left that "
-            f"reads them. {_cure(lost[0])}"
+            f"reads them. {_cure(lost, known)} Then start this version beside it."
         )
-    early = [each for each in found if each.epoch < known[0].epoch]
+    early = [each for each in found if each.epoch < max(epochs)]
     if early:
         return (
             f"An earlier upgrade is not through: members with topology epoch {early[0].epoch} still read {_listed(early)} "
@@ -139,9 +142,37 @@ def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
         f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics that it "
         f"does not read: {_counted(unread)}. No member is left that reads them. Start the version again that has these "
         "topics, start this one beside it, and stop the old one when it has no tasks left: it reads them to the end first. "
-        "Or run this version with --lose-in-flight (upgrade.lose.in.flight=true), which leaves them unread, for as long as "
-        "the topics are there."
+        f"If that version is refused as well, because each of the two reads what the other leaves, start the earlier one "
+        f"with --lose-in-flight and the later one beside it without: then both read what they have. {_LOSE}"
     )
+
+
+def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
+    """What a version is told that reads some of what is unread, and waits for the version that reads the rest."""
+    reads = f", and reads {_counted(own)} itself" if own else ""
+    return (
+        f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(left)}. Start the version that has these "
+        f"topics as well, each version with the topology.epoch that it had: this one waits for it{reads}. Nothing is "
+        f"processed until then. {_LOSE}"
+    )
+
+
+def is_version_again(group: Topology, older: Sequence[Topology], requested: Topology) -> bool:
+    """Whether ``requested`` is one of the older versions, and not one that the group was sent back from."""
+    return any(
+        one.epoch == requested.epoch and one.has_same_metadata(requested) for one in older
+    ) and not _is_sent_back(group, older, requested.epoch)
+
+
+def _is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
+    """Whether the group runs again what it ran before that version."""
+    return any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
+
+
+def is_needed(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Collection[int], epoch: int) -> bool:
+    """Whether that version reads something unread that no member reads, whose versions are ``epochs``."""
+    names = frozenset().union(*(repartition_topics(one) for one in older if one.epoch == epoch))
+    return any(each.topic in names and not each.readers for each in backlogs(newest, older, unread, epochs))
 
 
 def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
@@ -150,8 +181,8 @@ def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
     if may_lose:
         return f"{found} They are left unread, as upgrade.lose.in.flight says."
     return (
-        f"{found} They are left unread until the version that has these topics runs again: start it under the next epoch, "
-        "and upgrade while an instance of it runs. If they do not matter, delete the topics."
+        f"{found} They are left unread until a version that has these topics runs again: start it under the next epoch, "
+        f"and upgrade while an instance of it runs. {_READS_STORES} If they do not matter, delete the topics."
     )
 
 
@@ -161,12 +192,12 @@ def _counted(unread: Unread) -> str:
     return ", ".join(f"{topic}: {count} records" for topic, count in counts.items())
 
 
-def held_detail(found: Iterable[Backlog]) -> str:
-    """Why tasks are held."""
+def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
+    """Why tasks are held. ``known``: the group's topology and older ones, the newest first."""
     lost = [each for each in found if not each.readers]
     return (
         f"{NOBODY_READS}{_listed(lost)}. Tasks that have state in common with their readers wait until they are read. "
-        f"{_cure(lost[0])}"
+        f"{_cure(lost, known)}"
     )
 
 
@@ -187,12 +218,30 @@ def _listed(found: Iterable[Backlog]) -> str:
     return ", ".join(f"{each.topic}: {each.records} records of topology epoch {each.epoch}" for each in found)
 
 
-def _cure(lost: Backlog) -> str:
-    return (
-        f"Run the version of topology epoch {lost.epoch} (under the next epoch, if the group has a newer one) and upgrade "
-        "while an instance of it runs: it reads them to the end first. Or run the new version with --lose-in-flight "
-        "(upgrade.lose.in.flight=true), which leaves them unread."
-    )
+def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
+    """The way that loses nothing, and what the other one loses."""
+    epoch = lost[0].epoch
+    if _is_sent_back(known[0], known[1:], epoch):
+        way = (
+            f"The version of topology epoch {epoch} was sent back: start it under the next epoch, {known[0].epoch + 1}, and "
+            f"go on from there: it reads them. {_READS_STORES}"
+        )
+    else:
+        way = (
+            f"Start an instance of the version of topology epoch {epoch} again, with topology.epoch={epoch}: it is taken "
+            "for that, and reads them to the end. Stop it when upgrade status counts nothing unread any more."
+        )
+    return f"{way} {_LOSE}"
+
+
+_READS_STORES = (
+    "If stores have got values of a later version since, the version that you start needs that version and its upcast, "
+    "too."
+)
+_LOSE = (
+    "Or run the new version with --lose-in-flight (upgrade.lose.in.flight=true): it does not wait for them. They stay "
+    "unread in their topics until those are deleted, and a version that has a topic reads them later."
+)
 
 
 def readers_of_gone(old: Topology, newest: Topology) -> frozenset[str]:

@@ -60,7 +60,8 @@ def run(
         bool,
         typer.Option(
             "--lose-in-flight",
-            help="leave records unread that only an older version could read (upgrade.lose.in.flight)",
+            help="start though records are unread that only another version reads; they stay in their topics, where a "
+            "version that has those reads them later (upgrade.lose.in.flight)",
         ),
     ] = False,
     until: Until = "stopped",

@@ -32,7 +32,8 @@ from topology.graph.topology import Topology
 _PAUSE_S = 0.2
 
 LoseInFlight = Annotated[
-    bool, typer.Option("--lose-in-flight", help="leave records unread that only the later version could read")
+    bool,
+    typer.Option("--lose-in-flight", help="leave records unread, in their topics, that only the later version reads"),
 ]
 
 

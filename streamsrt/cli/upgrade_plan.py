@@ -86,7 +86,7 @@ Old = Annotated[
     typer.Option("--old", help="the version that runs: MODULE:ATTRIBUTE or a saved file; a classic group needs it"),
 ]
 LoseInFlight = Annotated[
-    bool, typer.Option("--lose-in-flight", help="accept that records in topics that go away are not read")
+    bool, typer.Option("--lose-in-flight", help="accept that records in topics that go away stay unread in them")
 ]
 
 
@@ -183,7 +183,7 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
         elif count:
             yield (
                 f"repartition topic {each.name} goes away with {count} records that nobody has read: run the old version, "
-                "and start the new one beside it, or accept the loss (--lose-in-flight)"
+                "and start the new one beside it, or leave them unread in that topic (--lose-in-flight)"
             )
 
 

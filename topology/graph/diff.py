@@ -7,9 +7,11 @@
    is read from now on, or by a backfill of the history.
 3. A store or repartition topic that only the old version has is *orphaned*: its topic stays until someone deletes it.
 4. A later version of a store's values is carried over if it reads the ones that are there. The way back is not.
-   A store of the same name with other bytes in it is *incompatible*: the new version would misread what the old one
-   wrote, so it needs another name. So is one whose changelog has another number of partitions than its subtopology tasks,
-   and a repartition topic with another number of partitions, as far as the numbers are known.
+   So a version that raises it must not drop a repartition topic that the store's subtopology reads: what is in flight there
+   only the old version reads, which can't go on with that store. A store of the same name with other bytes in it is
+   *incompatible*: the new version would misread what the old one wrote, so it needs another name. So is one whose changelog
+   has another number of partitions than its subtopology tasks, and a repartition topic with another number of partitions, as
+   far as the numbers are known.
 5. A generated name says nothing of what is stored. Where it stands for something else now
    (:mod:`topology.graph.origins`), it is incompatible: the new version would take one table's rows for another's.
 6. The topology epoch is raised by one whenever the digests differ, and only then.
@@ -298,6 +300,10 @@ class _Compared:
             else:
                 yield StateChange("repartition topic", name, "carried over", "")
         for name in before:
+            raised = self._raised_beside(name)
+            if raised:
+                yield StateChange("repartition topic", name, "incompatible", _two_steps(raised))
+                continue
             reason = "gone: records that nobody has read stay in it"
             cure = (
                 "let the old version read it to its end before the new one starts (streamsrt groups describe APP); then "
@@ -305,12 +311,27 @@ class _Compared:
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
+    def _raised_beside(self, topic: str) -> list[str]:
+        """Stores of the subtopologies that read a topic which is gone, where their values get a later version."""
+        owned = {s for part in self._old.subtopologies if topic in part.repartition_source_topics for s in part.stores}
+        had = {store.kept_as: store.version for store in self._old.stores if store.name in owned}
+        return [store.name for store in self._new.stores if store.version > had.get(store.kept_as, store.version)]
+
 
 NO_WAY_BACK = "The old version can't read what the new one writes: once it has written, there is no way back"
 _NEW = "new: it starts empty"
 _UNLOGGED = "gone: it had no changelog"
 _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
 """Steps that take a record into account each time that it is read."""
+
+
+def _two_steps(stores: list[str]) -> str:
+    names = ", ".join(stores)
+    return (
+        f"gone, while the values of {names} get a later version: only the old version reads what is in flight in this "
+        f"topic, and it can't go on with {names} once the new one has written there. Do it in two upgrades: first drop or "
+        "rename the repartition topic, then raise the version of the values"
+    )
 
 
 def _changed_bytes(old: StoreOutline, new: StoreOutline) -> Iterator[str]:

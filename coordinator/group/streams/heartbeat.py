@@ -19,7 +19,7 @@ from coordinator.group.streams.config import NeededConfig, StreamsGroupConfig
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
-from coordinator.group.streams.in_flight import detail_of, may_lose, unread_of, waiting_of
+from coordinator.group.streams.in_flight import detail_of, may_lose, reads_the_rest, unread_of, waiting_of
 from coordinator.group.streams.preflight import check_in_flight, check_left, check_update, forbidden_topics
 from coordinator.group.streams.records import (
     current_record,
@@ -281,6 +281,8 @@ class _Heartbeat:
             self._check_digest(known)
             return known
         if requested.epoch < known.epoch:
+            if reads_the_rest(self.before, requested, self.context):
+                return known
             raise Refused(*epoch_behind(self.group.group_id, requested.epoch, known.epoch))
         if requested.epoch > known.epoch + 1:
             raise Refused(*epoch_too_far_ahead(self.group.group_id, requested.epoch, known.epoch))

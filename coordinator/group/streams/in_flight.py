@@ -17,6 +17,8 @@ from streamsrt.assignment.in_flight import (
     draining_detail,
     gone_topics,
     held_detail,
+    is_needed,
+    is_version_again,
     left_topics,
     waiting,
 )
@@ -57,6 +59,15 @@ def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
     return waiting(group.topologies(), unread, writing, may_lose=group_may_lose(group))
 
 
+def reads_the_rest(group: StreamsGroup, requested: Topology, context: RequestContext) -> bool:
+    """Whether a member is taken with an older version than the group's: it reads what no other member reads."""
+    if group.topology is None or not is_version_again(group.topology, group.older, requested) or group_may_lose(group):
+        return False
+    unread = unread_of(group.group_id, group.topology, group.older, context)
+    epochs = [each.topology_epoch for each in group.members.values()]
+    return is_needed(group.topology, group.older, unread, epochs, requested.epoch)
+
+
 def has_read_on(group: StreamsGroup, context: RequestContext) -> bool:
     """Whether a hand-over that waits for records in flight waits for others now, or not any more."""
     known = group.soft.waiting
@@ -77,5 +88,5 @@ def waiting_detail(group: StreamsGroup, unread: Unread, waits: Waiting) -> str:
     epochs = [each.topology_epoch for each in group.members.values()]
     found = backlogs(group.topology, group.older, unread, epochs)
     if waits.held:
-        return held_detail(found)
+        return held_detail(found, group.topologies())
     return draining_detail(found) if any(each.readers for each in found) else ""

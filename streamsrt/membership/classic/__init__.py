@@ -6,6 +6,7 @@
 - ``java_members``   Java's members of a group that a member of ours leads: what they said, in the words that our members use
 - ``layout``         what members of a classic group write into their subscriptions and assignments, as bytes
 - ``leading``        what the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine
+- ``left``           what versions that nobody runs have left unread, when a group starts anew
 - ``member``         a membership of a classic group in progress: the member's machine, the leader's while it leads, and the
                      log lines
 - ``placing``        who is to run what in a classic group, and what of that each member gets in this generation

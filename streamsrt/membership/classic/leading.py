@@ -20,8 +20,9 @@ there is an outcome.
 7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
    away or in doubt, and now and then while tasks warm up.
 8. Before a version runs alone that the group does not run yet, the leader looks what older versions have left unread in
-   repartition topics that it does not have. If there is anything the version is refused, unless its members may lose it. A
-   group that runs the version already goes on, with a warning. A leader looks once, and again when older members are gone.
+   repartition topics that it does not have. If there is anything the version is refused, unless its members may lose it, or
+   versions that start together read all of it (:mod:`~streamsrt.membership.classic.left`). A group that runs the version
+   already goes on, with a warning. A leader looks once, and again when older members are gone.
 9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
    the outcome warns.
 
@@ -36,12 +37,20 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from streamsrt.assignment.configuration import Configuration, configure
-from streamsrt.assignment.in_flight import Unread, left_detail, left_topics, refusal_to_leave
+from streamsrt.assignment.in_flight import (
+    Unread,
+    detail_of_waiting,
+    left_detail,
+    left_topics,
+    refusal_to_leave,
+    repartition_topics,
+)
 from streamsrt.assignment.refused_update import Refusal, could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, TopicsImage, TopicSpec
+from streamsrt.membership.classic.left import LeftUnread, left_of, returning
 from streamsrt.membership.classic.placing import (
     changelogs_to_ask,
     claims_of,
@@ -148,7 +157,8 @@ class Leading:
     """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
     become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
     asked for, while those are that the group has committed of topics that are gone. ``lists_all``: the image has all topics;
-    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: that, in words."""
+    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: that, in words;
+    ``again``: members of earlier versions that are taken for it."""
 
     view: View
     verdicts: Verdicts
@@ -171,6 +181,7 @@ class Leading:
     lists_all: bool = False
     has_counted: bool = False
     left: str = ""
+    again: frozenset[str] = frozenset()
 
     @property
     def version(self) -> Version | None:
@@ -448,6 +459,8 @@ def _look(leading: Leading, now_ms: int) -> LeadingStep:
     names = left_topics(leading.settings.group_id, topology, image)
     if not names:
         return _left_counted(leading, {}, now_ms)
+    # What is its own tells whether another version would be refused for it.
+    names |= {name for name in repartition_topics(topology) if name in image}
     return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
 
 
@@ -463,11 +476,24 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
             return _configure(leading, now_ms)
         why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
         return _keep(leading, why, rejoin_after_ms=DRAINING_MS)
-    if unread and is_new and not may_lose:
-        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, unread))
-        return _refuse(leading, leading.runners, refusal, now_ms)
-    left = left_detail(group_id, unread, may_lose=may_lose) if unread else ""
+    found = left_of(leading.view.texts[version.digest], unread)
+    if found.unread and is_new and not may_lose:
+        return _start_together(leading, version, found, now_ms)
+    left = left_detail(group_id, found.unread, may_lose=may_lose) if found.unread else ""
     return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
+
+
+def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:
+    """Something is unread that this version does not read: takes it where others do, else waits for them, or refuses it."""
+    group_id, is_certain = leading.settings.group_id, leading.verdicts.is_certain
+    again, rest = (frozenset(), found) if is_certain else returning(leading.view, version, found)
+    if not rest.unread:
+        return _choose(replace(leading, again=again), now_ms)
+    if again or (found.own and not is_certain):
+        why = detail_of_waiting(group_id, rest.unread, found.own)
+        return _keep(leading, why, rejoin_after_ms=IN_FLIGHT_MS)
+    refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, found.unread))
+    return _refuse(leading, leading.runners, refusal, now_ms)
 
 
 def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
@@ -626,7 +652,7 @@ def _assign(
 def _refused(leading: Leading, version: Version) -> dict[str, Refusal]:
     """Who is refused if the group runs this version."""
     found = refusals(leading.view, version, leading.settings.group_id, leading.verdicts.group)
-    return {**found, **leading.refused}
+    return {name: why for name, why in {**found, **leading.refused}.items() if name not in leading.again}
 
 
 def _rejoin_after(

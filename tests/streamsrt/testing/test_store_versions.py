@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -224,6 +225,31 @@ def test_diff_says_that_there_is_no_way_back(kind: StoreKind) -> None:
     reasons = {change.name: change.reason for change in forth.state}
     assert reasons[name] == f"values of version 1 become version 2 when they are read. {NO_WAY_BACK}"
     assert "which version 1 can't read" in next(change.reason for change in back.state if change.name == name)
+
+
+def summed(topic: str, *, store: Store | str = "totals") -> Topology:
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", key=serdes.string, value=serdes.json)
+    grouped = orders.group_by(lambda _, order: order["group"], key=serdes.string, value=serdes.json, name=topic)
+    grouped.aggregate(dict, lambda _, order, last: order, store=store, value=serdes.json)
+    orders.group_by_key().aggregate(dict, lambda _, order, last: order, store=_OTHER, value=serdes.json)
+    return builder.build()
+
+
+_OTHER = Store("other", version=2, upcast={1: to_second})
+
+
+def test_a_later_version_of_values_and_a_repartition_topic_that_goes_are_two_upgrades() -> None:
+    first, raised = outline(summed("by-group")), Store("sums", renamed_from="totals", version=2, upcast={1: to_second})
+    found = diff(first, outline(summed("by-g", store=raised)))
+    (change,) = [change for change in found.state if change.fate == "incompatible"]
+    assert (change.kind, change.name) == ("repartition topic", "by-group-repartition")
+    assert "while the values of sums get a later version" in change.reason
+    assert "Do it in two upgrades: first drop or rename the repartition topic" in change.reason
+    assert found.verdict == Verdict.INCOMPATIBLE
+    steps = [summed("by-group"), summed("by-g"), summed("by-g", store=raised)]
+    for before, after in pairwise(steps):
+        assert diff(outline(before), outline(after)).verdict < Verdict.INCOMPATIBLE
 
 
 def test_a_version_without_the_way_to_it_is_incompatible() -> None:

@@ -73,7 +73,8 @@ def test_a_version_is_refused_that_would_leave_records_in_flight_behind() -> Non
     response, _ = group.join("new", RENAMED, 1)
     assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert (
-        "r: 6 records of topology epoch 0. No member is left that reads them. Run the version" in response.error_message
+        "r: 6 records of topology epoch 0. No member is left that reads them. Start an instance"
+        in response.error_message
     )
     assert group.topology_epoch == 0
     # The same version again reads them.
@@ -205,3 +206,91 @@ def test_why_the_group_has_a_new_assignment_names_what_is_read_to_the_end() -> N
     assert "what was in flight in repartition topics that are gone has been read, or may be lost" in reasons_between(
         before, group.state, beat
     )
+
+
+# ------------------------------------------------------------------ versions of which each reads what the other leaves
+
+TWICE = {("r", 0): 11, ("x", 0): 6, ("x", 2): 60}
+
+
+def deadlocked() -> Backlogged:
+    """Both versions have left records in the topic that only they have, and nobody runs."""
+    group = Backlogged("old", waits={})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.waits = dict(TWICE)
+    group.ask("new", member_epoch=-1)
+    group.ask("old", member_epoch=-1)
+    return group
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_two_versions_that_each_read_what_the_other_leaves_start_in_either_order(order: tuple[str, str]) -> None:
+    group = deadlocked()
+    versions = {"old": (OLD, 0), "new": (RENAMED, 1)}
+    for name in order:
+        response, _ = group.join(name, *versions[name])
+        assert response.error_code == 0, response.error_message
+        group.turn(name)
+    group.turn("new", "old", "new")
+    assert group.topology_epoch == 1
+    assert (group.runs("old"), group.runs("new")) == ({"1": {0}}, {"0": ALL, "1": {1, 2}})
+    del group.waits["r", 0]
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({}, {"0": ALL, "1": ALL})
+
+
+def test_a_mended_version_under_the_next_epoch_follows_where_only_an_older_one_runs() -> None:
+    group = deadlocked()
+    response, _ = group.join("mended", RENAMED, 2)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "version of topology epoch 0 again, with topology.epoch=0: it is taken" in response.error_message
+    assert group.join("old", OLD, 0)[0].error_code == 0
+    group.turn("old")
+    assert group.runs("old") == {"0": ALL, "1": ALL}
+    response, _ = group.join("mended", RENAMED, 2)
+    assert response.error_code == 0, response.error_message
+    group.turn("mended", "old")
+    assert (group.runs("old"), group.runs("mended")) == ({"1": {0}}, {"0": ALL, "1": {1, 2}})
+
+
+def test_an_older_version_is_taken_again_only_for_what_nobody_else_reads() -> None:
+    group = Backlogged("old", waits={("r", 2): 7})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    assert group.join("again", OLD, 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED, "an old member reads it"
+    group.ask("old", member_epoch=-1)
+    group.turn("new")
+    (told,) = group.beat("new").status
+    assert "Start an instance of the version of topology epoch 0 again, with topology.epoch=0" in told.status_detail
+    assert group.join("other", [*OLD, "2: source=two"], 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+    assert group.join("again", OLD, 0)[0].error_code == 0
+    group.turn("again", "new")
+    assert (group.runs("again"), group.runs("new")) == ({"1": {2}}, {"0": ALL, "1": {0, 1}})
+    assert group.join("more", OLD, 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+    group.waits = {}
+    group.turn("again", "new")
+    assert (group.runs("again"), group.runs("new")) == ({}, {"0": ALL, "1": ALL})
+    assert group.join("more", OLD, 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+
+
+def test_a_version_that_was_sent_back_is_not_taken_again() -> None:
+    group = Backlogged("old", waits={})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.join("back", OLD, 2)
+    group.waits = {("x", 0): 5}
+    group.ask("new", member_epoch=-1)
+    group.turn("back", "old")
+    (told,) = group.beat("back").status
+    assert "topology epoch 1 was sent back: start it under the next epoch, 3" in told.status_detail
+    assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+    assert group.join("next", RENAMED, 3)[0].error_code == 0
+
+
+def test_who_may_lose_records_takes_no_older_version_again() -> None:
+    group = Backlogged("old", waits={("r", 2): 7})
+    group.join("new", RENAMED, 1, client_tags=LOSE)
+    group.turn("new", "old")
+    group.ask("old", member_epoch=-1)
+    assert group.join("old", OLD, 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
