@@ -1,8 +1,13 @@
-"""Ctrl-C while a slow asynchronous function works on a backlog: what is under way is finished and committed, no more."""
+"""Ctrl-C where something keeps the application waiting.
+
+A slow asynchronous function that works on a backlog: what is under way is finished and committed, no more. A server that
+never answers: nothing is.
+"""
 
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ from tests.system.cluster import Cluster, Row
 from tests.system.processes import AppProcess
 
 RECORDS = 4_000
+PATIENCE_S = 120
 PROGRAM = """
 import asyncio
 from topology import StreamsBuilder
@@ -54,3 +60,21 @@ def test_an_end_waits_for_the_calls_that_are_under_way(
     assert processed < RECORDS // 2
     assert list(bundled.committed(application_id).values()) == [processed]
     assert [record.key for record in bundled.read(sink)] == [row.key for row in rows[:processed]]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_server_that_never_answers_keeps_nobody(
+    application_id: str, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with AppProcess(tmp_path / "app", "examples.wordcount:topology", application_id, address) as app:
+            connection, _ = server.accept()
+            with connection:
+                connection.settimeout(PATIENCE_S)
+                assert connection.recv(1), "it has asked"
+                app.send(number)
+                assert app.wait_end() == code, app.stderr
+    # Later it would have given the server up, and ended with an error.
+    assert "stopped before the cluster has answered" in app.stderr
