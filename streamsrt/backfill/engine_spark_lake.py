@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamsrt.backfill.archive import batch_columns
-from streamsrt.backfill.engine_spark_reading import check_lake, read_lake
+from streamsrt.backfill.engine_spark_reading import as_long, check_lake, read_lake
 from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
 from streamsrt.backfill.errors import ArchiveError
@@ -144,22 +144,6 @@ def _headers_of(frame: DataFrame) -> Column:
         f.col(HEADERS),
         lambda each: f.struct(each["key"].cast("string").alias("key"), each["value"].cast("binary").alias("value")),
     )
-
-
-def as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
-    """A column of integers as it is; a time as what has passed since 1970 in UTC, whatever zone the session has."""
-    import pyspark.sql.functions as f
-
-    kind, value = dict(frame.dtypes)[column], f.col(column)
-    if kind == "timestamp":
-        return f.call_function("unix_micros", value) if per_second == 1_000_000 else f.unix_millis(value)
-    if kind != "timestamp_ntz":
-        return value.cast("long")
-    # Every cast between the two kinds of timestamps goes by the session's zone; parts of a time without one don't.
-    seconds = f.extract(f.lit("SECOND"), value)
-    in_day = f.hour(value).cast("long") * 3_600 + f.minute(value).cast("long") * 60
-    whole = f.unix_date(value.cast("date")).cast("long") * 86_400 + in_day
-    return whole * per_second + f.floor(seconds * per_second).cast("long")
 
 
 def partition_of_key(partitions: int, key: Column) -> Column:

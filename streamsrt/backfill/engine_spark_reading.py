@@ -5,7 +5,8 @@
    are read at the version of the plan. A table of other files must have the files that it had.
 2. The types of columns are those that the lake had when the plan was made: nothing is inferred twice.
 3. Nothing of a lake is left out silently: files beside the folders whose names are columns are refused.
-4. An error of Spark's becomes one sentence that names the lake and what to do (:func:`explained`).
+4. With an id, one row of each id is a record: the first in the order of the lake, whichever file it is in.
+5. An error of Spark's becomes one sentence that names the lake and what to do (:func:`explained`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?([^\n]+)")
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
+_ID, _NUMBER = "__id", "__number"
 
 
 # -------------------------------------------------------------------------------------------------------------- listing
@@ -136,6 +138,8 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
         format=lake.format,
         options=dict(lake.options),
         where=lake.where,
+        id=lake.id,
+        until_ms=lake.until_ms,
     )
     try:
         plan, frame = _located(spark, plan)
@@ -272,12 +276,42 @@ def read_lake(spark: SparkSession, lake: LakePlan, rows: DataFrame | None = None
         kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
         order = () if lake.order in (*kept, *lake.columns) else (lake.order,)
         plain = [f.col(name) for name in (*kept, *order) if name not in lake.columns]
-        found = frame.select(*plain, *(f.expr(text).alias(name) for name, text in lake.columns.items()), *also)
+        ids = () if lake.id is None else (f.expr(lake.id).alias(_ID),)
+        found = frame.select(*plain, *(f.expr(text).alias(name) for name, text in lake.columns.items()), *also, *ids)
         kinds = dict(found.dtypes)
     except SPARK_ERRORS as error:
         raise explained(spark, lake, error, () if rows is None else rows.columns) from error
     _check_kinds(lake, kinds)
-    return found
+    if lake.until_ms is not None:
+        found = found.where(as_long(found, TIMESTAMP, per_second=1_000) < lake.until_ms)
+    return found if lake.id is None else _first_of_each(found, lake)
+
+
+def _first_of_each(frame: DataFrame, lake: LakePlan) -> DataFrame:
+    """Of the rows with one id the first in the order of the lake. Where two differ in nothing but their file, either is."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    record = [name for name in (TIMESTAMP, KEY, VALUE, PARTITION, HEADERS) if name in frame.columns]
+    order = dict.fromkeys([lake.order, *record, *(name for name in frame.columns if name not in (_ID, OFFSET))])
+    numbered = frame.withColumn(_NUMBER, f.row_number().over(Window.partitionBy(_ID).orderBy(*order)))
+    return numbered.where(f.col(_NUMBER) == 1).drop(_ID, _NUMBER)
+
+
+def count_rows(spark: SparkSession, rows: DataFrame, lake: LakePlan) -> int:
+    """How many rows a lake with ids has. Raises ArchiveError where some have none."""
+    import pyspark.sql.functions as f
+
+    assert lake.id is not None
+    every = read_lake(spark, lake.model_copy(update={"id": None}), rows, f.expr(lake.id).alias(_ID))
+    counted = every.agg(f.count("*").alias("rows"), f.count_if(f.col(_ID).isNull()).alias("lost")).collect()[0]
+    if counted["lost"]:
+        raise ArchiveError(
+            f"the lake of {lake.topic} has {counted['lost']} rows without {lake.id}, which --lake-id names: nothing says "
+            "whether they are there twice. Give an expression that every row has, or leave them out with --lake-where "
+            f"{lake.topic}='{lake.id} is not null'"
+        )
+    return int(counted["rows"])
 
 
 def _check_zone(spark: SparkSession) -> None:
@@ -315,6 +349,22 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
                 f"{name} of the lake of {lake.topic} ({lake.columns.get(name, name)}) is {kinds[name]}, and must be "
                 f"{' or '.join(wanted)}: {how}"
             )
+
+
+def as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
+    """A column of integers as it is; a time as what has passed since 1970 in UTC, whatever zone the session has."""
+    import pyspark.sql.functions as f
+
+    kind, value = dict(frame.dtypes)[column], f.col(column)
+    if kind == "timestamp":
+        return f.call_function("unix_micros", value) if per_second == 1_000_000 else f.unix_millis(value)
+    if kind != "timestamp_ntz":
+        return value.cast("long")
+    # Every cast between the two kinds of timestamps goes by the session's zone; parts of a time without one don't.
+    seconds = f.extract(f.lit("SECOND"), value)
+    in_day = f.hour(value).cast("long") * 3_600 + f.minute(value).cast("long") * 60
+    whole = f.unix_date(value.cast("date")).cast("long") * 86_400 + in_day
+    return whole * per_second + f.floor(seconds * per_second).cast("long")
 
 
 # -------------------------------------------------------------------------------------------------------------- changes

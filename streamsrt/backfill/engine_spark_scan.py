@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key
+from streamsrt.backfill.engine_spark_lake import partition_of_key
 from streamsrt.backfill.engine_spark_reading import (
     SPARK_ERRORS,
+    as_long,
+    count_rows,
     described_source,
     explained,
     plain_path,
@@ -54,7 +56,13 @@ def scan_by_spark(
                 "headers": HEADERS in names,
             }
         )
+        if plan.order == OFFSET and lake.until_ms is not None:
+            raise ArchiveError(
+                f"the lake of {topic} has offsets, which say where the log goes on: leave --lake-until out, or the column "
+                f"{OFFSET}"
+            )
         try:
+            count = None if plan.id is None else count_rows(spark, rows, plan)
             counted = _counted(_positions(read_lake(spark, plan, rows, _file_of(plan)), plan, partitions)).collect()
         except SPARK_ERRORS as error:
             raise explained(spark, plan, error, rows.columns) from error
@@ -68,6 +76,8 @@ def scan_by_spark(
         "days": {_day(row[_DAY]): row["records"] for row in sorted(by[_BY_DAY], key=lambda row: row[_DAY])},
         "null_keys": sum(row["nulls"] for row in by[_BY_OWNER]),
     }
+    if count is not None:
+        update["duplicates"] = count - sum(row["records"] for row in by[_BY_OWNER])
     return plan.model_copy(update=update), shares
 
 
@@ -116,6 +126,11 @@ def _counted(frame: DataFrame) -> DataFrame:
 
 
 def _empty(plan: LakePlan) -> ArchiveError:
+    if plan.until_ms is not None:
+        return ArchiveError(
+            f"lake {plan.location} of {plan.topic} has no rows before --lake-until"
+            f"{'' if plan.where is None else f' that meet {plan.where!r}'}: give a later time, or no lake"
+        )
     if plan.where is not None:
         return ArchiveError(
             f"--lake-where {plan.topic}={plan.where!r} leaves no row of lake {plan.location}: check the condition, and the "

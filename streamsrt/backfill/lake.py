@@ -7,7 +7,11 @@
 3. Without ``offset``, the order of a partition's records is ``(order, timestamp, key, value, headers)``; ``order`` is a
    column of integers or timestamps, and ``timestamp`` unless another one is named. That is one order, however the files are
    laid out; where two records differ in no column, it does not matter which comes first. They stand directly before the
-   first offset that the log holds: such a lake must not hold what the log still does.
+   first offset that the log holds: such a lake must not hold what the log still does, or it is cut by time.
+   A cut by time takes records before it from the lake, and records from it on from the log, each by its own timestamp: so
+   none counts twice, however late it came, and none is missing if the lake is complete before the cut and the log from it
+   on. The log must hold a record that is older than the cut, or everything from offset 0 on; else retention may have
+   deleted what neither holds.
 4. Without ``partition``, a record belongs to where Kafka's default partitioner puts its key, which must not be null. Folders
    named ``partition=N`` are such a column; others, such as dates, only hold files.
 5. Where the columns are others, ``columns`` says what a record is made of, in Spark's SQL. Such a lake, one of another
@@ -66,7 +70,9 @@ class Lake:
     expressions of Spark's SQL over the columns that there are: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``.
 
     ``format``: one of :data:`~streamsrt.backfill.lake_formats.FORMATS`; ``options``: of Spark's reader of that format;
-    ``where``: a condition in Spark's SQL, only rows that meet it are read."""
+    ``where``: a condition in Spark's SQL, only rows that meet it are read; ``id``: an expression that tells records apart,
+    of rows with the same one only the first in the order of the lake is a record. ``until_ms``: where a lake
+    without offsets ends, and the log begins to count; milliseconds since 1970."""
 
     path: Path | str
     order: str | None = None
@@ -75,12 +81,15 @@ class Lake:
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
     where: str | None = None
+    id: str | None = None
+    until_ms: int | None = None
 
     @property
     def is_read_by_spark(self) -> bool:
         """Whether Spark lists and counts it; else this process can."""
         plain = self.format == "parquet" and not has_scheme(str(self.path))
-        return not plain or bool(self.columns or self.options or self.where is not None)
+        chosen = self.where is not None or self.id is not None or self.until_ms is not None
+        return not plain or chosen or bool(self.columns or self.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,19 +59,21 @@ def reader_options(name: str, options: Mapping[str, str]) -> dict[str, str]:
 def package_of_format(name: str, versions: SparkVersions) -> str:
     """What to do where Spark does not know a format."""
     if name == "avro":
-        return _packages(f"org.apache.spark:spark-avro_2.13:{versions.spark}")
+        return (
+            f"{_packages(f'org.apache.spark:spark-avro_2.13:{versions.spark}')}. If it can't be downloaded "
+            "(for Spark 4.2 there was none when this version was made), convert the files to Parquet"
+        )
     if name == "delta":
         extension = "io.delta.sql.DeltaSparkSessionExtension"
         catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
         return (
             f"{_packages('io.delta:delta-spark_2.13:4.2.0')} --conf spark.sql.extensions={extension} "
-            f"--conf spark.sql.catalog.spark_catalog={catalog}, with the version of Delta for Spark {versions.spark}, if "
-            "there is one"
+            f"--conf spark.sql.catalog.spark_catalog={catalog}"
         )
     minor = ".".join(versions.spark.split(".")[:2])
     return (
-        f"{_packages(f'org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION')}, with a version of Iceberg that has "
-        f"a runtime for Spark {minor}, if there is one"
+        f"{_packages(f'org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION')}. If there is none (for "
+        "Spark 4.2 there was none when this version was made, and that for 4.1 does not load), export the table to Parquet"
     )
 
 

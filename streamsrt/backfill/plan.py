@@ -59,7 +59,9 @@ class LakePlan(_Value):
 
     Of a lake that Spark lists: ``location``, a path or a table, with its ``format``, the ``options`` of Spark's reader, the
     condition ``where`` for rows, ``column_types`` (Spark's schema as JSON, as it was then), and ``version`` where the format
-    keeps old ones. ``days``: how many records it has of each day in UTC; ``null_keys``: how many have no key."""
+    keeps old ones. ``days``: how many records it has of each day in UTC; ``null_keys``: how many have no key.
+    ``id``: the expression by which records are told apart, and ``duplicates``, how many rows it leaves out.
+    ``until_ms``: records at and after this time are those of the log."""
 
     topic: str
     files: tuple[LakeFile, ...]
@@ -76,11 +78,15 @@ class LakePlan(_Value):
     version: str | None = None
     days: dict[str, int] = Field(default_factory=dict)
     null_keys: int = 0
+    id: str | None = None
+    duplicates: int = 0
+    until_ms: int | None = None
 
 
 class SourceRange(_Value):
     """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster.
-    ``lake_records``: how many records a lake has of it, in place of an archive; ``lake_files``: in how many files."""
+    ``lake_records``: how many records a lake has of it, in place of an archive; ``lake_files``: in how many files.
+    ``log_from_ms``: of the log only records with this timestamp or a later one are read."""
 
     topic: str
     partition: int
@@ -90,6 +96,7 @@ class SourceRange(_Value):
     archive: tuple[ArchiveFile, ...] = ()
     lake_records: int = 0
     lake_files: int = 0
+    log_from_ms: int | None = None
     allow_gaps: bool = False
 
     @property

@@ -337,6 +337,9 @@ def _ranges(
             first, end = starts[tp].offset, ends[tp].offset
             if isinstance(source, Lake):
                 share = lakes[topic].get(index)
+                if source.until_ms is not None:
+                    ranges[tp] = _cut(network, tp, share, source, first, end)
+                    continue
                 exact = any(each.first_offset is not None for each in lakes[topic].values())
                 if exact and share is None:
                     # As an archive without a file of the partition: what the log has deleted is nowhere.
@@ -350,6 +353,23 @@ def _ranges(
             if ranges[tp].allow_gaps:
                 _check_nothing_left_out(network, ranges[tp], first)
     return ranges
+
+
+def _cut(
+    network: Network, tp: TopicPartition, share: LakeShare | None, lake: Lake, log_first: int, log_end: int
+) -> SourceRange:
+    """The range of a partition whose history is in a lake up to a time, and in the log from then on. Raises ArchiveError."""
+    assert lake.until_ms is not None
+    found = network.admin.list_offsets({tp: lake.until_ms})[tp].offset
+    first = min(found, log_end) if found >= 0 else log_end
+    if first == log_first and log_first > 0 and not lake.allow_gaps:
+        raise ArchiveError(
+            f"the log of {tp[0]}-{tp[1]} begins at offset {log_first}, and holds no record before --lake-until: records of "
+            "that time may have been deleted from the log. Give a later time, up to which the lake is complete, or use "
+            "--allow-gaps if there are none"
+        )
+    ranged = splice_lake(tp, share, first, log_end, allow_gaps=False)
+    return ranged.model_copy(update={"log_from_ms": lake.until_ms})
 
 
 def _check_nothing_left_out(network: Network, source: SourceRange, log_first: int) -> None:
@@ -462,11 +482,13 @@ def splice_lake(
 
 def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
     for lake in lakes:
-        if lake.order != "offset":
+        if lake.order != "offset" and lake.until_ms is None:
             yield (
                 f"the lake of {lake.topic} has no offsets: all of it counts as older than what the log holds, and a "
                 "record that is in both counts twice"
             )
+        if lake.duplicates:
+            yield f"{lake.duplicates} rows of the lake of {lake.topic} are left out: others have the same {lake.id}"
         if lake.null_keys:
             yield f"{lake.null_keys} records in the lake of {lake.topic} have no key"
 
@@ -478,7 +500,7 @@ def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
             if not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
     ranges = list(ranges)
-    truncated = [source for source in ranges if source.start > 0]
+    truncated = [source for source in ranges if source.start > 0 and source.log_from_ms is None]
     if truncated:
         partitions = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
         found.append(f"the log does not hold the whole history, what is older is left out: {partitions}")

@@ -123,7 +123,7 @@ class LogReader:
             if columns is None:
                 self._fetch(tp)
                 continue
-            yield _before(columns, source.end)
+            yield _from_time(_before(columns, source.end), source.log_from_ms)
         self._fetcher.remove_partitions([tp])
         del self._buffers[tp]
 
@@ -167,6 +167,23 @@ def _before(columns: RecordColumns, end: int) -> RecordColumns:
         return columns
     count = sum(1 for index in range(len(columns)) if columns.offset_at(index) < end)
     return columns.cut(0, count)
+
+
+def _from_time(columns: RecordColumns, from_ms: int | None) -> RecordColumns:
+    """The records that a lake which ends there does not have."""
+    if from_ms is None or not len(columns) or columns.timestamp_min >= from_ms:
+        return columns
+    kept = [index for index, time in enumerate(columns.timestamps) if time >= from_ms]
+    offsets = [columns.offset_at(index) for index in kept]
+    return RecordColumns(
+        [columns.keys[index] for index in kept],
+        [columns.values[index] for index in kept],
+        [columns.timestamps[index] for index in kept],
+        offsets[0] if offsets else columns.next_offset,
+        columns.next_offset,
+        offsets,
+        None if columns.headers is None else [columns.headers[index] for index in kept],
+    )
 
 
 def read_repartition(directory: Path, plan: BackfillPlan, source: RepartitionRange) -> Iterator[RecordColumns]:

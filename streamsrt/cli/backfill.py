@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -64,6 +65,17 @@ def plan(
         list[str] | None,
         typer.Option("--lake-where", help="TOPIC=SQL: only rows that meet it, e.g. orders='day >= \"2026-01-01\"'"),
     ] = None,
+    lake_id: Annotated[
+        list[str] | None,
+        typer.Option("--lake-id", help="TOPIC=SQL: of rows with the same value only the first is a record"),
+    ] = None,
+    lake_until: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lake-until",
+            help="TOPIC=TIME (ISO 8601, UTC by default): a lake without offsets has what is before, the log the rest",
+        ),
+    ] = None,
     lake_order: Annotated[
         list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
     ] = None,
@@ -96,15 +108,18 @@ def plan(
     orders = key_value_pairs(lake_order or (), "--lake-order")
     formats = key_value_pairs(lake_format or (), "--lake-format")
     conditions = key_value_pairs(lake_where or (), "--lake-where")
+    ids = key_value_pairs(lake_id or (), "--lake-id")
+    cuts = {topic: _time_ms(text) for topic, text in key_value_pairs(lake_until or (), "--lake-until").items()}
     columns = _of_lakes("--lake-column", "COLUMN=SQL", lake_column or (), lakes)
     options = _of_lakes("--lake-option", "OPTION=VALUE", lake_option or (), lakes)
     wrong = sorted(
-        (archives.keys() & lakes.keys()) | ((orders.keys() | formats.keys() | conditions.keys()) - lakes.keys())
+        (archives.keys() & lakes.keys())
+        | ((orders.keys() | formats.keys() | conditions.keys() | ids.keys() | cuts.keys()) - lakes.keys())
     )
     if wrong:
         raise ConfigError(
             f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order, a "
-            "--lake-format and a --lake-where"
+            "--lake-format, a --lake-where, a --lake-id and a --lake-until"
         )
     sources: dict[str, Source] = {topic: Archive(path, allow_gaps) for topic, path in archives.items()}
     for topic, path in lakes.items():
@@ -116,6 +131,8 @@ def plan(
             formats.get(topic, "parquet"),
             options.get(topic, {}),
             conditions.get(topic),
+            ids.get(topic),
+            cuts.get(topic),
         )
     with bootstrap(bootstrap_servers, begins=True) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
@@ -134,6 +151,16 @@ def plan(
 def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
     """The cluster that is named, else the one that the plan was made on; None for the bundled broker of this directory."""
     return bootstrap_servers or load_plan(directory).bootstrap_servers or None
+
+
+def _time_ms(text: str) -> int:
+    """A time as milliseconds since 1970."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--lake-until {text}: give a time as 2026-03-01 or 2026-03-01T12:00:00Z") from None
+    known = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (known - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _of_lakes(option: str, form: str, given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:

@@ -117,6 +117,13 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
         ),
         ((*plan, "--archive", f"departures={tmp_path / 'nowhere'}"), "is not a directory"),
         ((*plan, "--lake-column", "departures.key=x"), "for a topic that has a --lake"),
+        ((*plan, "--lake-option", "departures.header=true"), "for a topic that has a --lake"),
+        ((*plan, "--lake-format", "departures=csv"), "which may have a --lake-order"),
+        ((*plan, "--lake", f"departures={tmp_path}", "--lake-until", "departures=noon"), "give a time as 2026-03-01"),
+        (
+            (*plan, "--lake", f"departures={tmp_path}", "--lake-format", "departures=xml"),
+            "which is unknown: give parquet",
+        ),
         (("backfill", "plan", "__main__:topology", "-a", ID, *where), "Give the name of the file without .py"),
         (("backfill", "run", *where, "--engine", "flink"), "give local or spark"),
         (("backfill", "run", *where, "--workers", "0"), "give at least 1"),

@@ -20,8 +20,7 @@ import pytest
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.engine_spark import SparkEngine, _explained
-from streamsrt.backfill.engine_spark_lake import as_long
-from streamsrt.backfill.engine_spark_reading import spark_path
+from streamsrt.backfill.engine_spark_reading import as_long, spark_path
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus

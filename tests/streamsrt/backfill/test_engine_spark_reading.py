@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def test_a_lake_of_any_format_gives_what_its_archive_gives(spark: SparkSession, tmp_path: Path) -> None:
-    parts = [spring(60, 1), spring(50, 2)]
+    parts = [spring(110, 1)]
     planned(tmp_path / "archived", parts)
     expected = results(from_archive(tmp_path), tmp_path)
     seen = {}
@@ -88,8 +89,8 @@ def test_a_lake_of_any_format_gives_what_its_archive_gives(spark: SparkSession, 
         options = HEADER if name == "csv" else {}
         root = write_rows(spark, tmp_path / f"la ke[{name}] 100%", name, parts, options)
         lake = Lake(root, columns=COLUMNS, format=name, options=options, where=WHERE)
-        described, shares = scan_by_spark(spark, lake, "lines", 2)
-        assert {partition: share.records for partition, share in shares.items()} == {0: 60, 1: 50}
+        described, shares = scan_by_spark(spark, lake, "lines", 1)
+        assert shares[0].records == 110
         # What the condition leaves out is not in the plan.
         assert described.files
         assert not [file.path for file in described.files if FOREIGN_DAY in file.path]
@@ -240,6 +241,26 @@ def test_rows_without_key_are_counted_and_the_file_is_named(spark: SparkSession,
     assert (plan.null_keys, shares[1].records, plan.days) == (3, 4, {"1970-01-01": 4})
     kept, _ = scan_by_spark(spark, Lake(root, format="json", where="key is not null"), "lines", 2)
     assert [Path(file.path).name for file in kept.files] == ["rest.json"]
+
+
+def test_rows_with_the_same_id_are_one_record(spark: SparkSession, tmp_path: Path) -> None:
+    """A lake to which some files were written twice, and some rows once more, later, with another value."""
+    parts = [lines(20, 6)]
+    planned(tmp_path / "archived", parts)
+    root = write_rows(spark, tmp_path / "lake", "json", parts)
+    files = sorted(root.glob("day=2024-03-1*/*.json"))
+    twice = files[0].read_text()
+    files[0].with_name("twice.json").write_text(twice)
+    files[0].with_name("later.json").write_text(twice.replace('"word":"', '"word":"zz'))
+    lake = Lake(root, columns=COLUMNS, format="json", where=WHERE, id="struct(shard, number)")
+    plan, shares = scan_by_spark(spark, lake, "lines", 1)
+    assert plan.duplicates == 2 * len(twice.splitlines())
+    assert shares[0].records == 20
+    backfill = over_lake(tmp_path, (plan, shares))
+    backfill.run(SparkEngine())
+    assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
+    with pytest.raises(ArchiveError, match=r"rows without nullif\(word, 'a'\), which --lake-id names: .*is not null"):
+        scan_by_spark(spark, replace(lake, id="nullif(word, 'a')"), "lines", 1)
 
 
 def test_folders_without_names_of_columns_only_hold_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -246,6 +246,47 @@ def test_lakes_without_offsets_are_replayed_in_the_order_of_time(spark: SparkSes
     assert sum(task["counters"].get("dropped_late", 0) for task in computed) == 0
 
 
+@pytest.mark.spark
+def test_a_cut_by_time_takes_each_record_once(spark: SparkSession, scene: Scene) -> None:
+    """The lake and the log hold the same records, the log without the first ones; late ones are on both sides of the cut."""
+    scene.load(departures(600))
+    found = history(scene, "departures")
+    cut = sorted(record.timestamp for record in found)[len(found) // 2]
+    late = [replace(record, timestamp=cut - 1_000) for record in found[-5:]]
+    by_partition: dict[int, list[Record]] = {}
+    for record in [*found, *late]:
+        by_partition.setdefault(record.partition, []).append(record)
+    scene.create_topics("departures")
+    for partition, records in by_partition.items():
+        assert {partition} == {partition_for_key(record.key or b"", flights.PARTITIONS) for record in records}
+        collector = RecordCollector(scene.network.producer.send, lambda _topic: flights.PARTITIONS)
+        collector.add(
+            "departures",
+            [record.key for record in records],
+            [record.value for record in records],
+            [record.timestamp for record in records],
+        )
+        collector.flush()
+    scene.network.producer.flush()
+    lake = Lake(write_lake(scene.folder / "lake", [*found, *late], KEYED), until_ms=cut)
+    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
+    plan = backfill.plan(APPLICATION, application_id="flights", sources={"departures": lake})
+    backfill.run(SparkEngine())
+    reads = [read for manifest in backfill.verify() for read in manifest.reads if read.topic == "departures"]
+    assert sum(read.records for read in reads) == len(found) + len(late)
+    in_lake = sum(record.timestamp < cut for record in [*found, *late])
+    assert sum(plan.lakes[0].days.values()) == in_lake
+    assert 0 < in_lake < len(found)
+    # The first record that is left in the log is not older than the cut: there may have been others.
+    scene.network.admin.delete_records({("departures", 0): scene.ends("departures")["departures", 0]})
+    with pytest.raises(
+        ArchiveError, match="holds no record before --lake-until: records of that time may have been del"
+    ):
+        Backfill(scene.folder / "other", bootstrap_servers=scene.servers).plan(
+            APPLICATION, application_id="flights", sources={"departures": lake}
+        )
+
+
 def as_archives(plan: Any, archives: dict[str, Archive], directory: Path) -> Backfill:
     """The same plan over archives."""
     from streamsrt.backfill.archive import scan_archive
