@@ -124,7 +124,7 @@ class KafkaStreams(Queryable):
         self._stop_requested = False
         self.was_interrupted = False
         """Whether SIGINT (Ctrl-C) has ended :meth:`run`."""
-        self._claimed = False
+        self._claimed = self._has_begun = False
         _check_optimization(topology, self.config)
         _check_wrapper(topology, self.config)
 
@@ -153,7 +153,10 @@ class KafkaStreams(Queryable):
             if state is old or state not in STATE_TRANSITIONS[old]:
                 return
             self._state = state
-        logger.info("application %s: %s -> %s", self.config.application_id, old.value, state.value)
+            self._has_begun |= state not in (State.PENDING_ERROR, State.ERROR)
+        # What fails before it has begun is said by the error that is raised.
+        level = logging.INFO if self._has_begun else logging.DEBUG
+        logger.log(level, "application %s: %s -> %s", self.config.application_id, old.value, state.value)
         if self._listener is not None:
             self._listener(state, old)
 

@@ -4,6 +4,7 @@
 module                  commands
 ======================  =====================================================================
 ``entry``               the entry point: collects the commands, turns errors into messages
+``early_stop``          SIGTERM before an application has started
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes

@@ -14,6 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from streamsrt.cli.early_stop import StoppedEarlyError, early_stop
+
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
 _USERS_MISTAKE = 2
@@ -109,7 +111,10 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits. An expected error is one message on stderr, never a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        command_line(next((each for each in given if not each.startswith("-")), None))(given)
+        with early_stop(given):
+            command_line(next((each for each in given if not each.startswith("-")), None))(given)
+    except StoppedEarlyError:
+        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:

@@ -29,10 +29,12 @@ from streamsrt.cli.arguments import (
     key_value_pairs,
     until_of,
 )
+from streamsrt.cli.early_stop import stop_until
 from streamsrt.cli.entry import INTERRUPTED
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
+from streamsrt.client.cluster import parse_servers
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.drop_log import late_records_advice
@@ -138,6 +140,8 @@ def run_application(
             bootstrap_servers = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # What can be refused without a cluster is refused before one is started.
     StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
+    if bootstrap_servers is not None:
+        parse_servers(bootstrap_servers)
     with bootstrap(bootstrap_servers, begins=True) as address:
         settings = StreamsConfig.of(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
@@ -159,6 +163,7 @@ def run_application(
         streams = KafkaStreams(
             loaded.topology, settings, state_listener=report, uncaught_exception_handler=lambda _error: response
         )
+        stop_until(lambda: streams.state is not State.CREATED)
         if settings.num_stream_threads == 1:
             # Otherwise when the processes are there: they are forked while this one has a single thread.
             report()

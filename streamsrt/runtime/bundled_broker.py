@@ -44,7 +44,11 @@ class BundledBroker:
         return None if self._process is None else self._process.pid
 
     def __enter__(self) -> BundledBroker:
-        self.find_or_start()
+        try:
+            self.find_or_start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(

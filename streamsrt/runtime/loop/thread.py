@@ -80,7 +80,7 @@ from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
 from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.manager.damage import damaged_store
-from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
 from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.tasks.manager.task_offsets import TaskOffsets
 from streamsrt.tasks.restore.changelog_work import StepMeter
@@ -146,6 +146,7 @@ class StreamThread:
         manager.on_close = self._reporter.tell_last_drops
         manager.while_calling = self._tell_what_is_called
         self._told_calls_ms: int | None = None
+        self._told_what_helps = False
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -413,11 +414,25 @@ class StreamThread:
 
     def _give_up(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
+        self._tell_what_helps_a_start()
         with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
             self._close_as_they_are()
         self._manager.assignment_changes.lost()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
+
+    def _tell_what_helps_a_start(self) -> None:
+        """Once, where tasks are lost that have not run yet: it may go on like that, without progress."""
+        starting = sum(owned.phase in (Phase.CREATED, Phase.RESTORING) for owned in self._manager)
+        if not starting or self._told_what_helps:
+            return
+        self._told_what_helps = True
+        logger.warning(
+            "%d tasks are lost while they are opened or restored. If this happens again and again, the instance is too busy "
+            "to report to the group in time: give it more CPU or fewer tasks (more instances), or make the session longer "
+            "(session.timeout.ms of a classic group, streams.session.timeout.ms of a streams group)",
+            starting,
+        )
 
     def _revoke(self, leaving: list[OwnedTask]) -> None:
         with self.meter.timing(self.meter.revoked):

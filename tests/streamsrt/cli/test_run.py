@@ -7,6 +7,7 @@ import pytest
 
 from streamsrt.cli.run import _show
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
+from tests.system.processes import run_command
 
 
 def restoring(eta_s: float | None) -> Progress:
@@ -25,3 +26,10 @@ def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     _show(restoring(7.2), State.REBALANCING, as_json=True)
     told = orjson.loads(capsys.readouterr().out)
     assert (told["restoring_records"], told["restore_eta_s"]) == (700, 7.2)
+
+
+@pytest.mark.parametrize("arguments", [("-b", "not-a-host"), ("-b", "127.0.0.1:1", "--state-dir", "/proc/nope")])
+def test_what_is_refused_at_the_start_is_the_only_line(arguments: tuple[str, ...]) -> None:
+    done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *arguments)
+    assert done.returncode in (2, 4)
+    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -396,6 +396,25 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     assert rig.thread.progress.assignment_changes == rig.manager.assignment_changes.latest()
 
 
+def test_tasks_that_are_lost_before_they_run_say_once_what_helps(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = began(make_rig(), 0)
+    rig.member.waiting.append(TasksLost("fenced"))
+    rig.iterate()
+    assert "again and again" not in caplog.text, "the task ran"
+    for _ in range(2):
+        rig.network.is_away = True
+        rig.give(Tasks(active=rig.tasks(0, 1)))
+        rig.iterate()
+        rig.member.waiting.append(TasksLost("fenced"))
+        rig.network.is_away = False
+        rig.iterate()
+    (told,) = [text for text in caplog.messages if "again and again" in text]
+    assert told.startswith("2 tasks are lost while they are opened or restored")
+    assert "session.timeout.ms" in told
+
+
 # ------------------------------------------------------------------------------------------------------------------ ends
 
 
