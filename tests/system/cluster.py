@@ -188,6 +188,15 @@ class Cluster:
         return {partition} if offset + 1 >= ends[partition] else set()
 
 
+def with_session_timeout(cluster: Cluster, group: str, timeout_ms: int) -> dict[str, object]:
+    """So long its members may be silent: a setting of the group, or where applications form classic groups one of theirs,
+    which is returned."""
+    if Joining.protocol == "classic":
+        return {"session.timeout.ms": timeout_ms}
+    cluster.network.admin.alter_group_configs(group, {"streams.session.timeout.ms": str(timeout_ms)})
+    return {}
+
+
 def last_values(records: Iterable[Record]) -> dict[bytes | None, bytes | None]:
     """The last value of each key, as a table holds it."""
     return {record.key: record.value for record in records}

@@ -14,7 +14,7 @@ from pathlib import Path
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StreamsError
 from tests.system import expected
-from tests.system.cluster import Cluster, Record, Row, connected
+from tests.system.cluster import Cluster, Record, Row, connected, with_session_timeout
 from tests.system.processes import AppProcess, Progress
 from tests.system.test_results import PARTITIONS, final_counts, final_delays
 
@@ -179,11 +179,11 @@ def test_a_killed_broker_loses_nothing_and_applications_go_on(
     counts_input = repartition_topic(application_id)
     cluster.make_topics(PARTITIONS, "lines", "word-counts")
     # The members outlive the outage: else their tasks would go to others in between, which is another test's matter.
-    cluster.network.admin.alter_group_configs(application_id, {"streams.session.timeout.ms": "45000"})
+    session = with_session_timeout(cluster, application_id, 45_000)
 
     with (
-        word_count(cluster, tmp_path / "a", application_id) as a,
-        word_count(cluster, tmp_path / "b", application_id) as b,
+        word_count(cluster, tmp_path / "a", application_id, on_failure="instance", **session) as a,
+        word_count(cluster, tmp_path / "b", application_id, on_failure="instance", **session) as b,
     ):
         a.wait_running(tasks=PARTITIONS)
         b.wait_running(tasks=PARTITIONS)

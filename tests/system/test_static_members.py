@@ -10,7 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from tests.system import expected
-from tests.system.cluster import Cluster
+from tests.system.cluster import Cluster, with_session_timeout
 from tests.system.processes import AppProcess, run_command
 from tests.system.test_failures import QUICK, repartition_topic
 from tests.system.test_results import PARTITIONS, final_counts
@@ -26,9 +26,8 @@ def static_word_count(
     configs: Mapping[str, str] = MappingProxyType({}),
 ) -> AppProcess:
     cluster.make_topics(PARTITIONS, "lines", "word-counts")
-    timeout = {"streams.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
-    cluster.network.admin.alter_group_configs(application_id, timeout)
-    settings = {**QUICK, "group.instance.id": "the-one", **configs}
+    session = with_session_timeout(cluster, application_id, SESSION_TIMEOUT_MS)
+    settings = {**QUICK, "group.instance.id": "the-one", **session, **configs}
     return AppProcess(folder, "examples.wordcount", application_id, cluster.address, settings, options=options)
 
 
