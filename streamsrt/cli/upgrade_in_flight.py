@@ -2,17 +2,18 @@
 
 1. Of a streams group these are the topics of its newest topology, of a classic group those that members with the later
    version read. Where a streams group has taken the former topology already, nobody tells them: they are found by name.
+   So are those of a classic group without members.
 2. The counts are those of one moment.
 3. Nobody is removed while there are such records, unless the user has said that they may be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.client.network import NetworkThread
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, unread_records
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, repartition_topics_there, unread_records
 from topology.graph.topology import Topology
 
 InFlight = Mapping[str, int]
@@ -23,10 +24,12 @@ def topics_left(
     network: NetworkThread, facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts], *, is_raised: bool
 ) -> frozenset[str]:
     """What nobody reads once the members that are leaving are gone and the group runs ``former``."""
-    if facts.kind == "classic":
+    if facts.kind == "classic" and not facts.members:
+        known = frozenset(repartition_topics_there(network.admin, facts.name))
+    elif facts.kind == "classic":
         known = frozenset().union(*(each.reads for each in leaving))
     elif is_raised:
-        known = frozenset(_named(network, facts.name)) if leaving else frozenset()
+        known = frozenset(repartition_topics_there(network.admin, facts.name)) if leaving else frozenset()
     else:
         known = facts.repartition_topics
     own = {f"{facts.name}-{topic.name}" for part in former.subtopologies for topic in part.repartition_source_topics}
@@ -36,16 +39,6 @@ def topics_left(
 def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
     """How many records of these topics a group has not read, of those where there are any."""
     return unread_records(network.admin, group, topics)
-
-
-def _named(network: NetworkThread, group: str) -> Iterable[str]:
-    """Topics that are called as repartition topics of this group, and not of another one whose name begins the same."""
-    others = {each.group_id for each in network.admin.list_groups() if each.group_id.startswith(f"{group}-")}
-    return (
-        topic
-        for topic in network.admin.topics()
-        if topic.startswith(f"{group}-") and not any(topic.startswith(f"{other}-") for other in others)
-    )
 
 
 def in_flight_lines(old: str, in_flight: InFlight) -> list[str]:
@@ -58,6 +51,13 @@ def in_flight_lines(old: str, in_flight: InFlight) -> list[str]:
 
 def refusal(old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFacts]) -> str:
     """Why nobody is removed, and what to do."""
+    if facts.kind == "classic" and not facts.members:
+        return (
+            f"no instance runs, and {old} does not start without them: start the version that has these topics, and {old} "
+            "beside it if that has unread records in its own, each with the topology.epoch that it had. The earlier one "
+            "reads its own first. Or start it with --lose-in-flight: the records stay unread in their topics, where a "
+            "version that has those reads them later"
+        )
     readers = [each for each in leaving if not each.is_away]
     later = max((each.epoch for each in readers if each.epoch is not None), default=facts.epoch)
     begin = (

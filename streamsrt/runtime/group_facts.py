@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from streamsrt.assignment.in_flight import draining_topics
+from streamsrt.assignment.in_flight import draining_topics, is_called_repartition
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
@@ -70,7 +70,8 @@ class GroupFacts:
     ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
-    repartition topics that old members read to the end first, by topic.
+    repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
+    reads, of :func:`with_left`.
     """
 
     name: str
@@ -83,6 +84,7 @@ class GroupFacts:
     repartition_topics: frozenset[str] = frozenset()
     why: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -107,6 +109,24 @@ def look(admin: Administering, name: str) -> GroupFacts:
 def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
     topics = draining_topics(facts.why)
     return replace(facts, in_flight=unread_records(admin, facts.name, topics)) if topics else facts
+
+
+def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
+    """With what is unread in repartition topics where nobody runs the group's version. Of a classic group those that its
+    members read do not count; members of a streams group do not tell what they read."""
+    if facts.members and (facts.epoch is None or max(facts.epochs, default=facts.epoch) >= facts.epoch):
+        return facts
+    read = frozenset().union(*(each.reads for each in facts.members))
+    topics = frozenset(repartition_topics_there(admin, facts.name)) - read
+    return replace(facts, left=unread_records(admin, facts.name, topics))
+
+
+def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
+    """Topics that are called as repartition topics of this group, and not of another one whose name begins the same."""
+    others = {each.group_id for each in admin.list_groups() if each.group_id.startswith(f"{group}-")}
+    for topic in admin.topics():
+        if is_called_repartition(group, topic) and not any(topic.startswith(f"{other}-") for other in others):
+            yield topic
 
 
 def unread_records(admin: Administering, group: str, topics: Collection[str]) -> dict[str, int]:

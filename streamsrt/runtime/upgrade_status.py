@@ -206,7 +206,7 @@ def member_name(member: MemberFacts) -> str:
 def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
     """What blocks, and what to do, most urgent first."""
     if phase == "no members":
-        yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
+        yield from _without_instances(now)
         return
     if now.state in ("NotReady", "NOT_READY"):
         yield "topics of the group's topology are missing or don't fit: an instance's log, or its /upgrade, says which ones"
@@ -219,12 +219,33 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
     if any(each.epoch is None for each in now.members):
         yield "members don't tell their version at this moment: a classic group tells it between two rebalances only"
     if phase == "no new member":
+        if now.left:
+            yield (
+                f"in flight while the instances of topology epoch {now.epoch} have left or failed: {_listed(now.left)}. "
+                "What only that version has nobody reads now"
+            )
         yield (
-            f"nobody runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: start the "
-            f"version of epoch {now.epoch}, or send it back with streamsrt upgrade abort OLD --group {now.name}"
+            f"nobody runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: send it "
+            f"back with streamsrt upgrade abort OLD --group {now.name}, or start a mended version (epoch {now.epoch} if its "
+            f"topology is the same, else {(now.epoch or 0) + 1})"
         )
     elif phase == "upgrading":
         yield from _while_rolling(now, warming_up, drain)
+
+
+def _without_instances(now: GroupFacts) -> Iterator[str]:
+    if not now.left:
+        yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
+        return
+    yield f"no instance runs, and records are in flight: {_listed(now.left)}"
+    yield (
+        "start a version that has these topics. If no version has them all, start those that do beside each other, each "
+        "with the topology.epoch that it had: the earlier one reads its own first"
+    )
+
+
+def _listed(left: Mapping[str, int]) -> str:
+    return ", ".join(f"{topic}: {records:,} records" for topic, records in sorted(left.items()))
 
 
 def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
@@ -239,7 +260,7 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         )
         yield (
             f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
-            f"{drain.records:,} records are left{left}. Let the old instances run until then "
+            f"{drain.records:,} records are left{left}. Let those old instances run that still live "
             f"({names})"
         )
         yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"

@@ -423,6 +423,21 @@ def test_an_upgrade_of_a_classic_group_is_not_sent_back_over_records_in_flight(c
     keep_what_is_in_flight(classic_group)
 
 
+def test_what_a_classic_group_without_instances_would_be_refused_for_is_found_first(classic_group: Scene) -> None:
+    scene = classic_group
+    scene.start("a", "by_term", 4)
+    scene.wait_done()
+    scene.close()
+    topic = write_in_flight(scene)
+    (told,) = scene.upgrade("status", "--once", "--json").rows
+    assert told["advice"][0] == f"no instance runs, and records are in flight: {topic}: 20 records"
+    for options in ((), ("--execute",)):
+        done = scene.upgrade("abort", scene.version("by_word"), *options)
+        assert done.code == 12
+        assert f"{topic}, which {scene.version('by_word')} does not have, holds 20 records" in done.out
+        assert "start the version that has these topics" in done.out
+
+
 def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_group: Scene) -> None:
     scene = streams_group
     scene.start("a", "plain", 3)
