@@ -11,6 +11,7 @@ from crc32c import crc32c
 
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, decode_batch
+from streamsrt.wire.records.plain import read_number
 
 SLACK = bytes(40)
 
@@ -30,6 +31,22 @@ def read_one_by_one(batch: bytes) -> Columns | None:
         return None
     keys, values, timestamps = map(list, zip(*rows, strict=True))
     return keys, values, timestamps
+
+
+def without_attributes(batch: bytes) -> bytes:
+    """With zeros for the attributes of records, which nobody writes otherwise: to Kafka a byte, to aiokafka a number of any
+    length. A batch whose lengths lead nowhere stays as it is."""
+    data, at = bytearray(batch), HEADER_SIZE_BYTES
+    while at < len(data):
+        try:
+            size, start = read_number(memoryview(data), at)
+        except (DecodeError, IndexError):
+            return batch
+        if not 0 < size <= len(data) - start:
+            return batch
+        data[start] = 0
+        at = start + size
+    return resealed(data)
 
 
 def resealed(batch: bytearray) -> bytes:
@@ -61,4 +78,5 @@ def check_damaged(read: Read, whole: bytes, damages: list[tuple[int, int]], miss
     except DecodeError:
         assert expected is None
     else:
-        assert columns.headers is not None or (columns.keys, columns.values, columns.timestamps) == expected
+        found = columns.keys, columns.values, columns.timestamps
+        assert columns.headers is not None or found in (expected, read_one_by_one(without_attributes(sealed)))

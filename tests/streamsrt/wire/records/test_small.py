@@ -95,6 +95,14 @@ def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
     check_damaged(small, whole, damages, missing)
 
 
+@pytest.mark.parametrize("index", [0, 1, 500])
+def test_attributes_that_are_no_number_of_one_byte_are_left_to_others(index: int) -> None:
+    batch = encode_batch(texts(1), texts(2), times_of())
+    at = sum((len(key or b"") + len(value or b"") for key, value in list(zip(texts(1), texts(2), strict=True))[:index]))
+    assert small(batch) is not None
+    check_damaged(small, batch, [(at, 0x80), (1, 0x80)], 0)
+
+
 # Lengths lead from record to record, and a zero stands on either side of each: what is between them is noise.
 noise = st.lists(
     st.lists(st.one_of(st.sampled_from([0, 1, 2, 4, 0x80, 0xFF]), st.integers(0, 255)), min_size=4, max_size=12),
