@@ -8,6 +8,8 @@ import pytest
 
 from tests.second_look import MOST, run
 
+pytestmark = pytest.mark.system
+
 ONCE = """
 from pathlib import Path
 def test_first():

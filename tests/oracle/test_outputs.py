@@ -47,6 +47,7 @@ KEEPS_LESS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+@pytest.mark.matrix
 def test_case(oracle_case: Case, generate: bool) -> None:
     case = oracle_case
     if "build_error" in case:

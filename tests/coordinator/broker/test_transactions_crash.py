@@ -19,6 +19,8 @@ from tests.coordinator.broker.transactional import (
     stable_offset,
 )
 
+pytestmark = pytest.mark.matrix
+
 PARTITIONS = 2
 
 

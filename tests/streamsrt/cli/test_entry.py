@@ -80,6 +80,7 @@ def test_the_exit_code_is_right_where_the_message_finds_no_room() -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.system
 def test_nobody_answers(command: Command) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     done = command("topics", "list", "-b", address)

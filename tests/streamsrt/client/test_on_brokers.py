@@ -304,6 +304,7 @@ def test_missing_source_topics_are_a_status(bootstrap_servers: str, connect: Con
 
 
 @pytest.mark.parametrize("kind", ["bundled", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])])
+@pytest.mark.system
 def test_everything_goes_on_after_a_broker_was_killed(kind: str, tmp_path: Path, connect: Connect) -> None:
     if kind == "kafka":
         require_kafka()

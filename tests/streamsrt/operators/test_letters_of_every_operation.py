@@ -226,6 +226,7 @@ SURE += [
 @pytest.mark.parametrize("place", PLACES, ids=str)
 @pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
 @pytest.mark.parametrize("response", ["continue", "fail"])
+@pytest.mark.matrix
 def test_the_letter_is_the_record_that_failed(place: Place, generate: bool, response: str) -> None:
     letters = Letters(place, generate=generate, response=response)
     for row in SURE:

@@ -27,6 +27,8 @@ from streamsrt.runtime.values import Progress, State, TaskProgress
 from streamsrt.runtime.worker import worker_config
 from streamsrt.state.rocksdb import RocksDBStore
 
+pytestmark = pytest.mark.system
+
 PATIENCE_S = 60.0
 DEFAULT = GroupMembershipOperation.DEFAULT
 

@@ -19,6 +19,8 @@ from topology.graph.store_kinds import StoreKind
 from topology.graph.topology import Topology
 from topology.spec.row_versions import latest_version_in, version_of
 
+pytestmark = pytest.mark.matrix
+
 Value = dict[str, int]
 
 

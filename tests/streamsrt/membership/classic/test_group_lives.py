@@ -13,6 +13,8 @@ from streamsrt.membership.values import RequestShutdown
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel
 from tests.streamsrt.membership.classic.life import live
 
+pytestmark = pytest.mark.matrix
+
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
