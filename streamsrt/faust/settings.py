@@ -38,6 +38,7 @@ def config(app: faust.App) -> dict[str, object]:
         "processing.guarantee": "exactly_once_v2" if _is_exact(app) else "at_least_once",
         **({} if _is_exact(app) else {"commit.interval.ms": max(1, round(conf.broker_commit_interval * 1000))}),
         **({"poll.ms": TICK_MS} if is_lively else {}),
+        "linger.ms": round(conf.producer_linger * 1000),
         "auto.offset.reset": conf.consumer_auto_offset_reset,
         "deserialization.exception.handler": "continue",
         "processing.exception.handler": "continue",

@@ -55,12 +55,13 @@ def test_the_topics_that_faust_would_create() -> None:
 
 
 def test_settings_are_taken_over() -> None:
-    app = an_app(broker_commit_interval=0.5, consumer_auto_offset_reset="latest")
+    app = an_app(broker_commit_interval=0.5, producer_linger=0.02, consumer_auto_offset_reset="latest")
     assert streamsrt.faust.config(app) == {
         "application.id": "shop",
         "bootstrap.servers": "localhost:9092",
         "processing.guarantee": "at_least_once",
         "commit.interval.ms": 500,
+        "linger.ms": 20,
         "auto.offset.reset": "latest",
         "deserialization.exception.handler": "continue",
         "processing.exception.handler": "continue",
@@ -69,6 +70,7 @@ def test_settings_are_taken_over() -> None:
     found = streamsrt.faust.config(exact)
     assert (found["processing.guarantee"], found["bootstrap.servers"]) == ("exactly_once_v2", "a:1,b:2")
     assert "commit.interval.ms" not in found
+    assert found["linger.ms"] == 0, "as faust does: an event that is sent waits for nobody"
 
 
 def test_what_runs_beside_the_agents_is_looked_after_often() -> None:
