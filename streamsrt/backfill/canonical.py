@@ -7,40 +7,31 @@ serdes of its topics make of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.wire.records import RecordColumns
-from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name
+from topology.graph.nodes import SourceNode
 from topology.spec.codecs import ProgramSerde
 
 Canonical = Callable[[Sequence[bytes | None]], list[bytes | None]]
 
 
 class CanonicalRecords:
-    """The records of the topics that a subtopology reads."""
+    """The records that a task reads. ``source_of``: the source of a topic."""
 
-    def __init__(self, subtopology: Subtopology, application_id: str) -> None:
-        self._application_id = application_id
-        self._sources = subtopology.sources
+    def __init__(self, source_of: Callable[[str], SourceNode]) -> None:
+        self._source_of = source_of
         self._known: dict[str, tuple[Canonical, Canonical]] = {}
 
     def of(self, tp: TopicPartition, columns: RecordColumns) -> RecordColumns:
         """The same records. What a serde can't read stays as it is: the task says so."""
         if tp[0] not in self._known:
-            source = next(each for each in self._sources if self._reads(each, tp[0]))
+            source = self._source_of(tp[0])
             self._known[tp[0]] = _canonical(source.key_serde), _canonical(source.value_serde)
         keys, values = self._known[tp[0]]
         return replace(columns, keys=keys(columns.keys), values=values(columns.values))
-
-    def _reads(self, source: SourceNode, topic: str) -> bool:
-        if source.pattern is not None:
-            return re.fullmatch(source.pattern, topic) is not None
-        if source.repartition:
-            return topic in {internal_topic_name(self._application_id, name) for name in source.topics}
-        return topic in source.topics
 
 
 def _canonical(serde: ProgramSerde | None) -> Canonical:

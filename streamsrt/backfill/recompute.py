@@ -17,8 +17,8 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import repeat
@@ -50,7 +50,7 @@ def recompute(
     finished = {manifest.task: manifest for manifest in manifests}
     records = 0
     for task in tasks:
-        compute = partial(_Attempt, directory, plan, task.id, bootstrap_servers)
+        compute = partial(_attempt, directory, plan, task.id, bootstrap_servers)
         with compute(generate=False) as again:
             records += again.records
             differs = _differences(directory, finished[task.id], again)
@@ -59,32 +59,29 @@ def recompute(
     return records
 
 
-class _Attempt(AbstractContextManager[TaskManifest]):
+@contextmanager
+def _attempt(
+    directory: Path,
+    plan: BackfillPlan,
+    task_id: str,
+    bootstrap_servers: str | None,
+    *,
+    generate: bool,
+    canonical: bool = False,
+) -> Iterator[TaskManifest]:
     """A task computed once more, whose results are deleted at the end."""
-
-    def __init__(
-        self,
-        directory: Path,
-        plan: BackfillPlan,
-        task_id: str,
-        bootstrap_servers: str | None,
-        *,
-        generate: bool,
-        canonical: bool = False,
-    ) -> None:
-        self._directory = directory
-        self._manifest = compute_task(
-            directory, plan, task_id, bootstrap_servers=bootstrap_servers, generate=generate, canonical=canonical
-        )
-
-    def __enter__(self) -> TaskManifest:
-        return self._manifest
-
-    def __exit__(self, *exception: object) -> None:
-        shutil.rmtree(self._directory / self._manifest.attempt, ignore_errors=True)
+    manifest = compute_task(
+        directory, plan, task_id, bootstrap_servers=bootstrap_servers, generate=generate, canonical=canonical
+    )
+    try:
+        yield manifest
+    finally:
+        shutil.rmtree(directory / manifest.attempt, ignore_errors=True)
 
 
-def _explain(directory: Path, first: TaskManifest, compute: Callable[..., _Attempt]) -> None:
+def _explain(
+    directory: Path, first: TaskManifest, compute: Callable[..., AbstractContextManager[TaskManifest]]
+) -> None:
     """Raises VerificationError, unless two results differ only in how the same values are written."""
     with compute(generate=True) as same:
         differs = _differences(directory, first, same)

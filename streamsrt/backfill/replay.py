@@ -121,7 +121,6 @@ class TaskReplay:
         """How often changes that caches held back were forwarded, but for the end. Which changes are seen depends on it."""
         self._caching = limit_bytes > 0
         self._now_ms = settings.now_ms
-        self._canonical = CanonicalRecords(subtopology, settings.application_id) if settings.canonical else None
         self.records: dict[TopicPartition, int] = {}
         self.task = Task(
             subtopology,
@@ -135,6 +134,7 @@ class TaskReplay:
             partitions_of_topic=settings.partitions_of_topic,
             now_ms=settings.now_ms,
         )
+        self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
 
     def merge(self, inputs: Inputs, report: Report | None = None) -> None:
         """Replays everything of all inputs in the order of :mod:`streamsrt.backfill.order`. Raises RecordError."""

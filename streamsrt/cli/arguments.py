@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +36,12 @@ def until_of(text: str) -> Literal["stopped", "quiet"]:
         case "quiet":
             return "quiet"
     raise ConfigError(f"--until {text}: give stopped or quiet")
+
+
+def utc_ms(text: str) -> int:
+    """Epoch milliseconds of an ISO time, which is UTC where it does not say otherwise. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def key_value_pairs(texts: Iterable[str], source: str = "--config") -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -18,7 +17,7 @@ from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
-from streamsrt.cli.arguments import Config, ProgressInterval, key_value_pairs
+from streamsrt.cli.arguments import Config, ProgressInterval, key_value_pairs, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
@@ -156,11 +155,9 @@ def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
 def _time_ms(text: str) -> int:
     """A time as milliseconds since 1970."""
     try:
-        found = datetime.fromisoformat(text)
+        return utc_ms(text)
     except ValueError:
         raise ConfigError(f"--lake-until {text}: give a time as 2026-03-01 or 2026-03-01T12:00:00Z") from None
-    known = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (known - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _of_lakes(option: str, form: str, given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:

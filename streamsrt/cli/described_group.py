@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.wire.error_codes import ErrorCode, error_name
-from streamsrt.wire.private_tags import REBALANCES_TAG
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 Described: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup
@@ -26,12 +24,6 @@ def described_group(network: NetworkThread, group: str) -> Described:
             described.error_code,
         )
     return described
-
-
-def told_rebalances(described: Described) -> list[dict[str, Any]] | None:
-    """Why the group was assigned anew, and what moved, the newest last. None where the broker does not tell."""
-    told = (described.unknown_tags or {}).get(REBALANCES_TAG)
-    return None if told is None else list(json.loads(told))
 
 
 def check_group(network: NetworkThread, group: str) -> None:

@@ -14,11 +14,12 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
+from streamsrt.cli.arguments import utc_ms
 from streamsrt.cli.classic_group import described_classic_group
 from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.cli.output import note, print_rows
@@ -270,10 +271,9 @@ def _delete_internal(network: NetworkThread, group: StoppedGroup, *, execute: bo
 def parse_datetime(text: str, option: str = "--to-datetime") -> int:
     """Epoch milliseconds of an ISO time, which is UTC where it does not say otherwise. Raises ConfigError."""
     try:
-        found = datetime.fromisoformat(text)
+        return utc_ms(text)
     except ValueError:
         raise ConfigError(f"{option} {text}: expected a time like 2026-01-31T12:00:00.000") from None
-    return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def parse_duration(text: str) -> int:

@@ -15,7 +15,7 @@ from streamsrt.cli.classic_group import (
     classic_state,
     described_classic_group,
 )
-from streamsrt.cli.described_group import check_group, described_group, kind_of_group, told_rebalances
+from streamsrt.cli.described_group import check_group, described_group, kind_of_group
 from streamsrt.cli.group_lag import offset_rows
 from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
@@ -23,6 +23,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
+from streamsrt.runtime.group_facts import told_rebalances
 
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)

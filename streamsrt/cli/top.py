@@ -104,10 +104,7 @@ def _numbers(values: Iterator[object]) -> Iterator[int]:
 
 
 def _to_restore(facts: GroupFacts) -> int:
-    ends: dict[tuple[str, int], int] = {}
-    for member in facts.members:
-        for task, end in member.ends.items():
-            ends[task] = max(end, ends.get(task, 0))
+    ends = facts.task_ends
     return sum(
         max(0, ends[task] - member.offsets.get(task, 0))
         for member in facts.members

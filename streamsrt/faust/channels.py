@@ -61,8 +61,10 @@ class ChannelNode(AgentNode):
     def _worker_of(self, row: Row) -> int:
         assert isinstance(row, ChannelMessage)
         key = row.given[0]
-        if len(self._workers) == 1 or key is None:
-            return super()._worker_of(row._replace(key=None)) if len(self._workers) > 1 else 0
+        if len(self._workers) == 1:
+            return 0
+        if key is None:
+            return super()._worker_of(row._replace(key=None))
         return crc32(repr(key).encode()) % len(self._workers)
 
     @property

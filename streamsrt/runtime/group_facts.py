@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from streamsrt.assignment.in_flight import draining_topics, is_called_repartition
 from streamsrt.client.interface import Administering
@@ -85,6 +85,15 @@ class GroupFacts:
     why: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def task_ends(self) -> dict[Task, int]:
+        """By task the largest end of its changelogs that any member has reported: the newest."""
+        found: dict[Task, int] = {}
+        for member in self.members:
+            for task, end in member.ends.items():
+                found[task] = max(end, found.get(task, end))
+        return found
 
     @property
     def epochs(self) -> tuple[int, ...]:
@@ -187,10 +196,24 @@ def _of_streams_group(described: _Described) -> GroupFacts:
     )
 
 
-def _why(described: _Described) -> str:
-    """Of the bundled broker; others don't tell."""
+class ToldRebalance(TypedDict):
+    """One assignment of a streams group, in the words of the bundled broker."""
+
+    epoch: int
+    at_ms: int
+    reasons: list[str]
+    moves: list[str]
+
+
+def told_rebalances(described: _Described) -> list[ToldRebalance] | None:
+    """Why a streams group was assigned anew, and what moved, the newest last. None: the broker is not the bundled one, and
+    does not tell."""
     told = (described.unknown_tags or {}).get(REBALANCES_TAG)
-    latest = [] if told is None else json.loads(told)
+    return None if told is None else list(json.loads(told))
+
+
+def _why(described: _Described) -> str:
+    latest = told_rebalances(described)
     return "; ".join(latest[-1]["reasons"]) if latest else ""
 
 

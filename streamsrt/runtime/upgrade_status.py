@@ -182,10 +182,7 @@ def _versions(now: GroupFacts) -> Iterator[VersionRow]:
 
 
 def _warm_ups(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> Iterator[WarmUp]:
-    ends: dict[Task, int] = {}
-    for member in now.members:
-        for task, end in member.ends.items():
-            ends[task] = max(end, ends.get(task, end))
+    ends = now.task_ends
     for member in now.members:
         for task in sorted(member.tasks["warmup"]):
             speed = speeds.get((member.member_id, task))

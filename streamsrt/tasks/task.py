@@ -193,6 +193,10 @@ class Task:
             found.update(dict.fromkeys(topics, source))
         return found
 
+    def source_of(self, topic: str) -> SourceNode:
+        """The source that reads a topic of the task."""
+        return self._sources[topic]
+
     def add_source_topic(self, source: str, topic: str) -> None:
         """Adds a topic that a pattern source matched after the task was made."""
         node = self.subtopology.node(source)

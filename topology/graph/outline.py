@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from topology.graph.nodes import SinkNode, StoreSpec, Subtopology
+from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.origins import Origin, origins
 from topology.graph.topology import Topology
 from topology.spec.row_versions import plain_name
@@ -156,11 +156,7 @@ def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
 
 
 def _sink_topics(subtopology: Subtopology) -> set[str]:
-    return {
-        node.topic
-        for node in subtopology.nodes
-        if isinstance(node, SinkNode) and node.topic is not None and not node.repartition
-    }
+    return {node.topic for node in subtopology.sinks if node.topic is not None and not node.repartition}
 
 
 def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from streamsrt.cli.console.instances import InstanceFacts, Json
-from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Task
+from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Task, ToldRebalance
 from streamsrt.runtime.upgrade_status import UpgradeStatus, member_name
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
@@ -38,7 +38,7 @@ class GroupLook:
     offsets: Sequence[Json]
     rates: Mapping[str, float]
     parts: Sequence[PartView]
-    rebalances: Sequence[Json] | None
+    rebalances: Sequence[ToldRebalance] | None
     instances: Mapping[str, InstanceFacts]
 
 
@@ -50,7 +50,7 @@ def group_json(look: GroupLook) -> Json:
         "members": [_member(each) for each in _sorted(look.facts.members)],
         "tasks": list(_tasks(look, progress)),
         "topics": list(_topics(look)),
-        "parts": [_part(each) for each in look.parts],
+        "parts": [asdict(each) for each in look.parts],
         "stores": _stores(look.instances.values()),
         "rebalances": None if look.rebalances is None else list(look.rebalances),
         "instances": [
@@ -93,10 +93,7 @@ def _progress(instances: Iterable[InstanceFacts]) -> dict[tuple[str, str], Json]
 
 def _tasks(look: GroupLook, progress: Mapping[tuple[str, str], Json]) -> Iterable[Json]:
     lags = _lags(look)
-    ends: dict[Task, int] = {}
-    for member in look.facts.members:
-        for task, end in member.ends.items():
-            ends[task] = max(end, ends.get(task, end))
+    ends = look.facts.task_ends
     for member in look.facts.members:
         for role in ROLES:
             for task in sorted(member.tasks[role]):
@@ -159,17 +156,6 @@ def _topics(look: GroupLook) -> Iterable[Json]:
             "lag": lag.get(topic),
             "records_per_second": look.rates.get(topic),
         }
-
-
-def _part(part: PartView) -> Json:
-    return {
-        "id": part.id,
-        "sources": part.sources,
-        "patterns": part.patterns,
-        "sinks": part.sinks,
-        "stores": part.stores,
-        "nodes": part.nodes,
-    }
 
 
 def _stores(instances: Iterable[InstanceFacts]) -> list[Json]:

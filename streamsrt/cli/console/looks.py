@@ -15,12 +15,12 @@ from typing import Final
 from streamsrt.cli.console.dead_letters import letters_of
 from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
 from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
-from streamsrt.cli.described_group import Described, described_group, told_rebalances
+from streamsrt.cli.described_group import Described, described_group
 from streamsrt.cli.group_lag import offset_rows
 from streamsrt.cli.top import Overview
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import GroupFacts, look
+from streamsrt.runtime.group_facts import GroupFacts, ToldRebalance, look, told_rebalances
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 
 FRESH_S: Final = 1.0
@@ -146,7 +146,7 @@ def _parts(
     return [] if topology is None else parts_of_description(topology.subtopologies or ())
 
 
-def _rebalances(described: Described | None) -> list[Json] | None:
+def _rebalances(described: Described | None) -> list[ToldRebalance] | None:
     told = None if described is None else told_rebalances(described)
     if told is None:
         return None

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ from streamsrt.backfill.engine_spark_reading import as_long, spark_path
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus
-from streamsrt.backfill.lake import Lake, scan_lake
-from streamsrt.backfill.plan import load_plan, save_plan
+from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
+from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
@@ -59,7 +59,12 @@ def lake_plan(folder: Path, parts: Sequence[Sequence[Line]], times: Any = None) 
             "value": pa.array([value.encode() for value in values], pa.binary()),
         }
         pq.write_table(pa.table(table), root / f"part-{number}.parquet")
-    described, shares = scan_lake(Lake(root), "lines", len(parts))
+    return over_lake(plan, scan_lake(Lake(root), "lines", len(parts)), folder / "plan")
+
+
+def over_lake(plan: BackfillPlan, scanned: tuple[LakePlan, Mapping[int, LakeShare]], directory: Path) -> Backfill:
+    """A plan over an archive, with a lake in its place."""
+    described, shares = scanned
     tasks = []
     for task in plan.tasks:
         sources = (
@@ -67,8 +72,8 @@ def lake_plan(folder: Path, parts: Sequence[Sequence[Line]], times: Any = None) 
             for source in task.sources
         )
         tasks.append(task.model_copy(update={"sources": tuple(sources)}))
-    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), folder / "plan")
-    return Backfill(folder / "plan")
+    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), directory)
+    return Backfill(directory)
 
 
 def spring(count: int, seed: int) -> list[Line]:
@@ -302,19 +307,7 @@ def test_records_are_made_of_typed_columns(spark: SparkSession, tmp_path: Path) 
         spark.conf.set("spark.sql.session.timeZone", zone)
     described, shares = scan_by_spark(spark, lake, "lines", 2)
     assert {partition: (share.records, share.files) for partition, share in shares.items()} == {0: (120, 2), 1: (90, 2)}
-    tasks = [
-        task.model_copy(
-            update={
-                "sources": tuple(
-                    splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
-                    for each in task.sources
-                )
-            }
-        )
-        for task in plan.tasks
-    ]
-    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), tmp_path / "plan")
-    backfill = Backfill(tmp_path / "plan")
+    backfill = over_lake(plan, (described, shares), tmp_path / "plan")
     backfill.run(SparkEngine())
     assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
 
@@ -361,14 +354,6 @@ def test_folders_that_name_the_partition_are_a_column(spark: SparkSession, tmp_p
         pq.write_table(pa.table(table), folder / "part.parquet")
     described, shares = scan_lake(Lake(tmp_path / "lake"), "lines", 2)
     assert (described.order, described.partitioned) == ("offset", True)
-    tasks = []
-    for task in plan.tasks:
-        sources = (
-            splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
-            for each in task.sources
-        )
-        tasks.append(task.model_copy(update={"sources": tuple(sources)}))
-    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), tmp_path / "plan")
-    backfill = Backfill(tmp_path / "plan")
+    backfill = over_lake(plan, (described, shares), tmp_path / "plan")
     backfill.run(SparkEngine())
     assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)

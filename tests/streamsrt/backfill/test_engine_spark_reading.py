@@ -16,10 +16,9 @@ from streamsrt.backfill.engine_spark_reading import check_lake, folders_of
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, LakeShare
-from streamsrt.backfill.plan import LakePlan, load_plan, save_plan
-from streamsrt.backfill.planning import splice_lake
+from streamsrt.backfill.plan import LakePlan, load_plan
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
-from tests.streamsrt.backfill.test_engine_spark_lake import from_archive, spring
+from tests.streamsrt.backfill.test_engine_spark_lake import from_archive, over_lake, spring
 from tests.streamsrt.backfill.test_spark_engine import results
 
 if TYPE_CHECKING:
@@ -55,20 +54,9 @@ def write_rows(
     return root
 
 
-def over_lake(folder: Path, scanned: tuple[LakePlan, Mapping[int, LakeShare]]) -> Backfill:
-    """The plan of ``folder``, made by :func:`planned`, over a lake in place of its archive."""
-    described, shares = scanned
-    plan = load_plan(folder / "archived" / "plan")
-    tasks = []
-    for task in plan.tasks:
-        sources = (
-            splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
-            for each in task.sources
-        )
-        tasks.append(task.model_copy(update={"sources": tuple(sources)}))
-    directory = folder / f"plan-{described.format}"
-    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), directory)
-    return Backfill(directory)
+def in_place_of_archive(folder: Path, scanned: tuple[LakePlan, Mapping[int, LakeShare]]) -> Backfill:
+    """The plan of ``folder``, made by :func:`planned`, over a lake."""
+    return over_lake(load_plan(folder / "archived" / "plan"), scanned, folder / f"plan-{scanned[0].format}")
 
 
 WHERE = 'day >= "2024-01-01"'
@@ -96,7 +84,7 @@ def test_a_lake_of_any_format_gives_what_its_archive_gives(spark: SparkSession, 
         assert not [file.path for file in described.files if FOREIGN_DAY in file.path]
         assert sum(file.records for file in described.files) == 110
         seen[name] = described.days
-        backfill = over_lake(tmp_path, (described, shares))
+        backfill = in_place_of_archive(tmp_path, (described, shares))
         backfill.run(SparkEngine())
         assert results(backfill, tmp_path) == expected, name
     assert all(days == {"2024-03-10": 110} for days in seen.values())
@@ -118,7 +106,7 @@ def test_a_lake_is_read_on_any_file_system_that_spark_has(spark: SparkSession, t
     lake = Lake(f"{mounted}/orders", columns=COLUMNS, format="json", where=WHERE)
     scanned = scan_by_spark(spark, lake, "lines", 1)
     assert all(file.path.startswith(f"{mounted}/orders/day=") for file in scanned[0].files)
-    backfill = over_lake(tmp_path, scanned)
+    backfill = in_place_of_archive(tmp_path, scanned)
     backfill.run(SparkEngine())
     assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
     lake = Lake(f"file://{tmp_path}/orders", columns=COLUMNS, format="json", where=WHERE)
@@ -156,7 +144,7 @@ def test_a_table_has_the_files_that_it_had(spark: SparkSession, tmp_path: Path) 
     try:
         lake = Lake("shop.lines", columns=COLUMNS, format="table", where=WHERE)
         scanned = scan_by_spark(spark, lake, "lines", 1)
-        backfill = over_lake(tmp_path, scanned)
+        backfill = in_place_of_archive(tmp_path, scanned)
         backfill.run(SparkEngine())
         assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
         source = next((tmp_path / "table").glob("*.parquet"))
@@ -256,7 +244,7 @@ def test_rows_with_the_same_id_are_one_record(spark: SparkSession, tmp_path: Pat
     plan, shares = scan_by_spark(spark, lake, "lines", 1)
     assert plan.duplicates == 2 * len(twice.splitlines())
     assert shares[0].records == 20
-    backfill = over_lake(tmp_path, (plan, shares))
+    backfill = in_place_of_archive(tmp_path, (plan, shares))
     backfill.run(SparkEngine())
     assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
     with pytest.raises(ArchiveError, match=r"rows without nullif\(word, 'a'\), which --lake-id names: .*is not null"):

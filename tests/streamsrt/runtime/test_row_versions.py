@@ -55,6 +55,13 @@ class Members:
         self._rigs.append(Rig(self.folder / folder, topology, self.network))
         return self._rigs[-1]
 
+    def ran(self, folder: str, topology: Topology, rows: list[Row]) -> Rig:
+        """One that has had the task, and has worked these rows off."""
+        rig = self.start(folder, topology)
+        rig.start(Tasks(active=rig.tasks(0)))
+        self.run(rig, rows)
+        return rig
+
     def run(self, rig: Rig, rows: list[Row]) -> None:
         for topic, key, value, timestamp in _read(self.kind, rows):
             data = None if value is None else serdes.json.serialize(value)
@@ -107,10 +114,7 @@ def test_a_standby_takes_over_rows_of_both_versions(
 ) -> None:
     """``has_files``: the standby begins on those of the first version."""
     group = members(kind)
-    one = group.start("one", first(kind))
-    one.start(Tasks(active=one.tasks(0)))
-    group.run(one, ROWS)
-    one.close()
+    group.ran("one", first(kind), ROWS).close()
     assert group.logged()
     two = group.start("two", second(kind))
     two.start(Tasks(active=two.tasks(0)))
@@ -131,14 +135,8 @@ def test_files_with_rows_of_both_versions_are_exported(
     members: Callable[[StoreKind], Members], tmp_path: Path, kind: StoreKind
 ) -> None:
     group = members(kind)
-    one = group.start("one", first(kind))
-    one.start(Tasks(active=one.tasks(0)))
-    group.run(one, [("in", "ann", {"pens": 1}, 1_000), ("in", "bob", {"books": 2}, 2_000)])
-    one.close()
-    two = group.start("one", second(kind))
-    two.start(Tasks(active=two.tasks(0)))
-    group.run(two, [("in", "cid", {"cups": 3}, 3_000)])
-    two.close()
+    group.ran("one", first(kind), [("in", "ann", {"pens": 1}, 1_000), ("in", "bob", {"books": 2}, 2_000)]).close()
+    group.ran("one", second(kind), [("in", "cid", {"cups": 3}, 3_000)]).close()
     versions = {key[:3]: version_of(value) for key, value in group.logged() if key is not None and value is not None}
     assert sorted(versions.items()) == [(b"ann", 1), (b"bob", 1), (b"cid", 2)], "nothing was rewritten"
     application = f"{__name__}:{kind.name.lower()}"
