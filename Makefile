@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# Neither brokers, nor processes, nor many examples or hundreds of applications: what a change breaks first shows here.
+# Neither brokers, nor processes, nor what waits, and twenty of many cases: what a change breaks first shows here.
 quick: $(STAMP)
 	$(PYTEST) --layer quick
 

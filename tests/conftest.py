@@ -43,15 +43,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--layer",
         choices=LAYERS,
         default="all",
-        help="quick: no broker, process or property; test: nothing long; all: everything",
+        help="quick: no broker, process or property, and some of many cases; test: nothing long; all: everything",
     )
 
 
 LAYERS = ("quick", "test", "all")
 LONG = {"kafka", "long", "slow", "spark"}
 """Markers of what only the whole suite has."""
-NOT_QUICK = {"matrix", "system"}
-"""Markers of what starts processes, or runs hundreds of whole applications."""
+NOT_QUICK = {"house", "matrix", "system", "waits"}
+"""Markers of what starts processes, runs hundreds of whole applications, waits, or reads the whole tree."""
+QUICK_CASES = 20
+"""How many cases of one test with many parameters are quick; the others differ in data, not in what they look for."""
 BROKERS = {"any_version", "apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
 """Fixtures that start a broker."""
 LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
@@ -73,6 +75,18 @@ def _is_in(item: pytest.Item, layer: str) -> bool:
     fixtures = set(getattr(item, "fixturenames", ()))
     has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     return layer == "test" or not (marks & NOT_QUICK or fixtures & BROKERS or has_examples)
+
+
+def _few_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of a test with many cases those that stand at equal distances, so that all kinds of cases are among them."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = set[pytest.Item]()
+    for of_one in cases.values():
+        step = max(1, -(-len(of_one) // QUICK_CASES))
+        kept.update(of_one[::step])
+    return [item for item in items if item in kept]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -102,10 +116,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item.get_closest_marker("full") is None]
     layer = config.getoption("--layer")
-    others = [item for item in items if not _is_in(item, layer)]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if _is_in(item, layer)]
+    chosen = [item for item in items if _is_in(item, layer)]
+    if layer == "quick":
+        chosen = _few_cases(chosen)
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=list(set(items).difference(chosen)))
+        items[:] = chosen
     for item in items:
         for mark in item.iter_markers("requirement"):
             unknown = sorted(set(mark.args) - KNOWN_REQUIREMENTS)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.requirement_report import known_requirements, marked_requirements, reasons
+
+pytestmark = pytest.mark.house
 
 
 def test_each_requirement_has_a_test_or_a_reason() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.house
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("topology", "streamsrt", "coordinator")
 GENERATED = {"streamsrt/wire/schema_table.py"}

@@ -27,6 +27,8 @@ from tests.coordinator.broker.test_configs import alter, describe
 from tests.coordinator.broker.test_groups import commit
 from tests.coordinator.broker.transactional import TransactionalProducer, fetched_offset
 
+pytestmark = pytest.mark.waits
+
 SMALL = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",

@@ -17,6 +17,8 @@ from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.broker.in_process import InProcessBroker, creation
 from tests.coordinator.turns import PATIENCE_S, turn
 
+pytestmark = pytest.mark.waits
+
 MANY = 200
 Topic = types.DeleteTopicsRequest.DeleteTopicState
 

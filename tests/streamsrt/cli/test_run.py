@@ -9,6 +9,8 @@ from streamsrt.cli.run import _show
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from tests.system.processes import run_command
 
+pytestmark = pytest.mark.waits
+
 
 def restoring(eta_s: float | None) -> Progress:
     store = RestoreProgress("counts", 300, 9_000, 700, 300, 100.0, eta_s)

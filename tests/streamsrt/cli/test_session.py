@@ -10,6 +10,8 @@ from streamsrt.cli.session import bootstrap, cluster
 from streamsrt.errors import ConfigError
 from tests.streamsrt.cli.conftest import Command
 
+pytestmark = pytest.mark.waits
+
 ABOUT_WHAT_RUNS = [
     ("upgrade", "status", "--group", "shop", "--once"),
     ("upgrade", "abort", "tests.streamsrt.cli.stopped_app:topology", "--group", "shop"),

@@ -13,6 +13,8 @@ from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 Listed = types.ListGroupsResponse.ListedGroup
 
 

@@ -17,6 +17,8 @@ from tests.kafka_server import free_ports
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker
 
+pytestmark = pytest.mark.waits
+
 
 def start(servers: str, timeout_s: float = 0.5, **settings: object) -> None:
     network = NetworkThread(ClientConfig(bootstrap_servers=servers, **settings))  # type: ignore[arg-type]

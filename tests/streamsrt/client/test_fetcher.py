@@ -19,6 +19,8 @@ from tests.streamsrt.client.batches import batch, collect, numbers, wait_for
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker, failing, fetch_error
 
+pytestmark = pytest.mark.waits
+
 
 def fill(broker: ScriptedBroker, partition: int, batches: int, size: int = 10) -> None:
     log = broker.log("t", partition)

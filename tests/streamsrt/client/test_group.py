@@ -30,6 +30,8 @@ from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker, failing
 
+pytestmark = pytest.mark.waits
+
 Heartbeat = types.StreamsGroupHeartbeatRequest
 
 

@@ -19,6 +19,8 @@ from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import Hook, ScriptedBroker, failing
 
+pytestmark = pytest.mark.waits
+
 OFFSETS = {("t", 0): OffsetAndMetadata(7, "said"), ("t", 2): OffsetAndMetadata(0)}
 PLACES = ("t", 0), ("t", 2)
 

@@ -17,6 +17,8 @@ from tests.streamsrt.client.batches import batch
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker, failing, produce_error
 
+pytestmark = pytest.mark.waits
+
 BATCHES = 60
 SIZE = 10
 

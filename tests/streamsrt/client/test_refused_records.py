@@ -26,6 +26,8 @@ from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker, failing, produce_error
 
+pytestmark = pytest.mark.waits
+
 LARGE = 4_000
 LIMIT = 2_000
 

@@ -28,6 +28,8 @@ from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
 from tests.system.processes import wait_until
 
+pytestmark = pytest.mark.waits
+
 PLAIN = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="lovelace")
 SCRAM_SHA_256 = 1
 

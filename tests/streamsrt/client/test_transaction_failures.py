@@ -25,6 +25,8 @@ from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, Hook, ScriptedBroker, failing, produce_error
 from tests.system.processes import wait_until
 
+pytestmark = pytest.mark.waits
+
 WAIT_S = 10.0
 BATCH = encode_batch([b"k"], [b"v"], [0], transactional=True)
 APIS = {

@@ -17,6 +17,8 @@ from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
 from tests.streamsrt.state.writer import OPTIONS, batch
 
+pytestmark = pytest.mark.waits
+
 MANY = [(b"%06d" % i, b"value-%06d" % i * 5) for i in range(20_000)]
 
 

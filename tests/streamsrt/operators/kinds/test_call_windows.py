@@ -16,6 +16,8 @@ from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.kinds.test_batches import Running, started, topology_of
 from topology import KStream, serdes
 
+pytestmark = pytest.mark.waits
+
 PATIENCE_S = 30.0
 Build = Callable[[KStream[str, Any]], KStream[Any, Any]]
 
