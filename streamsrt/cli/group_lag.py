@@ -10,25 +10,45 @@ Source: kafka-streams-groups.sh and kafka-consumer-groups.sh.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from streamsrt.cli.classic_group import assigned_partitions, described_classic_group
 from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.runtime.group_facts import GroupDescription
+from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 _NOTHING = OffsetAndMetadata(-1)
 
 
 def offset_rows(network: NetworkThread, group: str) -> list[dict[str, object]]:
     """A row for each partition that the group reads. Raises ConfigError where there is no such group."""
-    committed = network.admin.committed(group)
     kind = kind_of_group(network, group)
-    partitions = set(committed)
     if kind == "streams":
-        partitions |= _of_topology(network, group, {topic for topic, _ in committed})
-    elif kind == "classic":
-        partitions |= assigned_partitions(described_classic_group(network, group))
+        return offset_rows_of(network, described_group(network, group))
+    if kind == "classic":
+        return offset_rows_of(network, described_classic_group(network, group))
+    return _rows(network, group, network.admin.committed(group), frozenset())
+
+
+def offset_rows_of(network: NetworkThread, described: GroupDescription) -> list[dict[str, object]]:
+    """A row for each partition that a group reads which was described already."""
+    committed = network.admin.committed(described.group_id)
+    if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
+        read = _of_topology(network, described, {topic for topic, _ in committed})
+    else:
+        read = assigned_partitions(described)
+    return _rows(network, described.group_id, committed, read)
+
+
+def _rows(
+    network: NetworkThread,
+    group: str,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    read: Collection[TopicPartition],
+) -> list[dict[str, object]]:
+    partitions = {*committed, *read}
     open_ = partitions - set(committed)
     starts = network.admin.list_offsets(dict.fromkeys(open_, EARLIEST)) if open_ else {}
     ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
@@ -51,9 +71,11 @@ def offset_rows(network: NetworkThread, group: str) -> list[dict[str, object]]:
     return rows
 
 
-def _of_topology(network: NetworkThread, group: str, committed: Collection[str]) -> set[TopicPartition]:
+def _of_topology(
+    network: NetworkThread, described: StreamsGroupDescribeResponse.DescribedGroup, committed: Collection[str]
+) -> set[TopicPartition]:
     """All partitions of the topics that a streams group reads, those that are there."""
-    topology = described_group(network, group).topology
+    topology = described.topology
     parts = [] if topology is None else topology.subtopologies or []
     read = {name for part in parts for name in part.source_topics} | set(committed)
     read |= {topic.name for part in parts for topic in part.repartition_source_topics}

@@ -18,13 +18,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from streamsrt.cli.group_lag import offset_rows
+from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import RequestFailedError, StreamsError
-from streamsrt.runtime.group_facts import ROLES, GroupFacts, Role, look
+from streamsrt.runtime.group_facts import ROLES, GroupDescription, GroupFacts, Role, describe, facts_of
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 
 _COLUMNS = ("group", "state", "epoch", "members", "a/s/w", "lag", "rec/s", "restore", "eta")
@@ -59,26 +59,28 @@ class Overview:
 
     def rows(self, at_s: float) -> list[GroupRow]:
         """By name. Raises ConfigError for a named group that is not there, BrokerError."""
-        return [self._row(facts, at_s) for facts in self._facts()]
+        return [self._row(described, facts, at_s) for described, facts in self._found()]
 
-    def _facts(self) -> Iterator[GroupFacts]:
+    def _found(self) -> Iterator[tuple[GroupDescription, GroupFacts]]:
         admin = self._network.admin
         if self._names:
-            yield from (look(admin, name) for name in self._names)
+            for described in (describe(admin, name) for name in self._names):
+                yield described, facts_of(admin, described)
             return
         for each in sorted(admin.list_groups(), key=lambda listed: listed.group_id):
             if each.group_type.lower() not in ("streams", "classic"):
                 continue
             try:
-                facts = look(admin, each.group_id)
+                described = describe(admin, each.group_id)
+                facts = facts_of(admin, described)
             except RequestFailedError:
                 continue  # it went away, or its coordinator moves: the next look tells
             if facts.kind == "streams" or any(member.process_id for member in facts.members):
-                yield facts
+                yield described, facts
 
-    def _row(self, facts: GroupFacts, at_s: float) -> GroupRow:
+    def _row(self, described: GroupDescription, facts: GroupFacts, at_s: float) -> GroupRow:
         status = self._watches.setdefault(facts.name, UpgradeWatch()).status(facts, at_s)
-        offsets = offset_rows(self._network, facts.name)
+        offsets = offset_rows_of(self._network, described)
         return GroupRow(
             group=facts.name,
             protocol=facts.kind,

@@ -104,15 +104,31 @@ class GroupFacts:
         return [each for each in self.members if each.epoch == epoch]
 
 
+GroupDescription: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup | DescribeGroupsResponse.DescribedGroup
+"""A streams group or a classic one, in the words of its coordinator."""
+
+
 def look(admin: Administering, name: str) -> GroupFacts:
     """The group as it is now. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
+    return facts_of(admin, describe(admin, name))
+
+
+def describe(admin: Administering, name: str) -> GroupDescription:
+    """The group in the words of its coordinator. Raises ConfigError where there is none of an application."""
     kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
     if kind == "streams":
-        return _with_drained(admin, _of_streams_group(admin.describe_streams_groups([name])[0]))
+        return admin.describe_streams_groups([name])[0]
     if kind == "classic":
-        return _with_drained(admin, _of_classic_group(admin.describe_classic_groups([name])[0]))
+        return admin.describe_classic_groups([name])[0]
     told = "no such group" if kind is None else f"a group of kind {kind}, which is no application's"
     raise ConfigError(f"{told}: {name} (streamsrt groups list shows what there is)")
+
+
+def facts_of(admin: Administering, described: GroupDescription) -> GroupFacts:
+    """What a description says, with what is in flight. Raises RequestFailedError where it says that it can't be told."""
+    if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
+        return _with_drained(admin, _of_streams_group(described))
+    return _with_drained(admin, _of_classic_group(described))
 
 
 def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:

@@ -15,13 +15,14 @@ from typing import Final
 from streamsrt.cli.console.dead_letters import letters_of
 from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
 from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
-from streamsrt.cli.described_group import Described, described_group
-from streamsrt.cli.group_lag import offset_rows
+from streamsrt.cli.described_group import Described
+from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.top import Overview
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import GroupFacts, ToldRebalance, look, told_rebalances
+from streamsrt.runtime.group_facts import GroupFacts, ToldRebalance, describe, facts_of, look, told_rebalances
 from streamsrt.runtime.upgrade_status import UpgradeWatch
+from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 FRESH_S: Final = 1.0
 LETTERS_FRESH_S: Final = 5.0
@@ -111,19 +112,20 @@ class Looks:
         return {"groups": [asdict(row) for row in rows], "letter_topics": self._letter_topics}
 
     def _look_at(self, name: str) -> Json:
-        at_s, facts = self._clock(), look(self._network.admin, name)
+        at_s, described = self._clock(), describe(self._network.admin, name)
+        facts = facts_of(self._network.admin, described)
         watched = self._watched.setdefault(name, _Watched())
-        offsets = offset_rows(self._network, name)
+        offsets = offset_rows_of(self._network, described)
         instances = ask_instances(_addresses(facts))
-        described = described_group(self._network, name) if facts.kind == "streams" else None
+        streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
         return group_json(
             GroupLook(
                 facts=facts,
                 status=watched.upgrade.status(facts, at_s),
                 offsets=offsets,
                 rates=watched.rates(offsets, at_s),
-                parts=_parts(name, described, instances, facts),
-                rebalances=_rebalances(described),
+                parts=_parts(name, streams, instances, facts),
+                rebalances=_rebalances(streams),
                 instances=instances,
             )
         )

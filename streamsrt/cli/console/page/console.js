@@ -27,27 +27,26 @@ function h(tag, attributes = {}, ...children) {
 
 const number = (value, digits = 0) =>
   value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: digits });
+const has = (value) => value !== null && value !== undefined && value !== "";
 const rate = (value) => (value === null || value === undefined ? "" : `${number(value)}/s`);
 const seconds = (value) => (value === null || value === undefined ? "–" : value < 90 ? `${value.toFixed(0)} s` : `${(value / 60).toFixed(0)} min`);
 const time = (ms) => (ms === null || ms === undefined || ms < 0 ? "–" : new Date(ms).toISOString().replace("T", " ").slice(0, 19));
 const tone = (state) => ({ class: /stable|running/i.test(state) ? "good" : /empty|dead|not|error/i.test(state) ? "bad" : "warn" });
 const card = (label, value, attributes = {}) => h("div", { class: "card" }, h("b", attributes, value), h("span", {}, label));
 
-// A table whose columns are [title, value of a row, {number, cell, wide}].
-function table(name, columns, rows, empty) {
+// A table whose columns are [title, value of a row, {number, cell, wide, rare}]: a rare one is there if a row has a value.
+function table(name, every, rows, empty) {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
-  const sorted = remembered.sort[name] ?? null;
-  if (sorted) {
-    const value = columns[sorted.column][1];
-    rows = [...rows].sort((a, b) => sorted.sign * compare(value(a), value(b)));
-  }
-  const again = (column) => () => {
-    remembered.sort[name] = { column, sign: sorted?.column === column ? -sorted.sign : 1 };
+  const columns = every.filter(([, value, how = {}]) => !how.rare || rows.some((row) => has(value(row))));
+  const sorted = remembered.sort[name] ?? null, by = columns.find(([title]) => title === sorted?.title);
+  if (by) rows = [...rows].sort((a, b) => sorted.sign * compare(by[1](a), by[1](b)));
+  const again = (title) => () => {
+    remembered.sort[name] = { title, sign: sorted?.title === title ? -sorted.sign : 1 };
     refresh();
   };
-  const head = columns.map(([title, , how = {}], column) =>
-    h("th", { class: how.number && "number", scope: "col", "aria-sort": sorted?.column === column ? (sorted.sign > 0 ? "ascending" : "descending") : null },
-      h("button", { type: "button", onclick: again(column) }, title)));
+  const head = columns.map(([title, , how = {}]) =>
+    h("th", { class: how.number && "number", scope: "col", "aria-sort": sorted?.title === title ? (sorted.sign > 0 ? "ascending" : "descending") : null },
+      h("button", { type: "button", onclick: again(title) }, title)));
   const body = rows.map((row) => h("tr", {}, columns.map(([, value, how = {}]) =>
     h("td", { class: how.number ? "number" : how.wide ? "wide" : how.whole ? "whole" : null }, how.cell ? how.cell(row) : typeof value(row) === "number" ? number(value(row)) : String(value(row) ?? "–")))));
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
@@ -112,9 +111,9 @@ const SHOWN = {
     table("tasks", [
       ["Task", (row) => row.task], ["Role", (row) => row.role], ["Member", (row) => row.member, { whole: true }],
       ["Lag", (row) => row.lag, { number: true }],
-      ["Behind", (row) => row.behind, { number: true, cell: (row) => restoring(row) }],
+      ["Behind", (row) => row.behind ?? (row.restoring.length || null), { number: true, rare: true, cell: (row) => restoring(row) }],
       ["Phase", (row) => row.phase], ["Stream time", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
-      ["Counters", (row) => counters(row), { wide: true }], ["Why", (row) => row.why, { wide: true }],
+      ["Counters", (row) => counters(row), { wide: true, rare: true }], ["Why", (row) => row.why, { wide: true, rare: true }],
     ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none fits the filter."),
   ],
   members: (app) => [table("members", [
@@ -122,7 +121,7 @@ const SHOWN = {
     ["Epoch", (row) => row.topology_epoch], ["Version", (row) => row.digest],
     ["Active", (row) => row.tasks.active, { number: true }], ["Standby", (row) => row.tasks.standby, { number: true }], ["Warm-up", (row) => row.tasks.warmup, { number: true }],
     ["Queries at", (row) => row.endpoint], ["Process", (row) => row.process],
-    ["Away", (row) => (row.is_away ? "stopped" : "")],
+    ["Away", (row) => (row.is_away ? "stopped" : ""), { rare: true }],
   ], app.members, "No instance runs.")],
   topics: (app) => [table("topics", [
     ["Topic", (row) => row.topic], ["Partitions", (row) => row.partitions, { number: true }],
@@ -150,14 +149,14 @@ const SHOWN = {
     h("h2", {}, "Rebalances"),
     app.rebalances === null ? h("p", { class: "quiet" }, "This broker does not tell why groups were rebalanced.")
       : table("rebalances", [
-        ["At", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => row.reasons.join("; "), { wide: true }], ["Moves", (row) => row.moves.length, { wide: true, cell: (row) => moved(row.moves) }],
+        ["At", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => row.reasons.join("; "), { wide: true }], ["Moves", (row) => countMoves(row.moves), { wide: true, cell: (row) => moved(row.moves) }],
       ], app.rebalances, "None since the broker has started."),
   ],
   instances: (app) => [table("instances", [
     ["Instance", (row) => row.address], ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state ?? "not reachable"), row.unreachable || row.state) }],
     ["Processed", (row) => row.processed_records, { number: true }],
     ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter(Boolean).join("; "), { wide: true }],
-    ["Says", (row) => row.statuses.join("; "), { wide: true }],
+    ["Says", (row) => row.statuses.join("; "), { wide: true, rare: true }],
   ], app.instances, "No instance answers over HTTP: start them with --http HOST:PORT.")],
 };
 
@@ -169,10 +168,16 @@ function restoring(row) {
   return [h("progress", { max: done + left, value: done, "aria-label": "restored" }), ` ${number(left)} left${etas.length ? `, ${seconds(Math.max(...etas))}` : ""}`];
 }
 
+// The broker tells the first ones, and how many more there are.
+function countMoves(moves) {
+  const more = /^and (\d+) more$/.exec(moves.at(-1) ?? "");
+  return more ? moves.length - 1 + Number(more[1]) : moves.length;
+}
+
 function moved(moves) {
   if (!moves.length) return "no task moves";
   const list = h("ul", {}, moves.map((each) => h("li", {}, each)));
-  return moves.length <= MOVES ? list : h("details", {}, h("summary", {}, `${number(moves.length)} moves`), list);
+  return moves.length <= MOVES ? list : h("details", {}, h("summary", {}, `${number(countMoves(moves))} moves`), list);
 }
 
 const counters = (row) => Object.entries(row.counters).filter(([, count]) => count).map(([name, count]) => `${name} ${number(count)}`).join(", ");
@@ -232,6 +237,7 @@ function refresh() {
   const opened = [...main.querySelectorAll("details")].map((each) => each.open);
   const scrolls = [...main.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
   main.replaceChildren(...at.draw(last.body).filter(Boolean));
+  main.setAttribute("aria-busy", "false");
   [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
   [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
   if (focus === "filter" || focus === "key") {
@@ -255,6 +261,7 @@ async function look() {
     if (!drawn.startsWith(at.path)) remembered.lookup = null;
     remembered.filter = "";
     drawn = key;
+    main.setAttribute("aria-busy", "true");
     frame(at);
     refresh();
   }

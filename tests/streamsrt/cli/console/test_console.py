@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.cli.console.looks import Looks
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
+from tests.browser import Browser
 from tests.fixtures_brokers import BundledBroker
 from tests.interop.test_other_clients import require
 from tests.streamsrt.cli.conftest import Command
@@ -23,8 +26,6 @@ from tests.streamsrt.queries.test_application import KEYS, PARTITIONS, Scene
 from tests.system.processes import ROOT, environment, wait_until
 
 PATIENCE_S = 60.0
-PAGE_MS = 20_000
-BROWSER_S = 180.0
 VIEWS = ("topology", "tasks", "members", "topics", "stores", "upgrade", "instances")
 
 
@@ -47,6 +48,11 @@ class ConsoleProcess:
             return response.status, json.loads(response.read())
         finally:
             connection.close()
+
+    def cpu_s(self) -> float:
+        """What the process has worked so far."""
+        told = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> int:
         with self._process:
@@ -125,6 +131,26 @@ def test_an_application_is_shown_with_what_its_instance_tells(shown: Shown) -> N
 
 
 @pytest.mark.slow
+def test_a_look_describes_the_group_once(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    network = NetworkThread(ClientConfig(bootstrap_servers=shown.scene.address))
+    network.start()
+    admin = network.admin
+    for name in ("describe_streams_groups", "describe_classic_groups"):
+        ask = getattr(admin, name)
+        monkeypatch.setattr(admin, name, lambda names, ask=ask: asked.append(names) or ask(names))
+    name = shown.scene.application_id
+    looks = Looks(network, bootstrap_servers=shown.scene.address, groups=[name])
+    try:
+        assert [task["lag"] for task in looks.group(name)["tasks"]] == [0] * PARTITIONS
+        assert asked == [[name]]
+        assert [row["lag"] for row in looks.overview()["groups"]] == [0]
+        assert asked == [[name], [name]]
+    finally:
+        network.stop()
+
+
+@pytest.mark.slow
 @pytest.mark.system
 def test_every_view_is_drawn_in_a_browser(shown_on_bundled: Shown, tmp_path: Path) -> None:
     require("chromium", "chromium")
@@ -133,21 +159,20 @@ def test_every_view_is_drawn_in_a_browser(shown_on_bundled: Shown, tmp_path: Pat
     expected = dict.fromkeys(VIEWS, "")
     expected |= {"topology": "▤ counts", "tasks": task, "members": "streamsrt-", "topics": source}
     expected |= {"stores": "Look up", "upgrade": "joined", "instances": "RUNNING"}
-    for view, text in expected.items():
-        page = drawn(f"{shown_on_bundled.console.url}#/app/{name}/{view}", tmp_path)
-        assert text in page, view
-        assert f">{name}</nav>" in page, view
-    overview = drawn(shown_on_bundled.console.url, tmp_path)
-    assert f'href="#/app/{name}/topology"' in overview
+    with Browser(tmp_path) as page:
+        for view, text in expected.items():
+            page.open(f"{shown_on_bundled.console.url}#/app/{name}/{view}")
+            page.wait_for(drawn(view))
+            assert text in page.value("main.innerText"), view
+            assert page.value("document.getElementById('crumbs').innerText") == name
+        page.open(shown_on_bundled.console.url)
+        page.wait_for(f"document.querySelector('main a[href=\"#/app/{name}/topology\"]')")
 
 
-def drawn(url: str, folder: Path) -> str:
-    """The page as a browser has it after some seconds of its own time."""
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    command += [f"--user-data-dir={folder / 'profile'}", f"--virtual-time-budget={PAGE_MS}", "--dump-dom", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BROWSER_S, check=True)
-    return done.stdout
+def drawn(view: str) -> str:
+    """The condition that a view of an application is there."""
+    current = "document.querySelector('#tabs [aria-current]')?.textContent"
+    return f"{current} === '{view}' && document.getElementById('main').ariaBusy === 'false'"
 
 
 def test_beyond_loopback_it_has_a_token(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
