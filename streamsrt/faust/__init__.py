@@ -23,6 +23,7 @@ module          what it has
 ``sends``       what agents send, gathered until their records are worked off
 ``rows``        what is asked of the rows of a table, whichever store has them
 ``tables``      tables over the stores of the task
+``expiry``      rows of windows that expire: which ones are next
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker
 ==============  =============================================================================================

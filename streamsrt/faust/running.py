@@ -18,6 +18,7 @@ from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
+from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
@@ -37,14 +38,13 @@ from streamsrt.faust.sets import refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
-    expire,
     hears_of_closed_windows,
     is_of_sets,
     shared_name,
-    watch_expiry,
 )
 from streamsrt.faust.timers import Jobs, ReadOnlyRows
 from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule
 from streamsrt.operators.kinds.user_processors import Context
 from streamsrt.wire.records import Headers
 from topology.spec.processor import PunctuationType
@@ -142,6 +142,8 @@ class RunningApplication:
         self._tasks: dict[int, RunningTask] = {}
         self._shared: dict[str, ReadableRows] = {}
         """By global table, what has the rows of all partitions."""
+        self._expiries: dict[str, dict[int, RowExpiry]] = {table.name: {} for table in self._tables}
+        """By table and partition."""
         self._before: dict[str, object] = {}
         self._background: Background | None = None
         self._was_told = False
@@ -183,24 +185,41 @@ class RunningApplication:
                 shared = self._shared[table.name] = context.get_state_store(shared_name(table))
                 stores[table.name] = GlobalRows(own[table.name], shared)
         task = RunningTask(context.environment, stores, self._on_put())
-        expiring = [table for table in self._tables if table._should_expire_keys()]
-        for table in expiring:
-            watch_expiry(table, task.partition, own[table.name])
         task.channels = list(self._open_channels(self, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
+        self._watch(context, task, jobs)
+        self._schedule(context, task, jobs)
+        return task
+
+    def _watch(self, context: Context, task: RunningTask, jobs: Jobs) -> None:
+        """Lets the rows of the task expire."""
+        expiring = [table for table in self._tables if table._should_expire_keys()]
+        for table in expiring:
+            self._expiries[table.name][task.partition] = RowExpiry(
+                table, task.partition, context.get_state_store(table.name)
+            )
+
+        rest: PunctuationSchedule | None = None
 
         def clean(now_ms: int) -> None:
-            for table in expiring:
-                closed = expire(table, task.partition, own[table.name], now_ms / 1000)
-                if closed and hears_of_closed_windows(table):
-                    with _current(task):
-                        jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
+            nonlocal rest
+            if any([self._expire(table, task, jobs, now_ms) for table in expiring]):
+                rest = rest or context.schedule(_LOOK_MS, PunctuationType.WALL_CLOCK_TIME, clean)
+            elif rest is not None:
+                rest.cancel()
+                rest = None
 
         if expiring:
             interval_ms = max(1, round(self.app.conf.table_cleanup_interval * 1000))
             context.schedule(interval_ms, PunctuationType.WALL_CLOCK_TIME, clean)
-        self._schedule(context, task, jobs)
-        return task
+
+    def _expire(self, table: faust.Table, task: RunningTask, jobs: Jobs, now_ms: int) -> bool:
+        """Deletes what has expired. Returns whether there is more."""
+        closed, has_more = self._expiries[table.name][task.partition].expire(now_ms / 1000)
+        if closed and hears_of_closed_windows(table):
+            with _current(task):
+                jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
+        return has_more
 
     def _on_put(self) -> OnPut | None:
         signal = self.app.on_produce_message
@@ -300,6 +319,8 @@ class RunningApplication:
         task.agents -= 1
         if not task.agents:
             del self._tasks[id(task.env)]
+            for expiries in self._expiries.values():
+                expiries.pop(task.partition, None)
             workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
             for feed in task.channels:
                 feed.end()
@@ -338,7 +359,9 @@ class RunningApplication:
         # It belongs to the loop that the application has when it is made.
         app._stopped = app._new_stopped_event()
         app.is_leader = self._leads
-        self._bound = [BoundTable(table, _rows(table.name), _partition) for table in self._tables]
+        self._bound = [
+            BoundTable(table, _rows(table.name), _partition, self._expiries[table.name]) for table in self._tables
+        ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
         app.router = LocalRouter(self._has_all)
         if not self._was_told:

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol, cast
 
 from faust.models import maybe_model
 from faust.tables.sets import OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE
@@ -17,9 +18,10 @@ from mode.utils.collections import ManagedUserSet
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Decode
+from streamsrt.faust.expiry import OrderedRows, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
 from topology.spec import serdes
-from topology.spec.codecs import CallableSerde, Serde
+from topology.spec.codecs import ORDER_BYTES, CallableSerde, OrderedKeys, Serde
 from topology.spec.stores import Store
 
 if TYPE_CHECKING:
@@ -59,9 +61,24 @@ def store_of_sets(table: faust.SetTable) -> Store:
         return set()
 
     keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
+    if table._should_expire_keys():
+        keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)))
     values: CallableSerde[object] = CallableSerde(f"values of {name}", write, _reader(read))
     # Each change would write the whole set: retention and compaction are those of every other table.
     return Store(table.name, key=keys, value=values, caching=True)
+
+
+_CHANGES = tuple(b"[%d," % operation for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE))
+"""What keys in JSON begin with that faust has written."""
+
+
+def _changes_first(order: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """The order of windows, behind what faust has written: a start finds that without reading everything else."""
+
+    def first(raw: bytes) -> bytes:
+        return bytes(ORDER_BYTES) if raw.startswith(_CHANGES) else order(raw)
+
+    return first
 
 
 def _reader(decode: Callable[[bytes], object]) -> Decode:
@@ -85,9 +102,11 @@ def refuse_changes(table: faust.SetTable, rows: ScannedRows) -> None:
     """
     if table.key_serializer != "json":
         _read(rows.all())
-        return
-    for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE):
-        _read(rows.prefix_scan(b"[%d," % operation, serdes.bytes))
+    elif table._should_expire_keys():
+        _read(islice(cast(OrderedRows, rows).in_order(), 1))
+    else:
+        for beginning in _CHANGES:
+            _read(rows.prefix_scan(beginning, serdes.bytes))
 
 
 def _read(rows: Iterator[tuple[object, object]]) -> None:

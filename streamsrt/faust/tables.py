@@ -4,21 +4,21 @@
    the store of the current task. Changes are logged by the store, in faust's format: its changelogs are restored here, and
    what is written here is restored there.
 2. A task sees the rows of its own partition. Windows and time are faust's own code; what has expired is deleted from the
-   changelog, too, and after a restart the rows of the store are known to expire.
+   changelog, too, and rows expire after a restart as before (``expiry``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
-from heapq import heappop
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from faust.exceptions import KeyDecodeError
 
 from streamsrt.faust.decoding import Decode, plain_key, plain_value
+from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, store_of_sets
-from topology.spec.codecs import CallableSerde
+from topology.spec.codecs import CallableSerde, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def store_of(table: faust.Table) -> Store:
         return store_of_sets(table)
     topic = table.changelog_topic
     name = f"{table.name} of faust"
-    key: CallableSerde[object] = CallableSerde(f"keys of {name}", _key_writer(table), _key_reader(table))
+    key = _keys(table, f"keys of {name}")
     read_value = _reader(plain_value(table.app, topic.schema))
     value: CallableSerde[object] = CallableSerde(f"values of {name}", _value_writer(table), read_value)
     return Store(
@@ -43,6 +43,13 @@ def store_of(table: faust.Table) -> Store:
         caching=True,
         changelog_config={key: str(value) for key, value in table.extra_topic_configs.items()},
     )
+
+
+def _keys(table: faust.Table, name: str) -> CallableSerde[object]:
+    write, read = _key_writer(table), _key_reader(table)
+    if table._should_expire_keys():
+        return OrderedKeys(name, write, read, order_of(table, read))
+    return CallableSerde(name, write, read)
 
 
 def is_of_sets(table: faust.Table) -> bool:
@@ -174,28 +181,23 @@ def _bare(row: object) -> object:
 
 
 class BoundTable:
-    """A table whose data is ours, until :meth:`unbind`. ``partition`` says which one runs."""
+    """A table whose data is ours, until :meth:`unbind`.
 
-    def __init__(self, table: faust.Table, rows: Callable[[], Rows], partition: Callable[[], int]) -> None:
+    ``partition`` says which one runs, ``expiries`` by partition what has to hear of rows that will expire.
+    """
+
+    def __init__(
+        self,
+        table: faust.Table,
+        rows: Callable[[], Rows],
+        partition: Callable[[], int],
+        expiries: Mapping[int, RowExpiry],
+    ) -> None:
         self._table = table
         self._data = table._data
         self._replace("on_key_get", _nothing)
-        if table._should_expire_keys():
-            known = table._partition_timestamp_keys
-
-            def changed(key: tuple[object, tuple[float, float]], value: object) -> None:
-                of_window = known.get((partition(), key[1][1]))
-                if of_window is None or key not in of_window:
-                    table._maybe_set_key_ttl(key, partition())
-
-            def deleted(key: object) -> None:
-                table._maybe_del_key_ttl(key, partition())
-
-            self._replace("on_key_set", changed)
-            self._replace("on_key_del", deleted)
-        else:
-            self._replace("on_key_set", _changed)
-            self._replace("on_key_del", _nothing)
+        self._replace("on_key_del", _nothing)
+        self._replace("on_key_set", _telling(table, partition, expiries) if table._should_expire_keys() else _changed)
         table._data = SetRows(rows, table.on_key_set) if is_of_sets(table) else TableRows(rows)
 
     def _replace(self, name: str, function: Callable[..., None]) -> None:
@@ -212,32 +214,24 @@ def _nothing(key: object) -> None:
     pass
 
 
+def _telling(
+    table: faust.Table, partition: Callable[[], int], expiries: Mapping[int, RowExpiry]
+) -> Callable[[tuple[object, tuple[float, float]], object], None]:
+    latest = table._partition_latest_timestamp
+
+    def changed(key: tuple[object, tuple[float, float]], value: object) -> None:
+        number, end = partition(), key[1][1]
+        if end > latest[number]:
+            latest[number] = end
+        expiry = expiries.get(number)
+        if expiry is not None:
+            expiry.written(end)
+
+    return changed
+
+
 def _changed(key: object, value: object) -> None:
     pass
-
-
-def watch_expiry(table: faust.Table, partition: int, rows: ReadableRows) -> None:
-    """Lets the rows of a restored store expire, and forgets those that an earlier task of that partition had."""
-    if not table._should_expire_keys():
-        return
-    table._partition_timestamps.pop(partition, None)
-    for known in [each for each in table._partition_timestamp_keys if each[0] == partition]:
-        del table._partition_timestamp_keys[known]
-    for key, _ in rows.all():
-        table._maybe_set_key_ttl(key, partition)
-
-
-def expire(table: faust.Table, partition: int, rows: Rows, now_s: float) -> list[tuple[object, object]]:
-    """Deletes the rows of windows that have expired by the wall clock, as faust's cleaning does, and returns them."""
-    window, ends = table.window, table._partition_timestamps[partition]
-    closed: list[tuple[object, object]] = []
-    while ends and window.stale(ends[0], now_s):
-        for key in table._partition_timestamp_keys.pop((partition, heappop(ends)), ()):
-            value = rows.get(key)
-            if value is not None:
-                closed.append((key, value))
-                rows.put(key, None)
-    return closed
 
 
 def hears_of_closed_windows(table: faust.Table) -> bool:

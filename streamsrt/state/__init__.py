@@ -13,6 +13,7 @@
 - ``kinds``               every kind of state store in one table: how it is laid out, cached, logged, read and exported
 - ``lru``                 a key-value store that keeps the entries used last, and no more than a number of them
 - ``memory``              a store in memory: gone with the process, and restored from its changelog as a whole
+- ``ordered``             a key-value store that keeps its rows in the order of its key serde
 - ``passing_directory``   a directory for what is not to stay: that of a task which has none in a state directory
                           (tests, backfills)
 - ``private_files``       directories and files that nobody else on the machine may read

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from streamsrt.errors import ConfigError, UserError
 from streamsrt.state.access import (
@@ -33,6 +33,7 @@ from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
 from streamsrt.state.memory import MemoryStore
+from streamsrt.state.ordered import OrderedAccess, OrderedBytesStore, OrderedCache
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.sessions import SessionBytesStore, session_key
@@ -43,6 +44,7 @@ from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import WindowBytesStore, pack_start
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_of, store_traits
+from topology.spec.codecs import OrderedKeys
 from topology.spec.windows import Windowed
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
@@ -98,10 +100,14 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
 
 
 def _key_value_layout(spec: StoreSpec, store: BytesStore) -> BytesStore:
-    return store
+    keys = spec.key_serde
+    return OrderedBytesStore(store, keys.order) if isinstance(keys, OrderedKeys) else store
 
 
 def _key_value_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> KeyValueCache:
+    keys = spec.key_serde
+    if isinstance(keys, OrderedKeys):
+        return OrderedCache(spec.name, cast(OrderedBytesStore, store), row_format, keys.order)
     return KeyValueCache(spec.name, store, row_format)
 
 
@@ -123,7 +129,8 @@ def _key_value_access(
     on_change: OnChange[Entry] | None,
     timestamped: bool,
 ) -> KeyValueAccess:
-    return KeyValueAccess(cache, serde, now, timestamped=timestamped, on_change=on_change)
+    kind = OrderedAccess if isinstance(cache, OrderedCache) else KeyValueAccess
+    return kind(cache, serde, now, timestamped=timestamped, on_change=on_change)
 
 
 def _log_by_key(log_row: LogRow) -> OnChange[Entry | VersionPut]:

@@ -17,6 +17,7 @@ from streamsrt.state.failures import storage_error
 from streamsrt.state.private_files import write_private
 from streamsrt.state.windowed import MIN_SEGMENT_INTERVAL_MS
 from topology.graph.nodes import StoreSpec
+from topology.spec.codecs import OrderedKeys
 
 StoreFormat = dict[str, str | int | bool | None]
 
@@ -24,7 +25,7 @@ StoreFormat = dict[str, str | int | bool | None]
 def store_format(spec: StoreSpec) -> StoreFormat:
     """The format of the files of a store."""
     return {
-        "kind": spec.kind,
+        "kind": f"{spec.kind}, in an order of its own" if isinstance(spec.key_serde, OrderedKeys) else spec.kind,
         "timestamped": spec.timestamped,
         "plain_rows": spec.plain_rows,
         "retain_duplicates": spec.retain_duplicates,

@@ -56,6 +56,17 @@ class CallableSerde(Generic[T]):
         return f"serdes.{self.name}"
 
 
+ORDER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OrderedKeys(CallableSerde[T]):
+    """Keys of a key-value store whose rows are kept in an order of their own. ``order``: from the bytes of a key to the
+    :data:`ORDER_BYTES` that stand before them in the store."""
+
+    order: Callable[[bytes], bytes]
+
+
 def _number(name: str, layout: str) -> CallableSerde[Any]:
     codec = struct.Struct(layout)
     unpack = codec.unpack
