@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamsrt.assignment.tasks import Tasks
-from streamsrt.membership.classic import leading
+from streamsrt.membership.classic.leading import outcome
 from streamsrt.testing.simulator import NO_FAULTS, Faults, Protocols, SimulationFailure, simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
 
@@ -118,7 +118,7 @@ def test_a_leader_that_gives_tasks_before_others_have_let_them_go_is_found_out(m
     def too_early(member: Any, view: Any, target: Tasks, claims: Any) -> Tasks:
         return target
 
-    monkeypatch.setattr(leading, "given", too_early)
+    monkeypatch.setattr(outcome, "given", too_early)
     faults = Faults(scalings=4, slow=0.3, varied=False)
     with pytest.raises(SimulationFailure) as caught:
         simulate(Group("word count", "classic", 60), range(60), faults=faults)

@@ -1,0 +1,75 @@
+"""What the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine.
+
+``begin(...) -> LeadingStep``, then ``step(leading, event, now_ms) -> LeadingStep`` with the answer to each effect, until
+there is an outcome.
+
+1. All that is decided follows from what the members said, the topics, and the settings of the leader: who leads makes no
+   difference, but for what its memory saves.
+2. Where the next target can't be known everybody keeps what it claims, and nobody gets anything: the text of a version is
+   missing that the target needs (one member of it is asked to send it), a static member is in doubt, or the topics can't be
+   listed. The group does not wait for the text of the next version, as whoever is asked may be dead: it goes on with its
+   own, unless a static member runs the next one, whose tasks wait for it. Where nobody runs the group's version, the tasks
+   of the newest older one that somebody runs are assigned.
+3. Another version becomes the group's only when its topics are right and there. One that could not run is refused, and the
+   members that are there go on. A group that starts anew takes its version as it is, and waits for the topics.
+4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
+   changed nothing.
+5. While topics are missing nobody has a task but stale members, whose topics are all there.
+6. At the deadline, a third of the session timeout, the leader goes on with what it has: reports without ends, a status for
+   topics that are not there, or what everybody has.
+7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
+   away or in doubt, and now and then while tasks warm up.
+8. Before a version runs alone that the group does not run yet, the leader looks what older versions have left unread in
+   repartition topics that it does not have. If there is anything the version is refused, unless its members may lose it, or
+   versions that start together read all of it (:mod:`~streamsrt.membership.classic.left`). A group that runs the version
+   already goes on, with a warning. A leader looks once, and again when older members are gone.
+9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
+   the outcome warns.
+
+The time is that of any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for what members are told;
+``StreamsPartitionAssignor``.
+
+- ``creation``  what of the internal topics could not be made, in words, and what has been made
+- ``machine``   ``begin`` and ``step``: which version runs, on which topics, after which questions
+- ``outcome``   the end of a generation: everybody keeps what it claims, or tasks are assigned
+- ``values``    a generation in the leader's hands (``Leading``), the effects that it asks for and their answers
+"""
+
+from streamsrt.membership.classic.leading.machine import DOUBT_MS, begin, step
+from streamsrt.membership.classic.leading.outcome import DRAINING_MS, IN_FLIGHT_MS
+from streamsrt.membership.classic.leading.values import (
+    CountLeft,
+    CreateTopics,
+    Effect,
+    EndOffsets,
+    EndOffsetsListed,
+    Event,
+    Leading,
+    LeadingStep,
+    LeftCounted,
+    ListTopics,
+    TopicsCreated,
+    TopicsListed,
+    TopicsUnknown,
+)
+
+__all__ = [
+    "DOUBT_MS",
+    "DRAINING_MS",
+    "IN_FLIGHT_MS",
+    "CountLeft",
+    "CreateTopics",
+    "Effect",
+    "EndOffsets",
+    "EndOffsetsListed",
+    "Event",
+    "Leading",
+    "LeadingStep",
+    "LeftCounted",
+    "ListTopics",
+    "TopicsCreated",
+    "TopicsListed",
+    "TopicsUnknown",
+    "begin",
+    "step",
+]

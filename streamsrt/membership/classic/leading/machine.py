@@ -1,0 +1,363 @@
+"""What the leader asks, and in which order: which version runs, which topics there are, what older versions have left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.in_flight import (
+    Unread,
+    detail_of_waiting,
+    left_detail,
+    left_topics,
+    refusal_to_leave,
+    repartition_topics,
+)
+from streamsrt.assignment.refused_update import Refusal, could_not_run, topics_problem
+from streamsrt.assignment.topics import NO_TOPICS, TopicSpec
+from streamsrt.membership.classic.leading.creation import FINAL, cannot_be_made, creation_detail_of, with_created
+from streamsrt.membership.classic.leading.outcome import (
+    DRAINING_MS,
+    FIRST_BACKOFF_MS,
+    IN_FLIGHT_MS,
+    assign,
+    gone_of,
+    keep,
+    refused_of,
+)
+from streamsrt.membership.classic.leading.values import (
+    CountLeft,
+    CreateTopics,
+    Effect,
+    EndOffsets,
+    EndOffsetsListed,
+    Event,
+    Leading,
+    LeadingStep,
+    LeftCounted,
+    ListTopics,
+    TopicsCreated,
+    TopicsListed,
+    TopicsUnknown,
+)
+from streamsrt.membership.classic.left import LeftUnread, left_of, returning
+from streamsrt.membership.classic.placing import changelogs_to_ask, older_versions
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
+from streamsrt.membership.classic.values import PROTOCOL_NAME, Joined
+from streamsrt.membership.classic.verdicts import verdicts_on
+from streamsrt.membership.classic.view import Memory, Version, View, view_of
+from streamsrt.membership.session_events import Tick
+from streamsrt.membership.values import TopicPartition
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.error_codes import ErrorCode
+
+MAX_BACKOFF_MS = 30_000
+DOUBT_MS = 1_000
+"""When the leader looks again after a generation in which a member was in doubt."""
+_TEXT_MISSING = "Waiting for the topology of another version, which a member has been asked for."
+
+
+def begin(
+    generation: int,
+    joined: Iterable[Joined],
+    *,
+    memory: Memory,
+    settings: LeaderSettings,
+    leader_id: str,
+    now_ms: int,
+    protocol_name: str = PROTOCOL_NAME,
+) -> LeadingStep:
+    """This member leads ``generation``, whose members said what is in ``joined`` in the layout of this name."""
+    everybody = tuple(joined)
+    view = view_of(generation, everybody, memory, leader_id, protocol_name)
+    is_mixed = protocol_name == STREAM_PROTOCOL
+    verdicts = verdicts_on(view, settings.group_id)
+    leading = Leading(
+        view=view,
+        verdicts=verdicts,
+        settings=settings,
+        memory=memory,
+        leader_id=leader_id,
+        sizes=sum(len(each.metadata) for each in everybody),
+        deadline_ms=now_ms + settings.session_timeout_ms // 3,
+        versions=versions_of(each.metadata for each in everybody) if is_mixed else UserDataVersions(),
+        candidates=verdicts.candidates,
+        refused=verdicts.refused,
+    )
+    if view.unfit:
+        return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))
+    if view.in_doubt:
+        why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
+        return keep(leading, why, rejoin_after_ms=DOUBT_MS)
+    return _choose(leading, now_ms)
+
+
+def step(leading: Leading, event: Event, now_ms: int) -> LeadingStep:
+    """What follows from an event. An answer that nobody waits for changes nothing."""
+    match event, leading.awaits:
+        case TopicsListed(image), ListTopics():
+            return _configure(replace(leading, image=with_created(image, leading.created), awaits=None), now_ms)
+        case TopicsUnknown(reason), ListTopics():
+            return _topics_unknown(leading, reason, now_ms)
+        case TopicsCreated(errors), CreateTopics(specs):
+            return _created(replace(leading, awaits=None), specs, errors, now_ms)
+        case EndOffsetsListed(offsets), EndOffsets():
+            return _offsets_listed(replace(leading, awaits=None), offsets, now_ms)
+        case LeftCounted(unread), CountLeft():
+            return _left_counted(replace(leading, awaits=None), unread, now_ms)
+        case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
+            return _too_late(leading, awaited, now_ms)
+    return LeadingStep(leading, wake_at_ms=leading.deadline_ms)
+
+
+def _await(leading: Leading, effect: Effect) -> LeadingStep:
+    return LeadingStep(replace(leading, awaits=effect), effect, wake_at_ms=leading.deadline_ms)
+
+
+def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> LeadingStep:
+    leading = replace(leading, awaits=None)
+    match awaited:
+        case ListTopics() if leading.created is None:
+            return _topics_unknown(leading, "no answer in time", now_ms)
+        case ListTopics():
+            return _configure(replace(leading, image=with_created(leading.image, leading.created)), now_ms)
+        case CreateTopics(specs):
+            errors = {spec.name: (int(ErrorCode.REQUEST_TIMED_OUT), "no answer in time") for spec in specs}
+            return _created(leading, specs, errors, now_ms)
+        case EndOffsets():
+            return _offsets_listed(leading, {}, now_ms)
+        case CountLeft():
+            return _left_counted(leading, None, now_ms)
+
+
+# ------------------------------------------------------------------------------------------------- which version runs
+
+
+def _choose(leading: Leading, now_ms: int) -> LeadingStep:
+    """Begins with the first version that may run."""
+    view, version, lead = leading.view, leading.version, leading.lead
+    if version is None or lead is None:
+        return keep(leading, "Nobody here runs the version of the application that the group runs.")
+    if lead.digest in view.invalid:
+        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[lead.digest])
+        return _refuse(leading, leading.runners, refusal, now_ms)
+    missing = _missing_texts(leading, version, lead)
+    if missing:
+        asked = _whom_to_ask(leading, missing)
+        own = replace(leading, candidates=(), asked=asked, unknown=_TEXT_MISSING)
+        if _goes_on_with_its_own(leading, own):
+            return _choose(own, now_ms)
+        return keep(leading, _TEXT_MISSING, asked=asked)
+    if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
+        leading = replace(leading, memory=replace(leading.memory, looked=None))
+    looks = _is_to_look(leading)
+    if leading.image is NO_TOPICS or (looks and not leading.lists_all):
+        return _list_topics(replace(leading, lists_all=looks))
+    return _configure(leading, now_ms)
+
+
+def _goes_on_with_its_own(leading: Leading, own: Leading) -> bool:
+    """Whether the group has a version to go on with while it does not know the next one."""
+    version, lead = own.version, own.lead
+    if not leading.candidates or not own.runners or version is None or lead is None:
+        return False
+    if any(m.instance_id is not None for m in leading.view.members if m.version in leading.candidates):
+        return False
+    return not _missing_texts(own, version, lead)
+
+
+def _list_topics(leading: Leading) -> LeadingStep:
+    return _await(leading, ListTopics(None if leading.lists_all else _names(leading.view)))
+
+
+def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> LeadingStep:
+    """A version can't run: its members are refused, and the next one has its turn."""
+    refused = {**leading.refused, **dict.fromkeys(names, refusal)}
+    was_candidate = bool(leading.candidates)
+    leading = replace(
+        leading,
+        refused=refused,
+        candidates=leading.candidates[1:],
+        created=None,
+        creation_detail="",
+        has_counted=False,
+        left="",
+    )
+    if was_candidate:
+        return _choose(leading, now_ms)
+    return keep(leading, "The version of the application that the group was to run is refused.")
+
+
+def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[bytes]:
+    """Of versions whose tasks members run, or may get back: which they are depends on nobody's memory."""
+    view, refused = leading.view, refused_of(leading, version)
+    needed = {lead.digest}
+    needed |= {m.version.digest for m in view.members if m.held or m.previous}
+    needed |= {m.version.digest for m in view.members if m.version.epoch < version.epoch and m.member_id not in refused}
+    return needed - view.texts.keys() - view.invalid.keys()
+
+
+def _whom_to_ask(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
+    """One member of each version, one that is certainly there if there is one."""
+    asked = set()
+    for digest in digests:
+        members = [
+            (m.is_away, m.instance_id is not None, m.member_id)
+            for m in leading.view.members
+            if m.version.digest == digest and m.member_id not in leading.refused
+        ]
+        if members:
+            asked.add(min(members)[-1])
+    return frozenset(asked)
+
+
+def _names(view: View) -> frozenset[str] | None:
+    if any(part.source_patterns for topology in view.texts.values() for part in topology.subtopologies):
+        return None
+    return frozenset().union(*(topology.topics() for topology in view.texts.values()))
+
+
+# ------------------------------------------------------------------------------------------------------------- topics
+
+
+def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> LeadingStep:
+    why = f"The leader of the group can't list the topics: {reason}. Everybody keeps its tasks meanwhile."
+    leading = _failed(replace(leading, awaits=None), now_ms)
+    return keep(leading, why, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
+
+
+def _configure(leading: Leading, now_ms: int) -> LeadingStep:
+    lead = leading.lead
+    assert lead is not None
+    configuration = configure(leading.view.texts[lead.digest], leading.image)
+    problem = configuration.problem
+    if problem is not None and problem.is_fatal and leading.is_update:
+        return _refuse_update(leading, topics_problem(problem), now_ms)
+    if _is_to_look(leading):
+        return _look(leading, now_ms)
+    if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:
+        return _await(leading, CreateTopics(configuration.to_create))
+    if problem is not None and leading.is_update:
+        return _postpone(leading, problem.detail + leading.creation_detail, now_ms)
+    if configuration.is_ready:
+        ask = changelogs_to_ask(leading.view, lead, configuration.task_counts)
+        logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
+        gone = gone_of(leading)
+        if logs or gone:
+            ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
+            committed = frozenset((name, partition) for name, partition, is_source in logs if is_source)
+            return _await(leading, EndOffsets(ends, committed, gone))
+    return assign(leading, {}, now_ms)
+
+
+def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> LeadingStep:
+    """Of topics that are gone both are asked for, one after the other: the ends first, so that no record is overlooked."""
+    gone = gone_of(leading)
+    if not gone:
+        return assign(leading, offsets, now_ms)
+    if leading.ends is None and gone <= offsets.keys():
+        return _await(replace(leading, ends=offsets), EndOffsets(frozenset(), gone))
+    if leading.ends is not None and (offsets or not any(leading.ends[each] for each in gone)):
+        return assign(leading, leading.ends, now_ms, offsets)
+    why = (
+        "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
+    )
+    return keep(leading, why, rejoin_after_ms=DRAINING_MS)
+
+
+# ------------------------------------------------------------------------------- what nobody's topology knows any more
+
+
+def _runs_beside_older(leading: Leading) -> bool:
+    version = leading.version
+    return version is not None and bool(older_versions(leading.view, version, refused_of(leading, version)))
+
+
+def _is_to_look(leading: Leading) -> bool:
+    """Whether the version runs alone, and the leader does not know yet what older ones have left."""
+    return not leading.has_counted and leading.memory.looked != leading.version and not _runs_beside_older(leading)
+
+
+def _look(leading: Leading, now_ms: int) -> LeadingStep:
+    """Asks only where there is a repartition topic that may have been one of an older version."""
+    assert leading.version is not None
+    topology, image = leading.view.texts[leading.version.digest], leading.image
+    names = left_topics(leading.settings.group_id, topology, image)
+    if not names:
+        return _left_counted(leading, {}, now_ms)
+    # What is its own tells whether another version would be refused for it.
+    names |= {name for name in repartition_topics(topology) if name in image}
+    return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
+
+
+def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> LeadingStep:
+    version, group_id = leading.version, leading.settings.group_id
+    assert version is not None
+    members = {m.member_id: m for m in leading.view.members}
+    may_lose = any(members[name].said.client_tags.get(LOSE_IN_FLIGHT) == "true" for name in leading.runners)
+    is_new = leading.view.echoed != version and not leading.view.javas
+    leading = replace(leading, has_counted=True)
+    if unread is None:
+        if not is_new or may_lose:
+            return _configure(leading, now_ms)
+        why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
+        return keep(leading, why, rejoin_after_ms=DRAINING_MS)
+    found = left_of(leading.view.texts[version.digest], unread)
+    if found.unread and is_new and not may_lose:
+        return _start_together(leading, version, found, now_ms)
+    left = left_detail(group_id, found.unread, may_lose=may_lose) if found.unread else ""
+    return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
+
+
+def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:
+    """Something is unread that this version does not read: takes it where others do, else waits for them, or refuses it."""
+    group_id, is_certain = leading.settings.group_id, leading.verdicts.is_certain
+    again, rest = (frozenset(), found) if is_certain else returning(leading.view, version, found)
+    if not rest.unread:
+        return _choose(replace(leading, again=again), now_ms)
+    if again or (found.own and not is_certain):
+        why = detail_of_waiting(group_id, rest.unread, found.own)
+        return keep(leading, why, rejoin_after_ms=IN_FLIGHT_MS)
+    refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, found.unread))
+    return _refuse(leading, leading.runners, refusal, now_ms)
+
+
+def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
+    version, group = leading.version, leading.verdicts.group
+    assert version is not None
+    assert group is not None
+    refusal = could_not_run(leading.settings.group_id, version.epoch, group.epoch, problem)
+    names = [m.member_id for m in leading.view.members if m.version == version]
+    return _refuse(leading, names, refusal, now_ms)
+
+
+def _postpone(leading: Leading, detail: str, now_ms: int) -> LeadingStep:
+    """The update waits for its topics: the group goes on with the version that it has."""
+    leading = replace(leading, candidates=(), postponed=detail, created=None, creation_detail="")
+    return _choose(replace(leading, has_counted=False, left=""), now_ms)
+
+
+def _created(
+    leading: Leading, specs: tuple[TopicSpec, ...], errors: Mapping[str, tuple[int, str]], now_ms: int
+) -> LeadingStep:
+    real = {name: error for name, error in sorted(errors.items()) if error[0] != ErrorCode.TOPIC_ALREADY_EXISTS}
+    made = {spec.name: spec.partitions for spec in specs if spec.name not in errors}
+    if not real:
+        memory = replace(leading.memory, creations=0, create_at_ms=0)
+        leading = replace(leading, created=made, memory=memory)
+        return _list_topics(leading)
+    detail = creation_detail_of(real)
+    if leading.is_update and all(code in FINAL for code, _ in real.values()):
+        return _refuse_update(leading, cannot_be_made(real), now_ms)
+    leading = replace(
+        _failed(leading, now_ms), created=made, creation_detail=detail, image=with_created(leading.image, made)
+    )
+    return _configure(leading, now_ms)
+
+
+def _failed(leading: Leading, now_ms: int) -> Leading:
+    failures = leading.memory.creations + 1
+    backoff_ms = min(FIRST_BACKOFF_MS * 2 ** min(failures - 1, 16), MAX_BACKOFF_MS)
+    return replace(leading, memory=replace(leading.memory, creations=failures, create_at_ms=now_ms + backoff_ms))

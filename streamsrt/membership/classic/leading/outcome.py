@@ -1,0 +1,180 @@
+"""How a generation ends: everybody keeps what it claims, or tasks are assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.in_flight import Unread
+from streamsrt.assignment.refused_update import Refusal
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.targets import AssignedTwiceError
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.membership.classic.leading.values import Leading, LeadingStep
+from streamsrt.membership.classic.placing import (
+    changelogs_to_ask,
+    claims_of,
+    draining_text,
+    given,
+    gone_partitions,
+    targets_of,
+    waiting_of,
+    without,
+)
+from streamsrt.membership.classic.telling import GenerationPlan, told
+from streamsrt.membership.classic.verdicts import refusals
+from streamsrt.membership.classic.view import Version, View
+from streamsrt.membership.values import TopicPartition
+
+FIRST_BACKOFF_MS = 1_000
+NO_OFFSETS: Mapping[TopicPartition, int] = {}
+DRAINING_MS = 1_000
+"""When the leader looks again while old members read the rest of repartition topics that are gone."""
+IN_FLIGHT_MS = 15_000
+"""When it looks again while something still writes those."""
+
+
+def keep(
+    leading: Leading,
+    why: str,
+    *,
+    asked: frozenset[str] = frozenset(),
+    rejoin_after_ms: int | None = None,
+) -> LeadingStep:
+    """Everybody keeps what it claims."""
+    view = leading.view
+    claims = claims_of(view, leading.image)
+    kept = {
+        m.member_id: without(m.held, claims.to_let_go.get(m.member_id, frozenset()))
+        for m in view.members
+        if m.member_id not in leading.refused
+    }
+    group = leading.verdicts.group if leading.verdicts.is_certain else None
+    if rejoin_after_ms is None and view.away:
+        rejoin_after_ms = leading.settings.session_timeout_ms // 3
+    plan = GenerationPlan(
+        group=group,
+        given=kept,
+        targets={m.member_id: m.previous for m in view.members if m.member_id in kept},
+        refused=leading.refused,
+        asked=asked,
+        waiting=why,
+        conflicts=claims.twice,
+        image=leading.image,
+        rejoin_after_ms=rejoin_after_ms,
+    )
+    return _done(leading, plan)
+
+
+def assign(
+    leading: Leading,
+    offsets: Mapping[TopicPartition, int],
+    now_ms: int,
+    committed: Mapping[TopicPartition, int] = NO_OFFSETS,
+) -> LeadingStep:
+    view, version, lead, settings = leading.view, leading.version, leading.lead, leading.settings
+    assert version is not None
+    assert lead is not None
+    configuration = configure(view.texts[lead.digest], leading.image)
+    refused = refused_of(leading, version)
+    waiting = {m.member_id for m in view.members if m.version.epoch > version.epoch}
+    claims = claims_of(view, leading.image)
+    ends = _task_ends(view, lead, configuration, offsets)
+    unread = unread_of(leading, committed)
+    try:
+        made = targets_of(
+            view,
+            lead,
+            configuration,
+            leading.image,
+            settings.assignor,
+            without={*refused, *waiting},
+            ends=ends,
+            unread=unread,
+        )
+    except AssignedTwiceError as error:
+        return keep(leading, f"The assignor made a mistake: {error}.")
+    told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
+    targets = {name: made.get(name, NO_TASKS) for name in told_now}
+    plan = GenerationPlan(
+        group=version,
+        given={name: given(m, view, targets[name], claims) for name, m in told_now.items()},
+        targets=targets,
+        refused=refused,
+        asked=leading.asked,
+        configuration=configuration,
+        creation_detail=leading.creation_detail,
+        postponed=leading.postponed,
+        unknown=leading.unknown,
+        conflicts=claims.twice,
+        image=leading.image,
+        draining=draining_text(view, lead, refused, unread) if unread else "",
+        rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
+        left=leading.left,
+    )
+    return _done(leading, plan)
+
+
+def refused_of(leading: Leading, version: Version) -> dict[str, Refusal]:
+    """Who is refused if the group runs this version."""
+    found = refusals(leading.view, version, leading.settings.group_id, leading.verdicts.group)
+    return {name: why for name, why in {**found, **leading.refused}.items() if name not in leading.again}
+
+
+def _rejoin_after(
+    leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], unread: Unread, now_ms: int
+) -> int | None:
+    """When the leader joins again though nobody else does."""
+    due = []
+    if unread and leading.lead is not None and leading.version is not None:
+        waits = waiting_of(leading.view, leading.lead, refused_of(leading, leading.version), unread)
+        drains = any(partitions is not None for _, parts in waits.draining for _, partitions in parts)
+        due.append(DRAINING_MS if drains else IN_FLIGHT_MS)
+    problem = configuration.problem
+    if leading.postponed or (problem is not None and problem.status_code == StatusCode.MISSING_INTERNAL_TOPICS):
+        due.append(max(leading.memory.create_at_ms - now_ms, FIRST_BACKOFF_MS))
+    if leading.view.away:
+        due.append(leading.settings.session_timeout_ms // 3)
+    if any(tasks.warmup for tasks in targets.values()):
+        due.append(leading.settings.probing_interval_ms)
+    return min(due, default=None)
+
+
+def _task_ends(
+    view: View, lead: Version, configuration: Configuration, offsets: Mapping[TopicPartition, int]
+) -> dict[TaskId, int]:
+    """The ends of tasks, where those of all their changelogs are known."""
+    found = {}
+    for task, logs in changelogs_to_ask(view, lead, configuration.task_counts).items() if offsets else ():
+        ends = [offsets.get((name, task.partition)) for name, _ in logs]
+        known = [end for end in ends if end is not None]
+        if known and len(known) == len(ends):
+            found[task] = sum(known)
+    return found
+
+
+def _done(leading: Leading, plan: GenerationPlan) -> LeadingStep:
+    outcome = told(
+        leading.view,
+        plan,
+        leading.settings,
+        leading.memory,
+        leading.leader_id,
+        leading.sizes,
+        leading.versions,
+    )
+    return LeadingStep(leading, outcome=outcome)
+
+
+def gone_of(leading: Leading) -> frozenset[TopicPartition]:
+    """Partitions of repartition topics that only older versions read."""
+    assert leading.lead is not None
+    assert leading.version is not None
+    return gone_partitions(leading.view, leading.lead, refused_of(leading, leading.version), leading.image)
+
+
+def unread_of(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
+    """What the group has not read of topics that are gone."""
+    ends = leading.ends or {}
+    left = {each: ends.get(each, 0) - committed.get(each, 0) for each in gone_of(leading)}
+    return {each: count for each, count in left.items() if count > 0}

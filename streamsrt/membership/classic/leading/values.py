@@ -1,0 +1,155 @@
+"""A generation in the leader's hands, the effects that it asks for, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from streamsrt.assignment.in_flight import (
+    Unread,
+)
+from streamsrt.assignment.refused_update import Refusal
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage, TopicSpec
+from streamsrt.membership.classic.placing import (
+    older_versions,
+)
+from streamsrt.membership.classic.stream_layout import UserDataVersions
+from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
+from streamsrt.membership.classic.verdicts import Verdicts
+from streamsrt.membership.classic.view import Memory, Version, View
+from streamsrt.membership.session_events import Tick
+from streamsrt.membership.values import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics:
+    """Say which of these topics there are; None: of all."""
+
+    names: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    specs: tuple[TopicSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsets:
+    """The ends of ``partitions``, and the offsets that the group has committed of ``committed``. ``written``: partitions
+    whose ends are asked for with what open transactions have written: it may be there to be read any moment."""
+
+    partitions: frozenset[TopicPartition]
+    committed: frozenset[TopicPartition] = frozenset()
+    written: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CountLeft:
+    """What the group has not read of these partitions, in topics of which it has committed anything."""
+
+    partitions: frozenset[TopicPartition]
+
+
+Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets | CountLeft
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsListed:
+    image: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsUnknown:
+    """The topics can't be listed, in the words of who tried."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsCreated:
+    """The attempt is over: error code and message of each topic that could not be made."""
+
+    errors: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsetsListed:
+    """Those that are known, of both kinds; none after a failure."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftCounted:
+    """None: nobody can say."""
+
+    unread: Unread | None
+
+
+Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | LeftCounted | Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leading:
+    """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
+    become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
+    asked for, while those are that the group has committed of topics that are gone. ``lists_all``: the image has all topics;
+    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: that, in words;
+    ``again``: members of earlier versions that are taken for it."""
+
+    view: View
+    verdicts: Verdicts
+    settings: LeaderSettings
+    memory: Memory
+    leader_id: str
+    sizes: int
+    deadline_ms: int
+    versions: UserDataVersions = field(default_factory=UserDataVersions)
+    candidates: tuple[Version, ...] = ()
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    postponed: str = ""
+    asked: frozenset[str] = frozenset()
+    unknown: str = ""
+    image: TopicsImage = NO_TOPICS
+    awaits: Effect | None = None
+    created: Mapping[str, int] | None = None
+    creation_detail: str = ""
+    ends: Mapping[TopicPartition, int] | None = None
+    lists_all: bool = False
+    has_counted: bool = False
+    left: str = ""
+    again: frozenset[str] = frozenset()
+
+    @property
+    def version(self) -> Version | None:
+        return self.candidates[0] if self.candidates else self.verdicts.group
+
+    @property
+    def lead(self) -> Version | None:
+        """The version whose tasks are assigned: that one, or, where nobody runs it, the newest older one that is run."""
+        version = self.version
+        if version is None or self.runners:
+            return version
+        return next(iter(older_versions(self.view, version, self.refused)), None)
+
+    @property
+    def runners(self) -> list[str]:
+        return [m.member_id for m in self.view.members if m.version == self.version and m.member_id not in self.refused]
+
+    @property
+    def is_update(self) -> bool:
+        """Whether there are members to protect from a version that can't run."""
+        return bool(self.candidates) and any(
+            m.version != self.version and m.member_id not in self.refused for m in self.view.members
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeadingStep:
+    """What follows: an effect whose answer is the next event, or the outcome. ``wake_at_ms``: when to send a Tick."""
+
+    leading: Leading
+    effect: Effect | None = None
+    outcome: LeaderOutcome | None = None
+    wake_at_ms: int | None = None
