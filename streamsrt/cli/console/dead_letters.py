@@ -1,12 +1,13 @@
 """What a dead-letter topic has: how many letters wait, by application, step and error, and the newest of them.
 
 1. The topic is read when somebody asks, at most once in some seconds: it may be large.
-2. Only so many letters are kept; all are counted.
+2. Only so many letters are kept, the newest by their records' timestamps; all are counted.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import heapq
+from collections import Counter
 from typing import Final
 
 from streamsrt.cli.console.instances import Json
@@ -18,18 +19,19 @@ SHOWN: Final = 200
 
 def letters_of(bootstrap_servers: str, topic: str) -> Json:
     """Raises MissingTopicError, BrokerError."""
-    newest: deque[dict[str, object]] = deque(maxlen=SHOWN)
+    newest: list[tuple[int, int, int, dict[str, object]]] = []
     numbers: Counter[tuple[str, str, str, str]] = Counter()
     with connected(bootstrap_servers, topic) as network:
         for letter, outcome in DeadLetterTopic(network, topic).letters():
             row = letter_row(letter, outcome)
             numbers[tuple(str(row[name]) for name in ("application", "step", "error", "state"))] += 1  # type: ignore[index]
-            newest.append(row)
+            add = heapq.heappush if len(newest) < SHOWN else heapq.heappushpop
+            add(newest, (letter.timestamp, letter.offset, letter.partition, row))
     return {
         "topic": topic,
         "numbers": [
             {"application": application, "step": step, "error": error, "state": state, "letters": count}
             for (application, step, error, state), count in numbers.most_common()
         ],
-        "newest": list(reversed(newest)),
+        "newest": [row for *_, row in sorted(newest, key=lambda each: each[:3], reverse=True)],
     }

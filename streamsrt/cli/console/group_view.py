@@ -1,6 +1,6 @@
 """One application as JSON, from what its group, its offsets and its instances tell: values in, values out.
 
-1. A task is shown once for each member that has it, with the lag of the partitions that it reads.
+1. A task is shown once for each member that has it, with the lag of the partitions that it reads. Tasks are in their order.
 2. What nobody tells is null.
 """
 
@@ -48,7 +48,9 @@ def group_json(look: GroupLook) -> Json:
     return {
         **look.status.to_json(),
         "members": [_member(each) for each in _sorted(look.facts.members)],
-        "tasks": list(_tasks(look, progress)),
+        "tasks": sorted(
+            _tasks(look, progress), key=lambda row: (row["subtopology"], row["partition"], ROLES.index(row["role"]))
+        ),
         "topics": list(_topics(look)),
         "parts": [asdict(each) for each in look.parts],
         "stores": _stores(look.instances.values()),

@@ -112,15 +112,15 @@ const SHOWN = {
       ["Task", (row) => row.task], ["Role", (row) => row.role], ["Member", (row) => row.member, { whole: true }],
       ["Lag", (row) => row.lag, { number: true }],
       ["Behind", (row) => row.behind ?? (row.restoring.length || null), { number: true, rare: true, cell: (row) => restoring(row) }],
-      ["Phase", (row) => row.phase], ["Stream time", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
-      ["Counters", (row) => counters(row), { wide: true, rare: true }], ["Why", (row) => row.why, { wide: true, rare: true }],
+      ["Phase", (row) => row.phase], ["Stream time, UTC", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
+      ["Counters", (row) => counters(row), { whole: true, rare: true }], ["Why", (row) => row.why, { wide: true, rare: true }],
     ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none fits the filter."),
   ],
   members: (app) => [table("members", [
-    ["Member", (row) => row.name], ["Client", (row) => row.client_id], ["Host", (row) => row.host],
+    ["Member", (row) => row.name], ["Client", (row) => row.client_id, { whole: true }], ["Host", (row) => row.host],
     ["Epoch", (row) => row.topology_epoch], ["Version", (row) => row.digest],
     ["Active", (row) => row.tasks.active, { number: true }], ["Standby", (row) => row.tasks.standby, { number: true }], ["Warm-up", (row) => row.tasks.warmup, { number: true }],
-    ["Queries at", (row) => row.endpoint], ["Process", (row) => row.process],
+    ["Queries at", (row) => row.endpoint], ["Process", (row) => row.process, { cell: (row) => h("span", { title: row.process }, row.process.slice(0, 8)) }],
     ["Away", (row) => (row.is_away ? "stopped" : ""), { rare: true }],
   ], app.members, "No instance runs.")],
   topics: (app) => [table("topics", [
@@ -134,7 +134,7 @@ const SHOWN = {
   ],
   upgrade: (app) => [
     summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
-    app.last_assignment ? h("p", {}, `Last assignment: ${app.last_assignment}`) : null,
+    app.last_assignment ? h("p", {}, `Last assignment: ${named(app.last_assignment)}`) : null,
     app.drain ? h("p", {}, `Being read to the end: ${app.drain.topics.join(", ")}, ${number(app.drain.records)} records left, ${seconds(app.drain.eta_s)}`) : null,
     h("h2", {}, "Versions"),
     table("versions", [
@@ -149,13 +149,13 @@ const SHOWN = {
     h("h2", {}, "Rebalances"),
     app.rebalances === null ? h("p", { class: "quiet" }, "This broker does not tell why groups were rebalanced.")
       : table("rebalances", [
-        ["At", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => row.reasons.join("; "), { wide: true }], ["Moves", (row) => countMoves(row.moves), { wide: true, cell: (row) => moved(row.moves) }],
+        ["At, UTC", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => named(row.reasons.join("; ")), { wide: true }], ["Moves", (row) => countMoves(row.moves), { wide: true, cell: (row) => moved(row.moves) }],
       ], app.rebalances, "None since the broker has started."),
   ],
   instances: (app) => [table("instances", [
     ["Instance", (row) => row.address], ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state ?? "not reachable"), row.unreachable || row.state) }],
     ["Processed", (row) => row.processed_records, { number: true }],
-    ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter(Boolean).join("; "), { wide: true }],
+    ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter((text) => text && !row.statuses.includes(text)).join("; "), { wide: true }],
     ["Says", (row) => row.statuses.join("; "), { wide: true, rare: true }],
   ], app.instances, "No instance answers over HTTP: start them with --http HOST:PORT.")],
 };
@@ -168,6 +168,9 @@ function restoring(row) {
   return [h("progress", { max: done + left, value: done, "aria-label": "restored" }), ` ${number(left)} left${etas.length ? `, ${seconds(Math.max(...etas))}` : ""}`];
 }
 
+// Members by the names that all other views have.
+const named = (text) => text.replace(/([\w-]{22}) \((?:instance ([^,)]+)(?:, [^)]*)?|([^)]+))\)/g, (_, id, instance, where) => instance ?? `${id.slice(0, 8)} on ${where}`);
+
 // The broker tells the first ones, and how many more there are.
 function countMoves(moves) {
   const more = /^and (\d+) more$/.exec(moves.at(-1) ?? "");
@@ -176,7 +179,7 @@ function countMoves(moves) {
 
 function moved(moves) {
   if (!moves.length) return "no task moves";
-  const list = h("ul", {}, moves.map((each) => h("li", {}, each)));
+  const list = h("ul", {}, moves.map((each) => h("li", {}, named(each))));
   return moves.length <= MOVES ? list : h("details", {}, h("summary", {}, `${number(countMoves(moves))} moves`), list);
 }
 
@@ -201,10 +204,10 @@ function lookup(app) {
 function letters({ topic, numbers, newest }) {
   return [
     h("h2", {}, "Numbers"),
-    table("numbers", [["Letters", (row) => row.letters, { number: true }], ["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state]], numbers, "The topic has no letters."),
+    table("numbers", [["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state], ["Letters", (row) => row.letters, { number: true }]], numbers, "The topic has no letters."),
     h("h2", {}, "Newest"), filter("Filter letters"),
     table("letters", [
-      ["Letter", (row) => row.letter], ["Time", (row) => row.time], ["Application", (row) => row.application], ["Step", (row) => row.step],
+      ["Letter", (row) => row.letter], ["Time, UTC", (row) => row.time.replace("T", " "), { whole: true }], ["Application", (row) => row.application], ["Step", (row) => row.step],
       ["Origin", (row) => row.origin], ["Error", (row) => row.error], ["Message", (row) => row.message, { wide: true }], ["State", (row) => row.state],
     ], filtered(newest, (row) => Object.values(row).join(" ")), "None."),
     h("p", { class: "quiet" }, `streamsrt dlq show ${topic} LETTER tells all of one; dlq replay and dlq drop deal with them.`),
@@ -272,7 +275,7 @@ async function look() {
         last = { path: at.path, body };
         refresh();
       }
-      said(`as of ${new Date().toLocaleTimeString()}`);
+      said(`as of ${time(Date.now()).slice(11)} UTC`);
     } catch (error) {
       said(error.message, "bad");
       if (last === null) main.replaceChildren(h("p", { class: "bad" }, error.message));
