@@ -118,9 +118,9 @@ def _parser() -> argparse.ArgumentParser:
         "--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)"
     )
     parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name; repeatable"
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting, with Kafka's name; repeatable"
     )
-    parser.add_argument("--properties", type=Path, help="a Java properties file of settings; --config goes over it")
+    parser.add_argument("--properties", type=Path, help="a Java properties file with settings; --config overrides it")
     parser.add_argument(
         "--insecure", action="store_true", help="listen on an address that is not loopback, without security"
     )
@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--truncate-corrupt",
         action="store_true",
-        help="where a log is corrupt in the middle, drop its records from there on and start",
+        help="if a log is corrupt in the middle, truncate it there and start",
     )
     parser.add_argument(
         "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at http://HOST:PORT/metrics"

@@ -11,18 +11,19 @@ import typer
 
 from streamsrt.errors import ConfigError
 
-Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")]
+Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE with Kafka Streams' setting names")]
 ConfigOverModule = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names, over the module's config")
+    list[str] | None,
+    typer.Option("--config", "-c", help="KEY=VALUE with Kafka Streams' setting names; overrides the module's config"),
 ]
-ConfigFile = Annotated[Path | None, typer.Option("--config-file", help="a Java properties file of settings")]
+ConfigFile = Annotated[Path | None, typer.Option("--config-file", help="a Java properties file with settings")]
 Threads = Annotated[
     int | None, typer.Option("--threads", help="processes that share the work (num.stream.threads)", min=1)
 ]
 Http = Annotated[
     str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
 ]
-Until = Annotated[str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")]
+Until = Annotated[str, typer.Option("--until", help="stopped, or quiet (stop when all available input is processed)")]
 LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")]
 ProgressInterval = Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")]
 ProgressAsJson = Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")]

@@ -24,13 +24,13 @@ from streamsrt.errors import ConfigError
 
 app = typer.Typer(help="Compute state from history: plan, run, hand over.", no_args_is_help=True)
 
-Directory = Annotated[Path, typer.Option("--dir", "-d", help="the plan's directory, one for each backfill")]
-EngineOption = Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark")]
+Directory = Annotated[Path, typer.Option("--dir", "-d", help="directory of the plan, one per backfill")]
+EngineOption = Annotated[str, typer.Option("--engine", help="local (processes on this machine) or spark")]
 Workers = Annotated[int, typer.Option("--workers", help="processes of engine local")]
 Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.g. local[2,3] or spark://HOST:PORT")]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", help="KEY=VALUE of Spark, e.g. spark.jars.packages=...; repeatable, kept in no plan"),
+    typer.Option("--conf", help="KEY=VALUE of Spark, e.g. spark.jars.packages=...; repeatable, not stored in the plan"),
 ]
 
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
@@ -62,17 +62,20 @@ def plan(
     ] = None,
     lake_where: Annotated[
         list[str] | None,
-        typer.Option("--lake-where", help="TOPIC=SQL: only rows that meet it, e.g. orders='day >= \"2026-01-01\"'"),
+        typer.Option(
+            "--lake-where", help="TOPIC=SQL: only rows that match this condition, e.g. orders='day >= \"2026-01-01\"'"
+        ),
     ] = None,
     lake_id: Annotated[
         list[str] | None,
-        typer.Option("--lake-id", help="TOPIC=SQL: of rows with the same value only the first is a record"),
+        typer.Option("--lake-id", help="TOPIC=SQL: only the first row of each value becomes a record"),
     ] = None,
     lake_until: Annotated[
         list[str] | None,
         typer.Option(
             "--lake-until",
-            help="TOPIC=TIME (ISO 8601, UTC by default): a lake without offsets has what is before, the log the rest",
+            help="TOPIC=TIME (ISO 8601, UTC by default): older records are read from the lake (without "
+            "offsets), all others from the log",
         ),
     ] = None,
     lake_order: Annotated[
@@ -82,8 +85,8 @@ def plan(
         list[str] | None,
         typer.Option(
             "--lake-column",
-            help="TOPIC.COLUMN=SQL: what key, value, timestamp, partition or offset of a lake is, where no column has that "
-            "name, e.g. orders.value='to_json(struct(*))'",
+            help="TOPIC.COLUMN=SQL: expression for the key, value, timestamp, partition or offset of a "
+            "lake without a column of that name, e.g. orders.value='to_json(struct(*))'",
         ),
     ] = None,
     allow_gaps: Annotated[
@@ -95,14 +98,14 @@ def plan(
     config: Config = None,
     full_changelogs: Annotated[
         bool,
-        typer.Option("--full-changelogs", help="changelogs also hold windows beyond retention, for other readers"),
+        typer.Option("--full-changelogs", help="changelogs also contain windows beyond retention, for other consumers"),
     ] = False,
     master: Master = None,
     conf: Conf = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
-    """Freeze what is read and which tasks there are; nothing is computed yet."""
+    """Record which input is read and which tasks there are. Nothing is computed yet."""
     archives, lakes = key_value_pairs(archive or (), "--archive"), key_value_pairs(lake or (), "--lake")
     orders = key_value_pairs(lake_order or (), "--lake-order")
     formats = key_value_pairs(lake_format or (), "--lake-format")
@@ -212,8 +215,8 @@ def _days_of(lake: LakePlan) -> str:
 
 @app.command("operators")
 def operators(as_json: AsJson = False) -> None:
-    """How a backfill treats each operation: as live, again (the function is called for all of the history), one order
-    (one of those that a live run may have), or refused by the plan."""
+    """Show how a backfill treats each operation: as live, again (the function is called for the whole history), one
+    order (one of those possible in a live run), or refused by the plan."""
     rows = [
         {"operation": operation.__name__, "offline": offline.outcome, "note": offline.note}
         for operation, offline in OPERATIONS.items()
@@ -321,7 +324,7 @@ def _show_task(task: TaskManifest, *, as_json: bool) -> None:
 
 @app.command("status")
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Tasks and the progress of the hand-over, from any machine that can read the directory."""
+    """Show the tasks and the progress of the hand-over, on any machine that can read the directory."""
     found = Backfill(directory).status()
     rows = [
         {"task": task.task, "level": task.level, "state": task.state, "records": task.records, "seconds": task.seconds}
@@ -351,7 +354,7 @@ def verify(
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
-    """Check the results of all tasks: files, counts, digests; with --recompute also a recomputed sample."""
+    """Check the results of all tasks: files, counts, digests; with --recompute, also a recomputed sample."""
     if recompute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             manifests = Backfill(directory, bootstrap_servers=address).verify(recompute=recompute)
@@ -375,11 +378,15 @@ def commit(
     state_dir: Annotated[
         Path | None,
         typer.Option(
-            "--state-dir", help="state directory of an instance on this machine, which gets the stores as files"
+            "--state-dir",
+            help="state directory of an instance on this machine, to which the stores are written as files",
         ),
     ] = None,
     transactions: Annotated[
-        bool, typer.Option(help="write logs in transactions; without, nobody else may write to the output topics")
+        bool,
+        typer.Option(
+            help="write to the logs in transactions; without them, nobody else may write to the output topics"
+        ),
     ] = True,
     execute: Execute = False,
     as_json: AsJson = False,

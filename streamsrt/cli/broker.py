@@ -17,14 +17,18 @@ def broker(
     data_dir: Annotated[Path, typer.Option("--data-dir", help="directory of the logs")] = HOME / DATA_FOLDER,
     host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="port to listen on, 0 for a free one")] = 9092,
-    config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE by Kafka's names; repeatable")] = None,
-    properties: Annotated[Path | None, typer.Option("--properties", help="a Java properties file of settings")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", help="KEY=VALUE with Kafka's setting names; repeatable")
+    ] = None,
+    properties: Annotated[
+        Path | None, typer.Option("--properties", help="a Java properties file with settings")
+    ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond loopback without security")] = False,
     metrics: Annotated[
-        str | None, typer.Option("--metrics", help="HOST:PORT to serve metrics for Prometheus at")
+        str | None, typer.Option("--metrics", help="HOST:PORT at which metrics for Prometheus are served")
     ] = None,
     truncate_corrupt: Annotated[
-        bool, typer.Option("--truncate-corrupt", help="drop a corrupt log's records from the corruption on, and start")
+        bool, typer.Option("--truncate-corrupt", help="truncate a corrupt log at the corruption, and start")
     ] = False,
 ) -> None:
     """Run the bundled broker until it is stopped; its address is the first line on stdout.

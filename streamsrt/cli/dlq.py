@@ -50,14 +50,14 @@ Errors = Annotated[list[str] | None, typer.Option("--error", help="this class of
 Steps = Annotated[list[str] | None, typer.Option("--step", help="failed in this node; repeatable")]
 Contains = Annotated[str | None, typer.Option("--contains", help="the message has this text")]
 From = Annotated[
-    str | None, typer.Option("--from", help="records of 2026-01-31T12:00:00 (UTC) or later, by their timestamps")
+    str | None, typer.Option("--from", help="records with a timestamp of 2026-01-31T12:00:00 (UTC) or later")
 ]
-Before = Annotated[str | None, typer.Option("--before", help="records before this time, by their timestamps")]
-At = Annotated[list[str] | None, typer.Option("--at", help="the letter PARTITION:OFFSET; repeatable")]
+Before = Annotated[str | None, typer.Option("--before", help="records with a timestamp before this time")]
+At = Annotated[list[str] | None, typer.Option("--at", help="the dead letter at PARTITION:OFFSET; repeatable")]
 App = Annotated[
     str | None, typer.Option("--app", help="MODULE:ATTRIBUTE of the topology whose serdes decode keys and values")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="maximum number of letters")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="maximum number of dead letters")]
 
 
 class _Application(NamedTuple):
@@ -114,8 +114,8 @@ def list_letters(
     contains: Contains = None,
     from_time: From = None,
     before: Before = None,
-    everything: Annotated[bool, typer.Option("--all", help="replayed and dropped letters too")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="numbers by application, step and error")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="also replayed and dropped dead letters")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="counts by application, step and error")] = False,
     limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -194,12 +194,12 @@ def _origin(letter: Letter) -> str:
 @app.command("show")
 def show(
     topic: Topic,
-    at: Annotated[list[str], typer.Argument(help="letters, as PARTITION:OFFSET")],
+    at: Annotated[list[str], typer.Argument(help="dead letters, as PARTITION:OFFSET")],
     bootstrap_servers: BootstrapServers = None,
     application: App = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show letters with all that is known of them: record, error, the line of the program, the stack trace."""
+    """Show all details of dead letters: the record, the error, the line of the program, the stack trace."""
     decode = _application(application)
     positions = frozenset(map(_position, at))
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
@@ -247,21 +247,20 @@ def replay(
     from_time: From = None,
     before: Before = None,
     at: At = None,
-    to: Annotated[
-        str | None, typer.Option("--to", help="topic that gets the records, not where they came from")
-    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="topic to write to, instead of the original one")] = None,
     application: App = None,
     stopped_too: Annotated[
         bool,
         typer.Option(
-            "--include-stopped", help="records at which the application stopped, too: it does not read them again"
+            "--include-stopped",
+            help="also records at which the application stopped; only for records that it does not read again",
         ),
     ] = False,
     rate: Annotated[int | None, typer.Option("--rate", min=1, help="maximum number of records per second")] = None,
     limit: Limit = None,
     execute: Execute = False,
 ) -> None:
-    """Write the records of letters back to where they came from, each of them once."""
+    """Write the records of dead letters back to their partitions, each of them once."""
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     topology = _application(application).topology
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
@@ -375,7 +374,8 @@ def drop(
     at: At = None,
     execute: Execute = False,
 ) -> None:
-    """Give letters up: they are neither listed nor replayed any more. The topic's retention deletes them."""
+    """Drop dead letters: they are no longer listed or replayed. They stay in the topic until its retention deletes
+    them."""
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
         letters, count = _letters_of(network, topic), 0

@@ -33,34 +33,35 @@ COMMANDS = {
     "run": _Command(
         "run",
         "run",
-        "Run an application as one member of its group; start it on several machines to share the work.",
+        "Run an instance of an application. Start it on several machines to distribute the work.",
     ),
     "init": _Command(
         "init", "init", "Write a project: application, tests, Dockerfile, compose file with Apache Kafka, CI workflow."
     ),
-    "faust": _Command("faust", "app", "Run applications of faust-streaming as they are."),
+    "faust": _Command("faust", "app", "Run faust-streaming applications unchanged."),
     "broker": _Command(
         "broker", "broker", "Run the bundled broker until it is stopped; its address is the first line on stdout."
     ),
     "produce": _Command("records", "produce", "Write each line of stdin as a record."),
     "consume": _Command(
-        "records", "consume", "Print the records of a topic from its start, partition by partition as they arrive."
+        "records",
+        "consume",
+        "Print the records of a topic from its beginning, in the order in which the partitions deliver them.",
     ),
     "topology": _Command("topology", "app", "Describe, compare and lock topologies."),
-    "upgrade": _Command(
-        "upgrade", "app", "Upgrade a running application: check it first, start it, follow it, send it back."
-    ),
+    "upgrade": _Command("upgrade", "app", "Upgrade a running application: plan, start, follow, roll back."),
     "topics": _Command("topics", "app", "List, create and delete topics."),
     "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
     "top": _Command(
         "top",
         "top",
-        "Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C ends it.",
+        "Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C stops it.",
     ),
     "console": _Command(
         "console.command",
         "console",
-        "Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C ends it.",
+        "Show the applications of a cluster in a browser: topology, tasks, restore progress, "
+        "upgrades. Ctrl-C stops it.",
     ),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
     "dlq": _Command("dlq", "app", "Inspect, replay and drop dead letters."),

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 _WORKERS = ("worker", "livecheck")
 
-app = typer.Typer(help="Run applications of faust-streaming as they are.", no_args_is_help=True)
+app = typer.Typer(help="Run faust-streaming applications unchanged.", no_args_is_help=True)
 
 
 @app.callback()
 def faust() -> None:
-    """Run applications of faust-streaming as they are."""
+    """Run faust-streaming applications unchanged."""
 
 
 @app.command("run")
@@ -61,7 +61,7 @@ def run(
     progress_interval_s: ProgressInterval = 10.0,
     as_json: ProgressAsJson = False,
 ) -> None:
-    """Run a faust.App as one member of its group. Its settings, topics and tables have the names that faust gives them."""
+    """Run an instance of a faust.App. Its settings, topics and tables keep the names that Faust gives them."""
     set_up_logging(log_level)
     how_long = until_of(until)
     _require_faust()
@@ -89,10 +89,10 @@ def run(
 def command(
     application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a faust.App, e.g. shop.app:app")],
     arguments: Annotated[
-        list[str], typer.Argument(metavar="COMMAND [OPTIONS]", help="the command, with options of its own")
+        list[str], typer.Argument(metavar="COMMAND [OPTIONS]", help="the command with its own options")
     ],
 ) -> None:
-    """Run a command of a faust.App: one of its @app.command, or send, agents, tables, models of faust."""
+    """Run a command of a faust.App: one of its @app.command functions, or Faust's send, agents, tables, models."""
     _require_faust()
     name = arguments[0]
     if name in _WORKERS:

@@ -47,12 +47,13 @@ def remove_members(
         list[str] | None, typer.Option("--instance", help="group.instance.id of a member; again for more")
     ] = None,
     everyone: Annotated[
-        bool, typer.Option("--all", help="all static members that are away; of a classic group, all members")
+        bool, typer.Option("--all", help="all static members that are not running; in a classic group, all members")
     ] = False,
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove static members that are away, so that their tasks move at once and not when their sessions end."""
+    """Remove static members that are not running, so that their tasks move immediately instead of when their
+    sessions expire."""
     if everyone is bool(instances):
         raise ConfigError("say whom to remove: either --instance ID, again for more, or --all")
     with cluster(bootstrap_servers) as network:

@@ -60,9 +60,11 @@ def reset_offsets(
     topics: Topics = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="to the start of the logs")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="to the end of the logs")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="to the current offsets: commit them again")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="to the current offsets, which are committed again")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="to this offset of every partition")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="N records forward, or back (-N)")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="N records forward, or backward (-N)")] = None,
     to_datetime: Annotated[
         str | None, typer.Option("--to-datetime", help="to the first record of 2026-01-31T12:00:00.000 (UTC) or later")
     ] = None,
@@ -72,11 +74,11 @@ def reset_offsets(
     delete_internal_topics: Annotated[
         bool, typer.Option("--delete-internal-topics", help="delete changelogs and repartition topics too")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done (the default)")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print what would be done (the default)")] = False,
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set the offsets from which a stopped application continues in its input topics."""
+    """Set the offsets at which a stopped application resumes reading its input topics."""
     if dry_run and execute:
         raise ConfigError("--dry-run and --execute are mutually exclusive")
     given: dict[str, Any] = {
@@ -127,7 +129,7 @@ def delete_offsets(
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete committed offsets of topics that the application does not read, or of one that is stopped."""
+    """Delete committed offsets of topics that the application does not read, or of any topics if it is stopped."""
     with cluster(bootstrap_servers) as network:
         committed = network.admin.committed(group)
         partitions = sorted(tp for tp in committed if tp[0] in topics)

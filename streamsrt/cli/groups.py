@@ -37,7 +37,7 @@ _VIEWS = ("offsets", "members", "state", "rebalances")
 
 @app.command("list")
 def list_groups(bootstrap_servers: BootstrapServers = None, as_json: AsJson = False) -> None:
-    """Every group with its type and state."""
+    """List all groups with their types and states."""
     with cluster(bootstrap_servers) as network:
         groups = network.admin.list_groups()
     rows = [
@@ -55,7 +55,8 @@ def describe(
     verbose: Annotated[bool, typer.Option("--verbose", help="more columns")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Offsets and lag, members and their tasks, the state of one group, or why it was rebalanced and which tasks moved."""
+    """Show offsets and lag, members and their tasks, the state of a group, or why it was rebalanced and which tasks
+    moved."""
     if view not in _VIEWS:
         raise ConfigError(f"unknown view {view!r}: give one of {', '.join(_VIEWS)}")
     with cluster(bootstrap_servers) as network:
@@ -178,9 +179,9 @@ def forget_topology(
     ] = Path("offsets-backup.json"),
     execute: Execute = False,
 ) -> None:
-    """Delete a group without members and commit its offsets again, so that it accepts any topology.
+    """Delete a group that has no members and commit its offsets again, so that it accepts any topology.
 
-    For brokers that do not update the topology of a group. State stays where it is: stores and changelogs are not touched.
+    For brokers that do not support topology updates of a group. Stores and changelogs are not changed.
     """
     with cluster(bootstrap_servers) as network:
         offsets = network.admin.committed(group)

@@ -20,10 +20,10 @@ Server = Annotated[
     typer.Option("--server", "-s", envvar="STREAMSRT_QUERY_SERVER", help="host:port of any instance (http.listen)"),
 ]
 Store = Annotated[str, typer.Argument(help="name of the store")]
-Stale = Annotated[bool, typer.Option("--stale", help="let standbys answer too")]
+Stale = Annotated[bool, typer.Option("--stale", help="also query standby tasks")]
 Partition = Annotated[int | None, typer.Option("--partition", help="only this partition")]
 Position = Annotated[
-    str | None, typer.Option("--position", help="the position of an earlier answer, which this one must include")
+    str | None, typer.Option("--position", help="position of an earlier response, which this one must include")
 ]
 Limit = Annotated[int, typer.Option("--limit", help="maximum number of rows")]
 _TIMEOUT_S = 60.0
@@ -58,10 +58,10 @@ def key(
     stale: Stale = False,
     partition: Partition = None,
     position: Position = None,
-    as_of: Annotated[int | None, typer.Option("--as-of", help="of a versioned store: epoch milliseconds")] = None,
+    as_of: Annotated[int | None, typer.Option("--as-of", help="for a versioned store: epoch milliseconds")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The value of a key, from whichever instance has it."""
+    """Show the value of a key, from whichever instance has it."""
     path = f"/stores/{quote(store, safe='')}/keys/{quote(key, safe='')}"
     row = _ask(server, path, stale=stale, partition=_given(partition), position=position, as_of=_given(as_of))
     if as_json:
@@ -77,14 +77,14 @@ def rows(
     low: Annotated[str | None, typer.Option("--from", help="first key")] = None,
     high: Annotated[str | None, typer.Option("--to", help="last key, inclusive")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", help="keys that begin with this text")] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", help="the last key first")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="last key first")] = False,
     limit: Limit = 1_000,
     stale: Stale = False,
     partition: Partition = None,
     position: Position = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rows of all partitions, one after the other."""
+    """Show the rows of all partitions, partition by partition."""
     params = {"from": low, "to": high, "prefix": prefix, "reverse": reverse, "limit": limit, "stale": stale}
     params["position"] = position
     body = _ask(server, f"/stores/{quote(store, safe='')}/range", **params, partition=_given(partition))
@@ -96,15 +96,15 @@ def windows(
     store: Store,
     key: Annotated[str | None, typer.Argument(help="without it, the windows of all keys")] = None,
     server: Server = "127.0.0.1:8080",
-    low: Annotated[int, typer.Option("--from", help="first start of a window, epoch milliseconds")] = 0,
-    high: Annotated[int | None, typer.Option("--to", help="last start of a window, inclusive")] = None,
+    low: Annotated[int, typer.Option("--from", help="earliest window start, epoch milliseconds")] = 0,
+    high: Annotated[int | None, typer.Option("--to", help="latest window start, inclusive")] = None,
     limit: Limit = 1_000,
     stale: Stale = False,
     partition: Partition = None,
     position: Position = None,
     as_json: AsJson = False,
 ) -> None:
-    """The windows of a key, or of all keys."""
+    """Show the windows of a key, or of all keys."""
     path = f"/stores/{quote(store, safe='')}/windows" + ("" if key is None else f"/{quote(key, safe='')}")
     params = {"from": low, "to": _given(high), "limit": limit, "stale": stale, "position": position}
     body = _ask(server, path, **params, partition=_given(partition))
@@ -125,7 +125,7 @@ def sessions(
     position: Position = None,
     as_json: AsJson = False,
 ) -> None:
-    """The sessions of a key, or of all keys."""
+    """Show the sessions of a key, or of all keys."""
     path = f"/stores/{quote(store, safe='')}/sessions" + ("" if key is None else f"/{quote(key, safe='')}")
     body = _ask(server, path, **{"from": low}, limit=limit, stale=stale, position=position)
     print_rows(["key", "start", "end", "value"], body["rows"], as_json=as_json)
@@ -144,7 +144,7 @@ def versions(
     position: Position = None,
     as_json: AsJson = False,
 ) -> None:
-    """The versions of a key in a versioned store, newest first."""
+    """Show the versions of a key in a versioned store, newest first."""
     params = {"from": low, "to": _given(high), "stale": stale, "position": position}
     body = _ask(server, f"/stores/{quote(store, safe='')}/versions/{quote(key, safe='')}", **params)
     print_rows(["key", "value", "timestamp", "valid_to"], body["rows"], as_json=as_json)
@@ -152,14 +152,15 @@ def versions(
 
 @app.command("tasks")
 def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """The tasks of one instance, and what each waits for."""
+    """Show the tasks of an instance, and what each of them is waiting for."""
     body = _ask(server, "/tasks")
     print_rows(["task_id", "role", "phase", "lag_records", "why"], body["tasks"], as_json=as_json)
 
 
 @app.command("loops")
 def loops(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """What each stream thread of one instance waits for: why it polls or does not, and why its last commit was late."""
+    """Show what each stream thread of an instance is waiting for: why it does or does not poll, and why its last
+    commit was late."""
     body = _ask(server, "/tasks")
     rows = [{**loop, "tasks": "; ".join(loop["tasks"])} for loop in body["loops"]]
     print_rows(["life", "poll", "commit_due_ms", "commit_took_ms", "commit", "tasks"], rows, as_json=as_json)
@@ -167,21 +168,21 @@ def loops(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
 
 @app.command("assignment-changes")
 def assignment_changes(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """Tasks that were assigned to one instance, left it or changed their role, and why; newest last."""
+    """Show which tasks an instance got, lost or changed the role of, and why; newest last."""
     body = _ask(server, "/tasks")
     print_rows(["task_id", "change", "why"], body["assignment_changes"], as_json=as_json)
 
 
 @app.command("instances")
 def instances(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """Which instance has which stores."""
+    """Show which instance has which stores."""
     body = _ask(server, "/metadata")
     print_rows(["host", "stores", "standby_stores"], body["instances"], as_json=as_json)
 
 
 @app.command("ready")
 def ready(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """Whether all tasks of an instance are processing, and if not, why. Exit code 1 if not."""
+    """Show whether all tasks of an instance are processing, and if not, why. Exit code 1 if not."""
     body = _ask(server, "/readyz")
     if as_json:
         print_json(body)

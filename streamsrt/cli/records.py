@@ -37,7 +37,7 @@ def produce(
     input_format: Annotated[
         str,
         typer.Option(
-            "--format", help="lines; json: an object a line, as consume --json prints; csv: with a first line of names"
+            "--format", help="lines; json: one object per line, as printed by consume --json; csv: with a header line"
         ),
     ] = "lines",
     key_separator: Annotated[
@@ -51,7 +51,8 @@ def produce(
     key_format: Annotated[str, typer.Option("--key", help=f"how keys are written: one of {_FORMATS}")] = "string",
     value_format: Annotated[str, typer.Option("--value", help=f"how values are written: one of {_FORMATS}")] = "string",
     timestamp_ms: Annotated[
-        int | None, typer.Option("--timestamp", help="epoch milliseconds of records that have none; default: now")
+        int | None,
+        typer.Option("--timestamp", help="timestamp of records without one, in epoch milliseconds; default: now"),
     ] = None,
     headers: Annotated[
         list[str] | None, typer.Option("--header", help="NAME=TEXT, for all records; repeatable")
@@ -141,7 +142,7 @@ def consume(
     key_format: Annotated[str, typer.Option("--key", help=f"one of {_FORMATS}")] = "string",
     value_format: Annotated[str, typer.Option("--value", help=f"one of {_FORMATS}")] = "string",
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", min=0, help="this partition; repeatable (default: all)")
+        list[int] | None, typer.Option("--partition", min=0, help="only this partition; repeatable (default: all)")
     ] = None,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="from the start of the log (the default)")
@@ -156,21 +157,21 @@ def consume(
     limit: Annotated[
         int | None, typer.Option("--limit", "--max-messages", "-n", min=1, help="maximum number of records")
     ] = None,
-    headers: Annotated[bool, typer.Option("--headers", help="print headers, too")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="also print headers")] = False,
     isolation_level: Annotated[
         str, typer.Option("--isolation-level", help="read_uncommitted or read_committed")
     ] = "read_uncommitted",
     null_literal: Annotated[
-        str, typer.Option("--null-literal", help="what a key or value that is null is printed as, without --json")
+        str, typer.Option("--null-literal", help="text that is printed for null keys and values, without --json")
     ] = "null",
     skip_message_on_error: Annotated[
-        bool, typer.Option("--skip-message-on-error", help="exit with 0 though records could not be decoded")
+        bool, typer.Option("--skip-message-on-error", help="exit with 0 even if records could not be decoded")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the records of a topic from its start, partition by partition as they arrive.
+    """Print the records of a topic from its beginning, in the order in which the partitions deliver them.
 
-    A record that can't be decoded is named on stderr, all others are printed, and the exit code at the end is 5.
+    Records that can't be decoded are reported on stderr and all others are printed; the exit code is then 5.
     """
     if sum((from_beginning, from_offset is not None, from_time is not None)) > 1:
         raise ConfigError("give one of --from-beginning, --from-offset, --from")

@@ -56,14 +56,15 @@ def run(
     threads: Threads = None,
     http: Http = None,
     lock: Annotated[
-        Path | None, typer.Option("--lock", help="file of `topology lock`: another topology is refused (topology.lock)")
+        Path | None,
+        typer.Option("--lock", help="lock file of `topology lock`; any other topology is refused (topology.lock)"),
     ] = None,
     lose_in_flight: Annotated[
         bool,
         typer.Option(
             "--lose-in-flight",
-            help="start though records are unread that only another version reads; they stay in their topics, where a "
-            "version that has those reads them later (upgrade.lose.in.flight)",
+            help="start even if records are unread that only another version can read; they stay in their "
+            "topics, and a version that has these topics reads them later (upgrade.lose.in.flight)",
         ),
     ] = False,
     until: Until = "stopped",
@@ -74,14 +75,15 @@ def run(
     leave: Annotated[
         bool,
         typer.Option(
-            "--leave", help="leave the group at the end, so that tasks of a static member are reassigned at once"
+            "--leave",
+            help="leave the group when stopped, so that the tasks of a static member are reassigned immediately",
         ),
     ] = False,
     log_level: LogLevel = "info",
     progress_interval_s: ProgressInterval = 10.0,
     as_json: ProgressAsJson = False,
 ) -> None:
-    """Run an application as one member of its group; start it on several machines to share the work."""
+    """Run an instance of an application. Start it on several machines to distribute the work."""
     set_up_logging(log_level)
     if on_failure not in ("instance", "application"):
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")

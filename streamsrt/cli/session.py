@@ -31,8 +31,10 @@ BootstrapServers = Annotated[
         help="host:port of the cluster; without it, the bundled broker of this directory",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line, instead of a table")]
-Execute = Annotated[bool, typer.Option("--execute", help="do it; without this the command only says what it would do")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object per line, instead of a table")]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="do it; without this option, the command only prints what it would do")
+]
 
 
 @contextlib.contextmanager

@@ -42,7 +42,8 @@ def clean(
     ),
     execute: Execute = False,
 ) -> None:
-    """Delete the stores of an application that does not run on this machine; they are restored from their changelogs."""
+    """Delete the stores of an application that is not running on this machine. They are restored from their
+    changelogs."""
     with StateDirectory(state_dir, application_id) as directory:
         stores = directory.list_stores()
         for each in stores:
@@ -56,9 +57,11 @@ def clean(
 @app.command("export")
 def export(
     store: Annotated[str, typer.Argument(help="name of the store")],
-    application: Annotated[str, typer.Option("--application", help="MODULE:ATTRIBUTE of the topology that has it")],
+    application: Annotated[
+        str, typer.Option("--application", help="MODULE:ATTRIBUTE of the topology that has the store")
+    ],
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group")],
-    folder: Annotated[Path, typer.Option("--parquet", help="directory to write to, a file for each partition")],
+    folder: Annotated[Path, typer.Option("--parquet", help="directory to write to, one file per partition")],
     bootstrap_servers: BootstrapServers = None,
     state_dir: Annotated[
         Path | None,
@@ -66,10 +69,10 @@ def export(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a store as Parquet: key, value, timestamp, start and end of window, valid_to, partition.
+    """Export a store as Parquet: key, value, timestamp, window start and end, valid_to, partition.
 
     All partitions are read from the store's changelog, each up to the position that is printed, whether or not the
-    application runs. With --state-dir: what lies there of the store.
+    application is running. With --state-dir, the files of the store in that directory are read instead.
     """
     reading = StoreReading(application, application_id, store)
     if state_dir is not None:
@@ -88,13 +91,13 @@ _DIFFERENCES = ("store", "key", "window_start", "window_end", "first", "second")
 
 OfApplication = Annotated[
     str | None,
-    typer.Option("--application", help="MODULE:ATTRIBUTE of the topology, to read keys and values by its serdes"),
+    typer.Option("--application", help="MODULE:ATTRIBUTE of the topology, to decode keys and values with its serdes"),
 ]
 
 
 @app.command("inspect")
 def inspect(
-    directory: Annotated[Path, typer.Argument(help="state directory of an instance that does not run")],
+    directory: Annotated[Path, typer.Argument(help="state directory of a stopped instance")],
     store: Annotated[str | None, typer.Option("--store", help="print the rows of this store")] = None,
     application: OfApplication = None,
     from_key: Annotated[str | None, typer.Option("--from", help="first key to print")] = None,
@@ -102,9 +105,9 @@ def inspect(
     limit: Annotated[int, typer.Option("--limit", help="maximum number of rows", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an instance that does not run has on disk: stores with kind, size and position, or the rows of a store.
+    """Show the stores of a stopped instance on disk, with kind, size and position, or the rows of a store.
 
-    The number of rows is RocksDB's estimate. A position is the offset of the changelog from which the store would be
+    The number of rows is RocksDB's estimate. The position is the changelog offset from which the store would be
     restored. Without --application, keys and values are shown as bytes. The stores are not changed.
     """
     stopped = StoppedState(directory)
@@ -128,7 +131,7 @@ def inspect(
 
 @app.command("diff")
 def diff(
-    first: Annotated[Path, typer.Argument(help="an export, or the state directory of an instance that does not run")],
+    first: Annotated[Path, typer.Argument(help="an export, or the state directory of a stopped instance")],
     second: Annotated[Path, typer.Argument(help="the other one")],
     store: Annotated[str | None, typer.Option("--store", help="compare this store only")] = None,
     application: OfApplication = None,
@@ -139,7 +142,7 @@ def diff(
 ) -> None:
     """Compare two states row by row: exports, state directories, or one of each (with --application and --store).
 
-    Rows are found by their keys and windows, whatever partition they are in, and compared by value. Without --application,
+    Rows are matched by key and window, regardless of their partitions, and compared by value. Without --application,
     the bytes of two state directories are compared, timestamps included. The first state is held in memory. Exit codes: 0
     the states are equal; 10 they differ.
     """

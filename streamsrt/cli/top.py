@@ -118,15 +118,15 @@ def _to_restore(facts: GroupFacts) -> int:
 def top(
     groups: Annotated[list[str] | None, typer.Argument(help="application ids (default: all)")] = None,
     bootstrap_servers: BootstrapServers = None,
-    once: Annotated[bool, typer.Option("--once", help="one look, and no live table")] = False,
-    interval_s: Annotated[float, typer.Option("--interval", help="seconds between two looks", min=0.1)] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="print one snapshot instead of a live table")] = False,
+    interval_s: Annotated[float, typer.Option("--interval", help="seconds between updates", min=0.1)] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C ends it.
+    """Show the applications of a cluster: versions, tasks by role, lag, rate, restore progress. Ctrl-C stops it.
 
     MEMBERS: 2@1 are two members with topology epoch 1. A/S/W: active, standby and warm-up tasks. REC/S: committed records
-    per second, from the second look on. RESTORE: records that standby and warm-up tasks have not restored yet. With --json,
-    a line for each group and look.
+    per second, from the second update on. RESTORE: records that standby and warm-up tasks have not restored yet. With
+    --json, one line per group and update.
     """
     with cluster(bootstrap_servers) as network:
         overview = Overview(network, groups or ())

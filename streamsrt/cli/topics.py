@@ -24,7 +24,7 @@ def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="include the brokers' own topics")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every topic with its partition count."""
+    """List all topics with their partition counts."""
     with cluster(bootstrap_servers, begins=True) as network:
         topics = network.admin.topics()
     rows = [
@@ -42,7 +42,7 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default")] = -1,
     replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1: the broker's default")] = -1,
     config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE; repeatable")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="accept topics that exist")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="ignore topics that already exist")] = False,
 ) -> None:
     """Create topics."""
     configs = key_value_pairs(config or ())
@@ -60,7 +60,7 @@ def create(
 
 @app.command("describe")
 def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: AsJson = False) -> None:
-    """Partitions with their offsets."""
+    """Show the partitions of topics with their offsets."""
     with cluster(bootstrap_servers, begins=True) as network:
         topics = network.admin.topics(names)
         missing = sorted(set(names) - set(topics))

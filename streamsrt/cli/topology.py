@@ -31,8 +31,8 @@ Application = Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology
 def describe(application: Application, config: ConfigOverModule = None, as_json: AsJson = False) -> None:
     """Subtopologies with their nodes, stores and topics, as Kafka Streams' describe() prints them.
 
-    With --json: what the next version is compared with. Give the topology.epoch that the version runs with by --config,
-    where its module does not.
+    With --json: the file to compare the next version with. If the module does not set the version's topology.epoch,
+    pass it with --config.
     """
     if not as_json:
         sys.stdout.write(load_application(application).topology.describe())
@@ -57,11 +57,12 @@ def diff(
     config: ConfigOverModule = None,
     as_json: AsJson = False,
 ) -> None:
-    """What happens to running state when NEW follows OLD, and the topology epoch that NEW needs.
+    """Show what happens to the state when NEW replaces OLD, and which topology epoch NEW needs.
 
-    With --group, partitions, settings and records of the topics count too, it is measured how long a restore takes, and
-    OLD may be left out: then serdes, versions of values and generated names, of which a group knows nothing, are not
-    compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind;
+    With --group, the partitions, settings and records of the topics are checked as well, and the restore time is
+    measured. OLD can then be omitted, but serdes, value versions and generated names, which a group does not know,
+    are not compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is
+    left behind;
     12 incompatible.
     """
     if len(versions) > 2 or len(versions) < (1 if group else 2):
@@ -175,17 +176,19 @@ def _numbers(change: SubtopologyChange) -> str:
 @app.command("lock")
 def lock(
     application: Application,
-    file: Annotated[Path, typer.Option("--file", help="the file, to be checked in")] = Path(LOCK_FILE),
+    file: Annotated[Path, typer.Option("--file", help="the lock file, to be committed to version control")] = Path(
+        LOCK_FILE
+    ),
     config: ConfigOverModule = None,
     check: Annotated[
         bool, typer.Option("--check", help="write nothing; exit codes are those of `topology diff`")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="write it even if state is incompatible")] = False,
 ) -> None:
-    """Write the topology and its epoch to a lock file, and show what a change does to running state.
+    """Write the topology and its epoch to a lock file, and show what a change does to existing state.
 
-    A changed topology gets the next epoch, or a higher one that is set (--config topology.epoch=N); edited functions alone
-    are written with the same one. `streamsrt run --lock
+    A changed topology gets the next epoch, or a higher one that is set with --config topology.epoch=N. If only
+    functions have changed, the epoch stays the same. `streamsrt run --lock
     FILE` (topology.lock) refuses any other topology, and so does assert_topology_locked() of
     streamsrt.testing.topology_lock in a test.
     """

@@ -9,9 +9,7 @@ from streamsrt.cli.upgrade_plan import plan
 from streamsrt.cli.upgrade_start import OTHER_OPTIONS, start
 from streamsrt.cli.upgrade_status import status
 
-app = typer.Typer(
-    help="Upgrade a running application: check it first, start it, follow it, send it back.", no_args_is_help=True
-)
+app = typer.Typer(help="Upgrade a running application: plan, start, follow, roll back.", no_args_is_help=True)
 app.command("plan")(plan)
 app.command("start", context_settings=OTHER_OPTIONS)(start)
 app.command("status")(status)

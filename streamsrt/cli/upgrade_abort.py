@@ -33,7 +33,9 @@ _PAUSE_S = 0.2
 
 LoseInFlight = Annotated[
     bool,
-    typer.Option("--lose-in-flight", help="leave records unread, in their topics, that only the later version reads"),
+    typer.Option(
+        "--lose-in-flight", help="leave records unread that only the later version can read; they stay in their topics"
+    ),
 ]
 
 
@@ -73,7 +75,9 @@ class _Return:
 
 
 def abort(
-    old: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the version to go back to, with its code")],
+    old: Annotated[
+        str, typer.Argument(help="MODULE:ATTRIBUTE of the version to roll back to; its code must be available")
+    ],
     group: Group,
     bootstrap_servers: BootstrapServers = None,
     config: ConfigOverModule = None,
@@ -82,10 +86,13 @@ def abort(
     timeout_s: Annotated[float, typer.Option("--timeout", help="seconds for each step", min=1.0)] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Send an upgrade back: the group takes OLD again, under the next epoch, and members with a later version are removed.
+    """Roll an upgrade back: the group returns to OLD, under the next epoch, and members with a later version are
+    removed.
 
-    They need not live. Those that do are refused when they join again, and end with exit code 2. Instances of OLD take
-    their tasks again, with the state that they have. Where none runs, nobody is removed: start one first.
+    These members need not be running. Those that are running are rejected when they rejoin, and exit with code 2.
+    Instances
+    of OLD take over the tasks, with their existing state. If no instance of OLD is running, no member is removed:
+    start one first.
 
     Exit codes: 12 refused, because records are in flight that only the later version reads, or because it has written
     values of stores that OLD can't read.

@@ -83,10 +83,10 @@ class UpgradePlan:
 
 Old = Annotated[
     str | None,
-    typer.Option("--old", help="the version that runs: MODULE:ATTRIBUTE or a saved file; a classic group needs it"),
+    typer.Option("--old", help="the running version: MODULE:ATTRIBUTE or a saved file; required for a classic group"),
 ]
 LoseInFlight = Annotated[
-    bool, typer.Option("--lose-in-flight", help="accept that records in topics that go away stay unread in them")
+    bool, typer.Option("--lose-in-flight", help="accept that records in removed topics stay unread")
 ]
 
 
@@ -100,7 +100,7 @@ def plan(
     lose_in_flight: LoseInFlight = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check everything that would refuse a new version or hurt, and say what happens to state, records and instances.
+    """Check whether a new version can run safely, and show what happens to state, records and instances.
 
     Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind; 12 it must
     not start.

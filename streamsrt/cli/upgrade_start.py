@@ -32,14 +32,14 @@ def start(
     plan: Annotated[Path, typer.Option("--plan", help="file of `upgrade plan --out`")],
     bootstrap_servers: BootstrapServers = None,
     state_dir: Annotated[
-        Path | None, typer.Option("--state-dir", help="that of the instance which it replaces")
+        Path | None, typer.Option("--state-dir", help="state directory of the instance that it replaces")
     ] = None,
     config: ConfigOverModule = None,
 ) -> None:
-    """Run one instance of the new version with the epoch of a plan; all options of `streamsrt run` may follow.
+    """Run an instance of the new version with the epoch of a plan. Accepts all options of `streamsrt run`.
 
-    It is refused where the plan refuses, where NEW is not what was planned, and where the group has another epoch by now:
-    the upgrade was sent back, or is over, or another one was started.
+    It is refused if the plan is refused, if NEW is not the planned version, or if the group's epoch has changed: the
+    upgrade was rolled back or completed, or another one was started.
     """
     agreed = read_plan(plan)
     if agreed.refusals:

@@ -27,14 +27,14 @@ Group = Annotated[str, typer.Option("--group", "-g", help="application id")]
 def status(
     group: Group,
     bootstrap_servers: BootstrapServers = None,
-    once: Annotated[bool, typer.Option("--once", help="one look, and no live table")] = False,
-    interval_s: Annotated[float, typer.Option("--interval", help="seconds between two looks", min=0.1)] = _LOOK_S,
+    once: Annotated[bool, typer.Option("--once", help="print one snapshot instead of a live table")] = False,
+    interval_s: Annotated[float, typer.Option("--interval", help="seconds between updates", min=0.1)] = _LOOK_S,
     as_json: AsJson = False,
 ) -> None:
     """Follow an upgrade until all members run one version: epochs, tasks by role, warm-up, and what to do next.
 
-    Exit codes: 0 all members run the group's version and nothing warms up; 10 (with --once) not yet. With --json, a line for
-    each look.
+    Exit codes: 0 all members run the group's version and nothing warms up; 10 (with --once) not yet. With --json,
+    one line per update.
     """
     watch = UpgradeWatch()
     with cluster(bootstrap_servers) as network:

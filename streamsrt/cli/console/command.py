@@ -26,16 +26,16 @@ def console(
     groups: Annotated[list[str] | None, typer.Argument(help="application ids (default: all)")] = None,
     bootstrap_servers: BootstrapServers = None,
     http: Annotated[
-        str, typer.Option("--http", help="HOST:PORT of the page; port 0 takes a free one")
+        str, typer.Option("--http", help="HOST:PORT of the page; port 0 picks a free port")
     ] = "127.0.0.1:8090",
     dead_letters: Annotated[
         list[str] | None, typer.Option("--dead-letters", help="a dead-letter topic that is shown; again for more")
     ] = None,
 ) -> None:
-    """Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C ends it.
+    """Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C stops it.
 
-    Nothing can be changed by the page. Beyond loopback it needs a token, which is printed with its address:
-    STREAMSRT_CONSOLE_TOKEN, else a random one. There is no encryption: put a proxy in front of it.
+    The page is read-only. If it does not listen on loopback, it requires a token, which is printed with its address:
+    STREAMSRT_CONSOLE_TOKEN, or a random one. There is no encryption: put a proxy in front of it.
     """
     try:
         from streamsrt.cli.console.site import Site, is_local
