@@ -285,7 +285,8 @@ def test_the_graph_of_imports_is_that_of_the_code() -> None:
 @pytest.mark.parametrize("name", [*pages(), *(page.name for page in REFERENCE if page.name not in pages())])
 def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
     """``python -m tests.tools.reference --write`` writes it anew."""
-    assert (FOLDER / name).read_text(encoding="utf-8") == pages().get(name)
+    same = (FOLDER / name).read_text(encoding="utf-8") == pages().get(name)
+    assert same, f"docs/reference/{name} is not what the code says: run python -m tests.tools.reference --write"
 
 
 def test_the_reference_has_every_command_setting_and_error() -> None:

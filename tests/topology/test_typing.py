@@ -82,7 +82,7 @@ def test_the_program_uses_every_method(kind: type) -> None:
     text = PROGRAM.read_text(encoding="utf-8")
     methods = {name for name in dir(kind) if not name.startswith("_")}
     unused = {name for name in methods if f".{name}" not in text}
-    assert not unused, f"say in {PROGRAM.name} what the types of {sorted(unused)} are"
+    assert not unused, f"say in tests/topology/{PROGRAM.name} what the types of {sorted(unused)} are"
 
 
 def test_the_typed_program_is_a_topology() -> None:

@@ -355,7 +355,8 @@ def test_every_operation_has_a_program() -> None:
         for node in part.nodes
         if hasattr(node, "operation")
     }
-    assert {each.__name__ for each in known - used} == set()
+    missing = sorted(each.__name__ for each in known - used)
+    assert not missing, f"no program in PROGRAMS of this module has {', '.join(missing)}: add one, or a step to one"
 
 
 rows = st.lists(

@@ -47,8 +47,15 @@ def caller(broker: InProcessBroker) -> Iterator[InProcessBroker]:
 
 def test_every_api_that_is_served_has_a_rule_and_a_case() -> None:
     tested = {case.api_key for case in CASES} | {listing.api_key for listing in LISTINGS} | OPEN_TO_ALL
-    assert {ApiKey(key).name for key in SERVED} == {ApiKey(key).name for key in tested}
-    assert GUARDS.keys() == HANDLERS.keys() == SERVED.keys()
+    tables = {
+        "SERVED (coordinator/broker/api_versions.py)": SERVED.keys(),
+        "HANDLERS (of its module, or that module's in coordinator/server/dispatch.py)": HANDLERS.keys(),
+        "GUARDS (coordinator/broker/authorization/rules.py)": GUARDS.keys(),
+        "CASES or LISTINGS (tests/coordinator/broker/authorization/requests.py)": tested,
+    }
+    known = {key for keys in tables.values() for key in keys}
+    missing = [f"{ApiKey(key).name} is not in {name}" for name, keys in tables.items() for key in sorted(known - keys)]
+    assert not missing, "; ".join(missing)
 
 
 @pytest.mark.requirement(
