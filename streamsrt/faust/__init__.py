@@ -19,6 +19,7 @@ module          what it has
 ``pages``       where ``table_route`` leads
 ``asking``      answers to those who ask agents
 ``decoding``    keys and values from bytes, as the application's schemas have it
+``records``     records of faust's, made of data
 ``encoding``    the same the other way round, as the topics that are sent to have it
 ``sends``       what agents send, gathered until their records are worked off
 ``rows``        what is asked of the rows of a table, whichever store has them

@@ -103,10 +103,13 @@ class Worker:
     def acknowledge(self) -> None:
         """The record that it works on is done, and those that it holds are."""
         self.row = None
+        node = self.node
         if self.held:
-            self.node.acknowledged += len(self.held)
+            node.acknowledged += len(self.held)
             self.held.clear()
-        self.passed()
+        node.acknowledged += 1
+        if node.is_waiting:
+            node.wake()
 
     def hold_back(self, row: Row) -> Callable[[], bool]:
         """The offset of the record is not committed until the agent calls what this returns."""
@@ -335,7 +338,8 @@ class AgentNode:
             before = self.acknowledged
             self._running.host.turn()
             idle = idle + 1 if self.acknowledged == before else 0
-        self._awaits = self._awaits or self._is_working
+        # One that has not asked for its first record yet is on its way to it.
+        self._awaits = self._awaits or any(worker.row is not None or worker.held for worker in self._workers)
         self._settle()
 
     def _settle(self) -> None:

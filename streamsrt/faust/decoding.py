@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from faust.serializers.codecs import get_codec
+from faust.serializers.codecs import Codec, get_codec
 from faust.types.models import ModelT
 
 from streamsrt.faust.events import AgentMessage
+from streamsrt.faust.records import maker
 from streamsrt.wire.records import Headers
 from topology.spec.processor import RecordMetadata
 
@@ -95,14 +96,21 @@ def plain_value(app: faust.App, schema: faust.SchemaT) -> Decode:
 
 
 def _models(loads: Callable[..., object], kind: type[ModelT], serializer: object, codec: object) -> Decode:
-    from_bytes, from_data = get_codec(codec).loads, kind.from_data
+    from_bytes, make = single(get_codec(codec), "loads"), maker(kind)
 
     def decode(raw: bytes | None) -> object:
         if raw is None:
             return loads(kind, raw, serializer=serializer)
-        return from_data(from_bytes(raw), preferred_type=kind)
+        return make(from_bytes(raw))
 
     return decode
+
+
+def single(codec: object, name: str) -> Callable[[object], object]:
+    """What a codec of faust's does in ``loads`` or ``dumps``, without asking each time for those that follow it."""
+    if isinstance(codec, Codec) and getattr(type(codec), name) is getattr(Codec, name) and codec.nodes == (codec,):
+        return getattr(codec, f"_{name}")  # type: ignore[no-any-return]  # faust is not typed here
+    return getattr(codec, name)  # type: ignore[no-any-return]  # nor here
 
 
 def _text(raw: bytes | None) -> str | None:

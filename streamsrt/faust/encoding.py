@@ -7,18 +7,23 @@ record by record.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from faust.channels import SerializedChannel
+from faust.models.base import Model
+from faust.serializers.codecs import get_codec
 from faust.serializers.schemas import Schema
 from faust.topics import Topic
 
 from streamsrt.errors import UserError
+from streamsrt.faust.decoding import single
 
 if TYPE_CHECKING:
     import faust
 
 Encode = Callable[[object], object]
+_TYPES_MAX = 1000
 
 
 class Encoder:
@@ -44,7 +49,7 @@ class Encoder:
         """Whether keys and values are all that is needed."""
         registry, own = app.serializers, topic.schema
         self.key = _keys(registry.dumps_key, own.key_type, own.key_serializer, registry.key_serializer)
-        self.value = _values(registry.dumps_value, own.value_type, own.value_serializer)
+        self.value = _values(registry, own.value_type, own.value_serializer)
 
 
 def _keys(dumps: Callable[..., object], kind: object, serializer: object, default: object) -> Encode:
@@ -60,8 +65,34 @@ def _keys(dumps: Callable[..., object], kind: object, serializer: object, defaul
     return encode
 
 
-def _values(dumps: Callable[..., object], kind: object, serializer: object) -> Encode:
+def _values(registry: faust.Registry, kind: object, serializer: object) -> Encode:
+    dumps = registry.dumps_value
+    known: dict[type, Encode] = {}
+
+    def of(model: type[Model]) -> Encode:
+        """How values of that type are written. What is true of a model is true of all of its kind."""
+        if issubclass(model, Model) and model.dumps is Model.dumps:
+            own = registry._serializer(kind, model._options.serializer or serializer, registry.value_serializer)
+            if own:
+                return _model(single(get_codec(own), "dumps"))
+        return partial(dumps, kind, serializer=serializer)
+
     def encode(value: object) -> object:
-        return value if type(value) is bytes else dumps(kind, value, serializer=serializer)
+        model = type(value)
+        if model is bytes:
+            return value
+        write = known.get(model)
+        if write is None:
+            if len(known) >= _TYPES_MAX:
+                known.clear()
+            write = known[model] = of(model)
+        return write(value)
+
+    return encode
+
+
+def _model(dumps: Callable[[object], object]) -> Encode:
+    def encode(value: object) -> object:
+        return dumps(value.to_representation())  # type: ignore[attr-defined]  # it is a model
 
     return encode

@@ -66,7 +66,7 @@ class Outbox:
         headers: Loose,
     ) -> None:
         """One record. ``timestamp``: epoch seconds; None: now."""
-        pairs = _pairs(headers)
+        pairs = _pairs(headers) if headers else ()
         if self._on_put is not None:
             marked = list(pairs)
             self._on_put(key=key, value=value, partition=partition, timestamp=timestamp, headers=marked)
@@ -215,7 +215,11 @@ class Attachments:
             )
         if encoder.is_plain and schema is None and key_serializer is None and value_serializer is None:
             raw_key, raw_value = encoder.key(key), encoder.value(value)
-            self._outbox().put(name, _bytes(raw_key), _bytes(raw_value), partition, timestamp, headers)
+            if type(raw_key) is not bytes:
+                raw_key = _bytes(raw_key)
+            if type(raw_value) is not bytes:
+                raw_value = _bytes(raw_value)
+            self._outbox().put(name, raw_key, raw_value, partition, timestamp, headers)
             return Sent(name, partition, timestamp)
         open_headers = topic.prepare_headers(headers)
         raw_key, open_headers = topic.prepare_key(key, key_serializer, schema, open_headers)
@@ -237,12 +241,49 @@ class Attachments:
 _PLAIN_SEND = Topic.send
 
 
-async def _send(self: faust.Topic, *, force: bool = False, **record: object) -> object:
+async def _send(
+    self: faust.Topic,
+    *,
+    key: object = None,
+    value: object = None,
+    partition: int | None = None,
+    timestamp: float | None = None,
+    headers: Loose = None,
+    schema: faust.SchemaT | None = None,
+    key_serializer: object = None,
+    value_serializer: object = None,
+    callback: object = None,
+    force: bool = False,
+) -> object:
     """``Topic.send`` while agents run: nobody needs the event whose attachment it becomes."""
     attachments = self.app._attachments
     if type(attachments) is Attachments and not force:
-        return attachments.put(None, self, **record)  # type: ignore[arg-type]  # as Topic.send has them
-    return await _PLAIN_SEND(self, force=force, **record)
+        return attachments.put(
+            None,
+            self,
+            key,
+            value,
+            partition,
+            timestamp,
+            headers,
+            schema,
+            key_serializer,
+            value_serializer,
+            callback,
+        )
+    return await _PLAIN_SEND(
+        self,
+        key=key,
+        value=value,
+        partition=partition,
+        timestamp=timestamp,
+        headers=headers,
+        schema=schema,
+        key_serializer=key_serializer,
+        value_serializer=value_serializer,
+        callback=callback,
+        force=force,
+    )
 
 
 _binding: list[faust.App] = []

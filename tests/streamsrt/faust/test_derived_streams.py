@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import UserError
+from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
@@ -17,6 +18,7 @@ import faust  # noqa: E402
 
 import streamsrt.faust  # noqa: E402
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.agents import HELD_MAX, WORKING  # noqa: E402
 from streamsrt.faust.program import declared_topics  # noqa: E402
 
 
@@ -148,3 +150,24 @@ def test_mistakes_are_told_at_the_start(declare: Any, message: str) -> None:
     declare(app)
     with pytest.raises(UserError, match=message):
         streamsrt.faust.topology(app)
+
+
+def test_what_an_agent_does_before_its_loop_does_not_make_its_records_few() -> None:
+    app = an_app()
+    rooms: dict[str, list[int]] = {"relay": [], "agent": []}
+
+    def key(order: Order) -> str:
+        rooms["relay"].append(WORKING.get().node.room)
+        return order.account
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def late(stream: Any) -> None:
+        for _ in range(10):
+            await next_turn()
+        async for _ in stream.group_by(key, name="account"):
+            rooms["agent"].append(WORKING.get().node.room)
+
+    with TestApp(app) as test:
+        for order in ORDERS:
+            test.send("orders", value=order)
+    assert {name: seen[-1] for name, seen in rooms.items()} == {"relay": HELD_MAX - 1, "agent": HELD_MAX - 1}
