@@ -93,11 +93,12 @@ def _wanted(
         contains=contains,
         from_ms=None if from_time is None else parse_datetime(from_time, "--from"),
         before_ms=None if before is None else parse_datetime(before, "--before"),
-        positions=frozenset(map(_position, at or ())),
+        positions=frozenset(map(position_of, at or ())),
     )
 
 
-def _position(text: str) -> Position:
+def position_of(text: str) -> Position:
+    """``PARTITION:OFFSET``. Raises ConfigError."""
     if (found := re.fullmatch(r"(\d{1,9}):(\d{1,18})", text)) is None:
         raise ConfigError(f"{text!r} is no position of a letter: give PARTITION:OFFSET, as `dlq list` shows it")
     return int(found[1]), int(found[2])
@@ -201,7 +202,7 @@ def show(
 ) -> None:
     """Show all details of dead letters: the record, the error, the line of the program, the stack trace."""
     decode = _application(application)
-    positions = frozenset(map(_position, at))
+    positions = frozenset(map(position_of, at))
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
         wanted = LetterFilter(positions=positions)
         found = [each for each in _letters_of(network, topic).letters() if wanted.includes(each[0])]
@@ -270,13 +271,14 @@ def replay(
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
-        with _told_if_fenced(topic):
+        with told_if_fenced(topic):
             done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
     note(f"{done} records are replayed")
 
 
 @contextmanager
-def _told_if_fenced(topic: str) -> Iterator[None]:
+def told_if_fenced(topic: str) -> Iterator[None]:
+    """Says who has ended a replay or a drop that another one of the same topic ends."""
     try:
         yield
     except ProducerFencedError as error:
@@ -379,7 +381,7 @@ def drop(
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
         letters, count = _letters_of(network, topic), 0
-        with _told_if_fenced(topic):
+        with told_if_fenced(topic):
             work = Replay(letters)
             for letter, outcome in letters.letters():
                 if outcome is not None or not wanted.includes(letter):

@@ -8,10 +8,11 @@
 | ``group_view`` | one application as JSON: members, tasks, topics, subtopologies |
 | ``instances`` | what instances tell over HTTP: stores, tasks, the row of a key |
 | ``dead_letters`` | how many letters a dead-letter topic has, and the newest ones |
+| ``changes`` | what may be changed with ``--allow-changes`` |
 | ``page/`` | the page: HTML, CSS and JavaScript without a library and without anything from elsewhere |
 
 1. Everything comes from the group coordinator, so members of Kafka Streams of Java are shown as far as they tell. Instances
    with HTTP add what only they know: restore progress, stream time, stores, counters.
-2. Nothing can be changed here.
+2. Nothing can be changed without ``--allow-changes``; with it, dead letters are replayed and dropped, and nothing else.
 3. An instance is asked only at an address that a member of the group has told.
 """

@@ -31,11 +31,15 @@ def console(
     dead_letters: Annotated[
         list[str] | None, typer.Option("--dead-letters", help="a dead-letter topic that is shown; again for more")
     ] = None,
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="the page may replay and drop dead letters; it then needs a token")
+    ] = False,
 ) -> None:
     """Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C stops it.
 
-    The page is read-only. If it does not listen on loopback, it requires a token, which is printed with its address:
-    STREAMSRT_CONSOLE_TOKEN, or a random one. There is no encryption: put a proxy in front of it.
+    The page is read-only without --allow-changes. With it, or if the page does not listen on loopback, it requires a token,
+    which is printed with its address: STREAMSRT_CONSOLE_TOKEN, or a random one. There is no encryption: put a proxy in front
+    of it.
     """
     try:
         from streamsrt.cli.console.site import Site, is_local
@@ -43,7 +47,7 @@ def console(
     except ImportError as error:
         raise ConfigError(f"the console needs pip install 'streamsrt[http]' ({error})") from error
     host = http.rpartition(":")[0]
-    token = _token(is_local=is_local(host))
+    token = _token(is_open=is_local(host) and not allow_changes)
     ended = _ended_by_signals()
     with bound_socket(http) as listening, bootstrap(bootstrap_servers) as servers:
         network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console"))
@@ -51,7 +55,8 @@ def console(
         try:
             looks = Looks(network, bootstrap_servers=servers, groups=groups or (), letter_topics=dead_letters or ())
             port = listening.getsockname()[1]
-            server = HttpServer(Site(looks, token=token, host=host.strip("[]")).application(), listening)
+            site = Site(looks, token=token, host=host.strip("[]"), allows_changes=allow_changes)
+            server = HttpServer(site.application(), listening)
             typer.echo(f"http://{_shown(host)}:{port}/" + (f"#token={token}" if token else ""))
             sys.stdout.flush()
             note("the console runs; Ctrl-C ends it")
@@ -69,11 +74,11 @@ def _ended_by_signals() -> threading.Event:
     return ended
 
 
-def _token(*, is_local: bool) -> str | None:
+def _token(*, is_open: bool) -> str | None:
     given = os.environ.get(TOKEN)
     if given is not None and len(given) < 16:
         raise ConfigError(f"{TOKEN} has {len(given)} characters: give it 16 or more, or leave it out for a random one")
-    return given or (None if is_local else secrets.token_urlsafe(24))
+    return given or (None if is_open else secrets.token_urlsafe(24))
 
 
 def _shown(host: str) -> str:

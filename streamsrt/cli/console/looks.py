@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from streamsrt.cli.console.changes import change_letters
 from streamsrt.cli.console.dead_letters import letters_of
 from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
 from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
@@ -19,6 +20,7 @@ from streamsrt.cli.described_group import Described
 from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.top import Overview
 from streamsrt.client.network import NetworkThread
+from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.group_facts import GroupFacts, ToldRebalance, describe, facts_of, look, told_rebalances
 from streamsrt.runtime.upgrade_status import UpgradeWatch
@@ -74,6 +76,7 @@ class Looks:
         self._watched: dict[str, _Watched] = {}
         self._kept: dict[tuple[str, str], tuple[float, Json]] = {}
         self._lock = threading.Lock()
+        self._changing = threading.Lock()
 
     def overview(self) -> Json:
         """Every application, a row each."""
@@ -91,9 +94,21 @@ class Looks:
 
     def letters(self, topic: str) -> Json:
         """A dead-letter topic that the command names. Raises ConfigError for another one."""
+        self._check_letters(topic)
+        return self._fresh(("letters", topic), LETTERS_FRESH_S, lambda: letters_of(self._bootstrap_servers, topic))
+
+    def change_letters(self, topic: str, outcome: LetterOutcome, positions: Collection[Position]) -> Json:
+        """Replays or drops letters of a topic that the command names. Raises ConfigError for another one."""
+        self._check_letters(topic)
+        with self._changing:
+            done = change_letters(self._bootstrap_servers, topic, outcome, positions)
+        with self._lock:
+            self._kept.pop(("letters", topic), None)
+        return done
+
+    def _check_letters(self, topic: str) -> None:
         if topic not in self._letter_topics:
             raise ConfigError(f"{topic!r} is not shown here: start the console with --dead-letters {topic}")
-        return self._fresh(("letters", topic), LETTERS_FRESH_S, lambda: letters_of(self._bootstrap_servers, topic))
 
     def _check(self, name: str) -> None:
         if self._groups and name not in self._groups:

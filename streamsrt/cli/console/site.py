@@ -1,6 +1,7 @@
 """The page and what it asks for, over HTTP (Starlette).
 
-1. Nothing can be changed by any request: all are GET.
+1. Nothing can be changed by a GET. A change is a POST of JSON from the page itself with the token, and is refused where the
+   console was not started for changes.
 2. The page is served to everybody who reaches it, what it shows to those who have the token, where there is one.
 3. A browser gets everything from here and may ask nobody else; other sites can neither read nor frame it, nor get at it by a
    name that they have pointed to this address.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Final
@@ -20,13 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from streamsrt.cli.console.changes import MOST_LETTERS
 from streamsrt.cli.console.instances import Json
 from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.dlq import position_of
+from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, StreamsError
 from streamsrt.http.forwarding import InstanceUnreachableError
 from streamsrt.http.text import to_json
 
 _AT_ONCE = 4
+_LARGEST_CHANGE_BYTES = 64 << 10
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/console.css": ("console.css", "text/css; charset=utf-8"),
@@ -46,10 +52,13 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Site:
-    """``token``: what a request must have; None: nothing. ``host``: the name by which the console listens."""
+    """``token``: what a request must have; None: nothing, and nothing may be changed. ``host``: the name by which the
+    console listens."""
 
-    def __init__(self, looks: Looks, *, token: str | None, host: str) -> None:
+    def __init__(self, looks: Looks, *, token: str | None, host: str, allows_changes: bool = False) -> None:
+        assert token is not None or not allows_changes, "what may be changed needs a token"
         self._looks = looks
+        self._allows_changes = allows_changes
         self._token = token
         self._host = host
         self._limiter: CapacityLimiter | None = None
@@ -63,14 +72,21 @@ class Site:
                 ("/api/groups", lambda _: self._looks.overview()),
                 ("/api/groups/{group}", lambda request: self._looks.group(request.path_params["group"])),
                 ("/api/groups/{group}/stores/{store}/keys/{key:path}", self._key),
-                ("/api/letters/{topic}", lambda request: self._looks.letters(request.path_params["topic"])),
+                ("/api/letters/{topic}", self._letters),
             )
+        ]
+        routes += [
+            Route(f"/api/letters/{{topic}}/{path}", self._changed(outcome), methods=["POST"])
+            for path, outcome in (("replay", LetterOutcome.REPLAYED), ("drop", LetterOutcome.DROPPED))
         ]
         return Starlette(routes=routes)
 
     def _key(self, request: Request) -> Json:
         params: dict[str, str] = request.path_params
         return self._looks.rows_of_key(params["group"], params["store"], params["key"])
+
+    def _letters(self, request: Request) -> Json:
+        return {**self._looks.letters(request.path_params["topic"]), "allows_changes": self._allows_changes}
 
     def _file(self, name: str, media_type: str) -> Endpoint:
         content = files("streamsrt.cli.console").joinpath("page", name).read_bytes()
@@ -89,6 +105,36 @@ class Site:
             return _json(*await to_thread.run_sync(_answered, make, request, limiter=self._limiter))
 
         return endpoint
+
+    def _changed(self, outcome: LetterOutcome) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            refused = self._refused_change(request) or self._refused(request)
+            if refused is not None:
+                return _json(*refused)
+            positions = _positions(await request.body())
+            if isinstance(positions, str):
+                return _json(400, {"message": positions})
+            found: frozenset[Position] = positions
+
+            def make(_: Request) -> Json:
+                return self._looks.change_letters(request.path_params["topic"], outcome, found)
+
+            self._limiter = self._limiter or CapacityLimiter(_AT_ONCE)
+            return _json(*await to_thread.run_sync(_answered, make, request, limiter=self._limiter))
+
+        return endpoint
+
+    def _refused_change(self, request: Request) -> tuple[int, Json] | None:
+        if not self._allows_changes:
+            return 403, {"message": "nothing can be changed here: start the console with --allow-changes"}
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return 403, {"message": "changes are taken from the console's own page only"}
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return 415, {"message": "a change is JSON: content-type application/json"}
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > _LARGEST_CHANGE_BYTES:
+            return 413, {"message": f"a change has at most {_LARGEST_CHANGE_BYTES} bytes, and says how many"}
+        return None
 
     def _refused(self, request: Request) -> tuple[int, Json] | None:
         if self._token is None:
@@ -112,6 +158,25 @@ def _answered(make: Callable[[Request], Json], request: Request) -> tuple[int, J
     except StreamsError as error:
         return 500, {"message": str(error)}
     return 200, found
+
+
+def _positions(body: bytes) -> frozenset[Position] | str:
+    """The letters that a change names, else what is wrong with it."""
+    try:
+        told = json.loads(body)
+    except ValueError as error:
+        return f"the change is no JSON: {error}"
+    named = told.get("letters") if isinstance(told, dict) else None
+    if (
+        not isinstance(named, list)
+        or not 0 < len(named) <= MOST_LETTERS
+        or not all(isinstance(each, str) for each in named)
+    ):
+        return f'a change names 1 to {MOST_LETTERS} letters: {{"letters": ["PARTITION:OFFSET", ...]}}'
+    try:
+        return frozenset(map(position_of, named))
+    except ConfigError as error:
+        return str(error)
 
 
 def _json(status: int, body: Json) -> Response:

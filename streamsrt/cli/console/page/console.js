@@ -10,7 +10,7 @@ const EVERY_MS = 2000, MOVES = 6;
 const VIEWS = ["topology", "tasks", "members", "topics", "stores", "upgrade", "instances"];
 const main = document.getElementById("main"), tabs = document.getElementById("tabs");
 const crumbs = document.getElementById("crumbs"), status = document.getElementById("status");
-const remembered = { filter: "", sort: {}, lookup: null };
+const remembered = { filter: "", sort: {}, lookup: null, chosen: new Set(), sure: "", told: "" };
 let token = sessionStorage.getItem("token"), drawn = "", paused = false, timer = 0, letterTopics = [];
 
 // ------------------------------------------------------------------------------------------------------------ elements
@@ -201,23 +201,62 @@ function lookup(app) {
   return app.stores.length ? h("section", {}, form, shown) : null;
 }
 
-function letters({ topic, numbers, newest }) {
+// Letters are chosen, replayed or dropped where the console allows it: the second press of a button does it.
+function changes(topic, waiting) {
+  const chosen = waiting.filter((each) => remembered.chosen.has(each)), what = chosen.length === 1 ? "1 letter" : `${number(chosen.length)} letters`;
+  const act = (verb) => async () => {
+    if (remembered.sure !== verb) {
+      remembered.sure = verb;
+      return refresh();
+    }
+    remembered.sure = "";
+    const path = `/api/letters/${encodeURIComponent(topic)}/${verb.toLowerCase()}`;
+    const found = await ask(path, { letters: chosen }).catch((error) => ({ message: error.message }));
+    remembered.told = found.message ?? [`${number(found.done)} done`, ...found.left.map((each) => `${number(each.letters)} left: ${each.why}`)].join("; ");
+    remembered.chosen.clear();
+    look();
+  };
+  const button = (verb) => h("button", { type: "button", id: verb, disabled: !chosen.length, class: remembered.sure === verb ? "warn" : null, onclick: act(verb) },
+    remembered.sure === verb ? `Press again to ${verb.toLowerCase()} ${what}` : `${verb} ${what}`);
+  const all = h("button", { type: "button", id: "all", disabled: !waiting.length, onclick: () => {
+    waiting.forEach((each) => remembered.chosen.add(each));
+    refresh();
+  } }, "Choose all shown");
+  return h("form", { onsubmit: (event) => event.preventDefault() }, all, button("Replay"), button("Drop"), h("span", { id: "told", role: "status" }, remembered.told));
+}
+
+function choice(row) {
+  const box = h("input", { type: "checkbox", id: `letter ${row.letter}`, "aria-label": `Choose ${row.letter}`, onchange: () => {
+    remembered.chosen[box.checked ? "add" : "delete"](row.letter);
+    remembered.sure = remembered.told = "";
+    refresh();
+  } });
+  box.checked = remembered.chosen.has(row.letter);
+  return row.state === "waiting" ? box : "";
+}
+
+function letters({ topic, numbers, newest, allows_changes }) {
+  const shown = filtered(newest, (row) => Object.values(row).join(" "));
   return [
     h("h2", {}, "Numbers"),
     table("numbers", [["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state], ["Letters", (row) => row.letters, { number: true }]], numbers, "The topic has no letters."),
     h("h2", {}, "Newest"), filter("Filter letters"),
+    allows_changes ? changes(topic, shown.filter((row) => row.state === "waiting").map((row) => row.letter)) : null,
     table("letters", [
+      ...(allows_changes ? [["Chosen", (row) => (remembered.chosen.has(row.letter) ? 1 : 0), { cell: choice }]] : []),
       ["Letter", (row) => row.letter], ["Time, UTC", (row) => row.time.replace("T", " "), { whole: true }], ["Application", (row) => row.application], ["Step", (row) => row.step],
-      ["Origin", (row) => row.origin], ["Error", (row) => row.error], ["Message", (row) => row.message, { wide: true }], ["State", (row) => row.state],
-    ], filtered(newest, (row) => Object.values(row).join(" ")), "None."),
+      ["Origin", (row) => row.origin, { whole: true }], ["Error", (row) => row.error], ["Message", (row) => row.message, { wide: true }], ["State", (row) => row.state],
+    ], shown, "None."),
     h("p", { class: "quiet" }, `streamsrt dlq show ${topic} LETTER tells all of one; dlq replay and dlq drop deal with them.`),
   ];
 }
 
 // ------------------------------------------------------------------------------------------------------ asking, drawing
 
-async function ask(path) {
-  const response = await fetch(path, { headers: token ? { authorization: `Bearer ${token}` } : {} });
+async function ask(path, change) {
+  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  if (change) headers["content-type"] = "application/json";
+  const response = await fetch(path, change ? { method: "POST", headers, body: JSON.stringify(change) } : { headers });
   const body = await response.json();
   if (!response.ok) throw new Error(body.message ?? `HTTP ${response.status}`);
   return body;
@@ -243,10 +282,10 @@ function refresh() {
   main.setAttribute("aria-busy", "false");
   [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
   [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
-  if (focus === "filter" || focus === "key") {
+  if (focus && focus !== "main") {
     const input = document.getElementById(focus);
     input?.focus();
-    if (input && from !== undefined) input.setSelectionRange(from, from);
+    if (input && from !== undefined && from !== null) input.setSelectionRange(from, from);
   }
 }
 
@@ -261,7 +300,11 @@ async function look() {
   clearTimeout(timer);
   const at = place(), key = `${at.path} ${at.view}`;
   if (drawn !== key) {
-    if (!drawn.startsWith(at.path)) remembered.lookup = null;
+    if (!drawn.startsWith(at.path)) {
+      remembered.lookup = null;
+      remembered.chosen.clear();
+      remembered.sure = remembered.told = "";
+    }
     remembered.filter = "";
     drawn = key;
     main.setAttribute("aria-busy", "true");

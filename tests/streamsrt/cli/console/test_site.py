@@ -28,17 +28,17 @@ class Got(NamedTuple):
         return str(json.loads(self.body)["message"])
 
 
-def get(site: Site, path: str, *, method: str = "GET", **headers: str) -> Got:
+def get(site: Site, path: str, *, method: str = "GET", body: bytes = b"", **headers: str) -> Got:
     """One request to the application, without a socket."""
     sent: list[Message] = []
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    given = {"host": "127.0.0.1:8090", **headers}
+    given = {"host": "127.0.0.1:8090", **{name.replace("_", "-"): value for name, value in headers.items()}}
     scope = {
         "type": "http",
         "method": method,
@@ -59,10 +59,11 @@ def get(site: Site, path: str, *, method: str = "GET", **headers: str) -> Got:
     )
 
 
-def site(token: str | None = None, groups: Sequence[str] = ("shop",)) -> Site:
+def site(token: str | None = None, groups: Sequence[str] = ("shop",), *, allows_changes: bool = False) -> Site:
     """Of a cluster that is never asked: what it answers is decided before that."""
     network = NetworkThread(ClientConfig(bootstrap_servers="127.0.0.1:1"))
-    return Site(Looks(network, bootstrap_servers="127.0.0.1:1", groups=groups), token=token, host="127.0.0.1")
+    looks = Looks(network, bootstrap_servers="127.0.0.1:1", groups=groups)
+    return Site(looks, token=token, host="127.0.0.1", allows_changes=allows_changes)
 
 
 @pytest.mark.parametrize("path", ["/", "/console.css", "/console.js", "/graph.js"])
@@ -104,6 +105,55 @@ def test_without_a_token_a_name_that_points_here_is_refused(host: str, status: i
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_nothing_can_be_changed(method: str, path: str) -> None:
     assert get(site(), path, method=method).status == 405
+
+
+CHANGE: dict[str, str] = {
+    "authorization": f"Bearer {TOKEN}",
+    "content_type": "application/json",
+    "content_length": "20",
+}
+
+
+def change(
+    site: Site, body: bytes = b'{"letters": ["0:1"]}', path: str = "/api/letters/dead/replay", **other: str
+) -> Got:
+    return get(site, path, method="POST", body=body, **{**CHANGE, **other})
+
+
+@pytest.mark.parametrize("path", ["/api/letters/dead/replay", "/api/letters/dead/drop"])
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_a_change_is_refused_where_none_is_allowed(token: str | None, path: str) -> None:
+    got = change(site(token), path=path)
+    assert (got.status, got.message) == (403, "nothing can be changed here: start the console with --allow-changes")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"authorization": ""}, 401),
+        ({"authorization": "Bearer another"}, 401),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": "application/x-www-form-urlencoded"}, 415),
+        ({"content_length": "70000"}, 413),
+        ({"content_length": ""}, 413),
+        ({}, 404),
+        ({"sec_fetch_site": "same-origin", "content_type": "application/json; charset=utf-8"}, 404),
+    ],
+)
+def test_a_change_comes_from_the_page_itself_with_the_token(headers: dict[str, str], status: int) -> None:
+    """The last ones are let through, to where a topic is unknown that the command does not name."""
+    assert change(site(TOKEN, allows_changes=True), **headers).status == status
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{", b"\xff", b'{"letters": []}', b'{"letters": [1]}', b'{"letters": ["0"]}', b'{"letters": "0:1"}'],
+)
+def test_a_change_names_its_letters(body: bytes) -> None:
+    got = change(site(TOKEN, allows_changes=True), body)
+    assert (got.status, bool(got.message)) == (400, True)
 
 
 def test_letters_are_shown_of_named_topics_only() -> None:

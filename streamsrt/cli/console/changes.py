@@ -1,0 +1,66 @@
+"""What the console may change where it was started with ``--allow-changes``: letters are replayed or dropped.
+
+1. Only letters that a request names are touched, and each of them once: as by ``streamsrt dlq``.
+2. Every change is told on the console's own output.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection
+
+from streamsrt.cli.console.instances import Json
+from streamsrt.cli.dlq import told_if_fenced
+from streamsrt.cli.output import note
+from streamsrt.dead_letters.letters import LetterFilter, LetterOutcome, Position
+from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
+
+MOST_LETTERS = 1_000
+"""So many a request may name."""
+
+
+def change_letters(bootstrap_servers: str, topic: str, outcome: LetterOutcome, positions: Collection[Position]) -> Json:
+    """Replays letters to where their records came from, or drops them. Raises MissingTopicError, BrokerError.
+
+    ``positions``: at least one. Letters with which something was done already are passed over.
+    """
+    wanted = LetterFilter(positions=frozenset(positions))
+    with connected(bootstrap_servers, topic, writes=True) as network, told_if_fenced(topic):
+        letters = DeadLetterTopic(network, topic)
+        done, left = (_replay if outcome is LetterOutcome.REPLAYED else _drop)(letters, wanted)
+    note(f"{done} letters of {topic} are {outcome.value}, as the page has asked")
+    return {"done": done, "left": [{"letters": count, "why": why} for why, count in left.most_common()]}
+
+
+def _replay(letters: DeadLetterTopic, wanted: LetterFilter) -> tuple[int, Counter[str]]:
+    chosen: list[PendingLetter] = []
+    targets: set[str] = set()
+    left: Counter[str] = Counter()
+    for waiting in letters.waiting(wanted):
+        why, origin = waiting.letter.why_not_replayed(), waiting.letter.origin
+        if why is None and origin is not None:
+            chosen.append(waiting)
+            targets.add(origin.topic)
+        else:
+            left[why or ""] += 1
+    work, done = Replay(letters, targets), 0
+    for each in chosen:
+        work.add(each)
+        if work.is_full:
+            done += work.commit(_now_ms())
+    return done + work.commit(_now_ms()), left
+
+
+def _drop(letters: DeadLetterTopic, wanted: LetterFilter) -> tuple[int, Counter[str]]:
+    work, done = Replay(letters), 0
+    for letter, outcome in letters.letters():
+        if outcome is None and wanted.includes(letter):
+            work.drop(PendingLetter(letter, (letter.position,)))
+            if work.is_full:
+                done += work.commit(_now_ms())
+    return done + work.commit(_now_ms()), Counter()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
