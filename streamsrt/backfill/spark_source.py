@@ -8,9 +8,10 @@
     ).load()
 
 1. Columns and rows are those of ``streamsrt state export``: ``key``, ``value``, ``timestamp``, ``window_start``,
-   ``window_end``, ``valid_to``, ``partition``. Each partition of the store is one of the frame.
-2. Options narrow what is read: ``partition``, and ``key`` as the column ``key`` shows it. Filters of a query are not pushed
-   down: Spark 4.2 and 4.3 then go on using a filter for other queries of the same frame, with too few rows.
+   ``window_end``, ``valid_to``, ``partition``. Each partition of the store is one of the frame. With ``typed=true`` times
+   are timestamps, and keys and values have the types of their serdes.
+2. Options narrow what is read: ``partition``, and ``key``, as text. Filters of a query are not pushed down: Spark 4.2 and
+   4.3 then go on using a filter for other queries of the same frame, with too few rows.
 3. With ``bootstrap_servers`` the store is read from its changelog, whether or not an instance runs: all partitions at the
    positions of the moment when a query began. Each worker needs room for its partition among its temporary files.
 4. With ``state_dir`` instead, the files of an instance that does not run are read, which the workers must see; those of one
@@ -29,7 +30,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from streamsrt.backfill.sources import connected
-from streamsrt.backfill.state_reading import COLUMNS, Positions, StateFiles, StateLog, StoreReading, StoreSource
+from streamsrt.backfill.state_reading import (
+    Positions,
+    StateFiles,
+    StateLog,
+    StoreReading,
+    StoreSource,
+    json_text,
+    row_batch,
+    row_schema,
+)
 from streamsrt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,10 +50,8 @@ if TYPE_CHECKING:
 NAME = "streamsrt-state"
 _REQUIRED = ("application", "application_id", "store")
 _FROM = ("bootstrap_servers", "state_dir")
-_OPTIONAL = ("partition", "key")
+_OPTIONAL = ("partition", "key", "typed")
 _ROWS = 10_000
-_COLUMNS = "key {key}, value {value}, timestamp long, window_start long, window_end long, valid_to long, partition int"
-_KINDS = {"text": "string", "bytes": "binary"}
 
 
 def register(spark: SparkSession) -> None:
@@ -58,9 +66,10 @@ class StateSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        store = _Options.of(self.options).reading()
-        return _COLUMNS.format(key=_KINDS[store.key_kind], value=_KINDS[store.value_kind])
+    def schema(self) -> StructType:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(row_schema(_Options.of(self.options).reading()))
 
     def reader(self, schema: StructType) -> StateReader:
         return StateReader(_Options.of(self.options))
@@ -89,28 +98,24 @@ class StateReader(DataSourceReader):
         return [PartitionOfState(each, positions) for each in found]
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
-        import pyarrow as pa
-
         if not isinstance(partition, PartitionOfState):
             # Where there are no partitions, Spark reads none of them once.
             return
-        kinds = {"text": pa.string(), "bytes": pa.binary()}
         with (
             self._options.source(partition.positions) as source,
             source.snapshot(partition.partition) as snapshot,
         ):
-            store = source.store
-            types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
-            key: str | bytes | None = self._options.key
-            if isinstance(key, str) and store.key_kind == "bytes":
-                key = key.encode()
-            rows = iter(row for row in snapshot.rows if key is None or row.key == key)
+            schema, wanted = row_schema(source.store), self._options.key
+            rows = iter(row for row in snapshot.rows if wanted is None or _as_text(row.key) == wanted)
             while chunk := list(islice(rows, _ROWS)):
-                columns = zip(*chunk, strict=True)
-                arrays = [
-                    pa.array(column, types.get(name, pa.int64())) for name, column in zip(COLUMNS, columns, strict=True)
-                ]
-                yield pa.record_batch(arrays, names=list(COLUMNS))
+                yield row_batch(schema, chunk)
+
+
+def _as_text(key: object) -> str:
+    """A key as it is given in an option."""
+    if isinstance(key, bytes):
+        return key.decode(errors="replace")
+    return key if isinstance(key, str) else json_text(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class _Options:
     state_dir: str | None = None
     partition: int | None = None
     key: str | None = None
+    typed: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> _Options:
@@ -142,10 +148,13 @@ class _Options:
         partition = values.pop("partition", None)
         if partition is not None and not partition.isdigit():
             raise ConfigError(f"data source {NAME}: partition is {partition!r}, which is no number")
-        return cls(**values, partition=None if partition is None else int(partition))
+        typed = values.pop("typed", "false").lower()
+        if typed not in ("true", "false"):
+            raise ConfigError(f"data source {NAME}: typed is {typed!r}: give true or false")
+        return cls(**values, partition=None if partition is None else int(partition), typed=typed == "true")
 
     def reading(self) -> StoreReading:
-        return StoreReading(self.application, self.application_id, self.store)
+        return StoreReading(self.application, self.application_id, self.store, typed=self.typed)
 
     @contextmanager
     def source(self, positions: Positions | None) -> Iterator[StoreSource]:

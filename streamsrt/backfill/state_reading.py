@@ -9,7 +9,8 @@
 3. Restoring goes into a RocksDB that is deleted afterwards, so a store need not fit into memory. It always begins with the
    changelog's start. Files that are days old can't be brought up to date: the deletions since then may be compacted away.
 4. Keys and values are text where the store's serde makes text of them: a string as it is, anything else that JSON can say as
-   JSON. Others stay bytes. What a column is depends on the serde alone.
+   JSON. Others stay bytes. What a column is depends on the serde alone. ``typed``: keys and values have the types of
+   :mod:`streamsrt.backfill.column_types` instead, and times are timestamps.
 5. Expired windows that are not deleted yet are left out, as in a query.
 """
 
@@ -44,7 +45,7 @@ from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.store_kinds import store_traits
 from topology.graph.topology import Topology
-from topology.spec.codecs import ProgramSerde
+from topology.spec.codecs import ProgramSerde, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.row_versions import plain_name
 from topology.spec.windows import Windowed
 
@@ -63,13 +64,14 @@ Positions = dict[TopicPartition, int]
 
 
 class StateRow(NamedTuple):
-    """A row of a store. Times in ms; None where the store has none.
+    """A row of a store. Times in ms; None where the store has none. Keys and values that are typed are what the columns of
+    :func:`row_schema` take.
 
     ``window_end`` of sessions is included. A version is valid from ``timestamp`` to ``valid_to``, None: still.
     """
 
-    key: str | bytes
-    value: str | bytes | _OfWindow | None
+    key: object
+    value: object
     timestamp: int | None
     window_start: int | None
     window_end: int | None
@@ -78,6 +80,7 @@ class StateRow(NamedTuple):
 
 
 COLUMNS = StateRow._fields
+TIMES = ("timestamp", "window_start", "window_end", "valid_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,11 @@ class StoreSource(Protocol):
 
 
 class StoreReading:
-    """How the rows of one store of an application are read. Raises ConfigError where there is none of that name."""
+    """How the rows of one store of an application are read. ``typed``: with real types instead of text and milliseconds.
+    Raises ConfigError where there is no store of that name."""
 
-    def __init__(self, application: str, application_id: str, store: str) -> None:
+    def __init__(self, application: str, application_id: str, store: str, *, typed: bool = False) -> None:
+        self.typed = typed
         loaded = load_application(application)
         topology, config = configured(loaded.topology, dict(loaded.config), application_id)
         subtopology = _with_store(topology, store)
@@ -121,8 +126,9 @@ class StoreReading:
         self.spec: StoreSpec = next(spec for spec in subtopology.stores if spec.name == store)
         check_kind(self.spec)
         self.is_global = subtopology in topology.global_subtopologies
-        self.key_kind, self._read_key = _column(self.spec.key_serde)
-        self.value_kind, self._read_value = _column(self.spec.value_serde)
+        column = _typed_column if typed else _column
+        self.key_type, self._read_key = column(self.spec.key_serde)
+        self.value_type, self._read_value = column(self.spec.value_serde)
         self.row_format = RowFormat(
             _never, _never, timestamped=self.spec.timestamped and not (self.spec.plain_rows and not self.is_global)
         )
@@ -158,14 +164,14 @@ class StoreReading:
         key, start, end = self._read_key(stored.key), stored.window_start, stored.window_end
         if isinstance(key, _OfWindow):
             key, start, end = key
-        text = None if value is None else self._read_value(value)
-        return StateRow(key, text, timestamp, start, end, stored.valid_to, partition)
+        read = None if value is None else self._read_value(value)
+        return StateRow(key, read, timestamp, start, end, stored.valid_to, partition)
 
 
 class _OfWindow(NamedTuple):
     """A key that has a window in it, as the column shows it."""
 
-    key: str
+    key: object
     start_ms: int
     end_ms: int
 
@@ -182,7 +188,26 @@ def _with_store(topology: Topology, store: str) -> Subtopology | None:
     return next((each for each in _all(topology) if any(spec.name == store for spec in each.stores)), None)
 
 
-def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], str | bytes | _OfWindow]]:
+def _typed_column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
+    # Not before it is wanted: what has no types needs no Arrow.
+    from streamsrt.backfill.column_types import column_type
+
+    if isinstance(serde, TimeWindowedSerde | SessionWindowedSerde):
+        inner, deserialize = column_type(serde.inner), serde.deserialize
+
+        def read(raw: bytes) -> _OfWindow:
+            found = deserialize(raw)
+            return _OfWindow(inner.of(found.key), found.start_ms, found.end_ms)
+
+        return inner.type, read
+    column = column_type(serde)
+    if serde is None:
+        return column.type, bytes
+    plain: Callable[[bytes], object] = serde.deserialize
+    return column.type, lambda raw: column.of(plain(raw))
+
+
+def _column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
     name = "bytes" if serde is None else plain_name(serde)
     if serde is None or name == "bytes":
         return "bytes", bytes if serde is None else serde.deserialize
@@ -194,16 +219,17 @@ def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], s
         found = deserialize(raw)
         if isinstance(found, Windowed):
             return _OfWindow(_text(found.key), found.start_ms, found.end_ms)
-        return _json(found)
+        return json_text(found)
 
     return "text", read
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else _json(value)
+    return value if isinstance(value, str) else json_text(value)
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
+    """A value as JSON."""
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
@@ -386,23 +412,48 @@ def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
     done = []
     for partition in source.partitions():
         with source.snapshot(partition) as snapshot:
-            schema = _schema(source.store, snapshot.positions)
+            schema = row_schema(source.store, snapshot.positions)
             path = folder / f"partition-{partition}.parquet"
             with pq.ParquetWriter(path, schema, compression="zstd") as writer:
                 done.append(Exported(partition, _write(writer, schema, snapshot.rows), snapshot.positions))
     return done
 
 
-def _schema(store: StoreReading, positions: Positions) -> pyarrow.Schema:
+def row_schema(store: StoreReading, positions: Positions | None = None) -> pyarrow.Schema:
+    """The columns of a store's rows. ``positions``: up to where they are, which the metadata then says."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "bytes": pa.binary()}
-    types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
+    key, value = (kinds[kind] if isinstance(kind, str) else kind for kind in (store.key_type, store.value_type))
+    time = pa.timestamp("us", tz="UTC") if store.typed else pa.int64()
+    types = {**dict.fromkeys(TIMES, time), "key": key, "value": value, "partition": pa.int32()}
     said: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in positions.items():
+    for (topic, partition), offset in (positions or {}).items():
         said.setdefault(topic, {})[str(partition)] = offset
-    fields = [(name, types.get(name, pa.int64())) for name in COLUMNS]
-    return pa.schema(fields, metadata={POSITION_KEY: orjson.dumps(said)})
+    metadata = None if positions is None else {POSITION_KEY: orjson.dumps(said)}
+    return pa.schema([(name, types[name]) for name in COLUMNS], metadata=metadata)
+
+
+def row_batch(schema: pyarrow.Schema, rows: Sequence[StateRow]) -> pyarrow.RecordBatch:
+    """Rows as columns of that schema."""
+    import pyarrow as pa
+
+    columns: list[Sequence[object]] = list(zip(*rows, strict=True)) if rows else [() for _ in COLUMNS]
+    return pa.record_batch(
+        [
+            pa.array(
+                _times(column) if pa.types.is_timestamp(field.type) and field.name in TIMES else column, field.type
+            )
+            for column, field in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+
+
+def _times(column: Sequence[object]) -> list[object]:
+    from streamsrt.backfill.column_types import time_of_ms
+
+    return [time_of_ms(ms) for ms in column]
 
 
 def _write(writer: ParquetWriter, schema: pyarrow.Schema, rows: Iterator[StateRow]) -> int:
@@ -410,17 +461,8 @@ def _write(writer: ParquetWriter, schema: pyarrow.Schema, rows: Iterator[StateRo
     for row in rows:
         chunk.append(row)
         if len(chunk) == _FILE_ROWS:
-            writer.write_table(_table(schema, chunk))
+            writer.write_batch(row_batch(schema, chunk))
             total += len(chunk)
             chunk = []
-    writer.write_table(_table(schema, chunk))
+    writer.write_batch(row_batch(schema, chunk))
     return total + len(chunk)
-
-
-def _table(schema: pyarrow.Schema, rows: list[StateRow]) -> pyarrow.Table:
-    import pyarrow as pa
-
-    columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) if rows else [() for _ in schema.names]
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )

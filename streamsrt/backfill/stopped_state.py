@@ -13,19 +13,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from streamsrt.backfill.parquet_files import parquet
-from streamsrt.backfill.state_reading import COLUMNS, StateFiles, StateRow, StoreReading, refuse_running
+from streamsrt.backfill.state_reading import (
+    COLUMNS,
+    TIMES,
+    StateFiles,
+    StateRow,
+    StoreReading,
+    json_text,
+    refuse_running,
+    row_batch,
+    row_schema,
+)
 from streamsrt.errors import ConfigError
 from streamsrt.state.rocksdb import RocksDBFiles
 from streamsrt.state.store_format import read_format
 
+if TYPE_CHECKING:
+    import pyarrow
+
 _EXPORTED = "partition-*.parquet"
 _DATA = {".sst", ".log", ".blob"}
 
-RowKey: TypeAlias = tuple[str | bytes, int | None, int | None, int | None]
+_ROWS = 10_000
+
+RowKey: TypeAlias = tuple[object, int | None, int | None, int | None]
 
 
 class FoundStore(NamedTuple):
@@ -126,14 +143,40 @@ def is_export(directory: Path) -> bool:
     return next(directory.glob(_EXPORTED), None) is not None
 
 
+def is_typed(directory: Path) -> bool:
+    """Whether an export has real types instead of text and milliseconds."""
+    path = next(directory.glob(_EXPORTED))
+    return str(parquet().read_schema(path).field("timestamp").type) != "int64"
+
+
 def exported_rows(directory: Path) -> Iterator[StateRow]:
-    """The rows of an export, by partition."""
+    """The rows of an export, by partition; times in ms."""
     pq = parquet()
     for path in sorted(directory.glob(_EXPORTED)):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=list(COLUMNS)):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    yield StateRow(*row)
+                yield from _rows_of(batch)
+
+
+def as_exported(rows: Iterator[StateRow], reading: StoreReading) -> Iterator[StateRow]:
+    """Rows as they would be read from a typed export of them."""
+    schema = row_schema(reading)
+    while chunk := list(islice(rows, _ROWS)):
+        yield from _rows_of(row_batch(schema, chunk))
+
+
+def _rows_of(batch: pyarrow.RecordBatch) -> Iterator[StateRow]:
+    columns = [
+        column.to_pylist() if str(column.type) == "int64" or name not in TIMES else _ms(column.to_pylist())
+        for name, column in zip(COLUMNS, batch.columns, strict=True)
+    ]
+    yield from (StateRow(*row) for row in zip(*columns, strict=True))
+
+
+def _ms(times: list[datetime | None]) -> list[int | None]:
+    from streamsrt.backfill.column_types import ms_of_time
+
+    return [ms_of_time(time) for time in times]
 
 
 class Difference(NamedTuple):
@@ -190,4 +233,6 @@ def compare_rows(first: Iterator[StateRow], second: Iterator[StateRow], shown: i
 def _key(row: StateRow) -> RowKey:
     # A version is one of several of its key; elsewhere the timestamp is no part of what a row is.
     starts = row.timestamp if row.valid_to is not None else None
-    return row.key, row.window_start, row.window_end, starts
+    # Keys with fields are dicts.
+    key = row.key if isinstance(row.key, str | bytes | int | float | None) else json_text(row.key)
+    return key, row.window_start, row.window_end, starts

@@ -20,7 +20,15 @@ from streamsrt.backfill.state_reading import (
     StoreReading,
     export_parquet,
 )
-from streamsrt.backfill.stopped_state import Comparison, StoppedState, compare_rows, exported_rows, is_export
+from streamsrt.backfill.stopped_state import (
+    Comparison,
+    StoppedState,
+    as_exported,
+    compare_rows,
+    exported_rows,
+    is_export,
+    is_typed,
+)
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
@@ -67,6 +75,10 @@ def export(
         Path | None,
         typer.Option("--state-dir", help="read the files of a stopped instance instead of the cluster"),
     ] = None,
+    typed: Annotated[
+        bool,
+        typer.Option("--typed", help="times as timestamps, keys and values with the types and fields of their serdes"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a store as Parquet: key, value, timestamp, window start and end, valid_to, partition.
@@ -74,7 +86,7 @@ def export(
     All partitions are read from the store's changelog, each up to the position that is printed, whether or not the
     application is running. With --state-dir, the files of the store in that directory are read instead.
     """
-    reading = StoreReading(application, application_id, store)
+    reading = StoreReading(application, application_id, store, typed=typed)
     if state_dir is not None:
         exported = export_parquet(StateFiles(reading, state_dir), folder)
     else:
@@ -150,16 +162,21 @@ def diff(
         raise ConfigError(
             "an export is compared with a state directory by the serdes of one store: give --application and --store"
         )
+    kinds = {is_typed(directory) for directory in (first, second) if is_export(directory)}
+    if len(kinds) > 1:
+        raise ConfigError("one export was written with --typed and the other without: export one of them again")
+    typed = True in kinds
     are_equal = True
     for name in _stores_of(first, second, store):
-        found = compare_rows(_rows_of(first, name, application), _rows_of(second, name, application), limit)
+        left, right = (_rows_of(each, name, application, typed=typed) for each in (first, second))
+        found = compare_rows(left, right, limit)
         are_equal = are_equal and found.are_equal
         _print_comparison(name, found, as_json=as_json)
     raise typer.Exit(0 if are_equal else DIFFERENT)
 
 
-def _reading(application: str | None, stopped: StoppedState, store: str) -> StoreReading | None:
-    return None if application is None else StoreReading(application, stopped.application_id, store)
+def _reading(application: str | None, stopped: StoppedState, store: str, *, typed: bool = False) -> StoreReading | None:
+    return None if application is None else StoreReading(application, stopped.application_id, store, typed=typed)
 
 
 def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:
@@ -169,13 +186,15 @@ def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:
     return sorted(set.union(*names))
 
 
-def _rows_of(directory: Path, store: str, application: str | None) -> Iterator[StateRow]:
+def _rows_of(directory: Path, store: str, application: str | None, *, typed: bool) -> Iterator[StateRow]:
     if is_export(directory):
         return exported_rows(directory)
     stopped = StoppedState(directory)
     if store not in {each.store for each in stopped.stores()}:
         return iter(())
-    return stopped.rows(store, _reading(application, stopped, store))
+    reading = _reading(application, stopped, store, typed=typed)
+    rows = stopped.rows(store, reading)
+    return rows if reading is None or not typed else as_exported(rows, reading)
 
 
 def _print_comparison(store: str, found: Comparison, *, as_json: bool) -> None:

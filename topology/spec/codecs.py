@@ -119,6 +119,20 @@ def _no_value(value: object) -> NoReturn:
     raise ValueError("serdes.void has null only")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ModelSerde(CallableSerde[T]):
+    """What ``serdes.json(Model)`` returns: ``adapter`` is pydantic's view of the type, which knows its fields."""
+
+    adapter: object
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AvroSerde(CallableSerde[T]):
+    """A serde of Avro's values; ``schema`` is theirs, as fastavro parses it."""
+
+    schema: object
+
+
 class JsonSerde:
     """JSON by orjson: ``serdes.json`` for plain values, ``serdes.json(Model)`` for values of one type.
 
@@ -134,9 +148,10 @@ class JsonSerde:
     serialize = staticmethod(orjson.dumps)
     deserialize = staticmethod(orjson.loads)
 
-    def __call__(self, model: type[T]) -> CallableSerde[T]:
+    def __call__(self, model: type[T]) -> ModelSerde[T]:
         adapter = _adapter(model)
-        return CallableSerde(f"json({getattr(model, '__qualname__', model)})", adapter.dump_json, adapter.validate_json)
+        name = f"json({getattr(model, '__qualname__', model)})"
+        return ModelSerde(name, adapter.dump_json, adapter.validate_json, adapter)
 
     def __repr__(self) -> str:
         return "serdes.json"

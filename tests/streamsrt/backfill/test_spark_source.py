@@ -10,7 +10,7 @@ import pytest
 
 from examples import flights
 from streamsrt.backfill.engine_spark_session import quiet
-from streamsrt.backfill.state_reading import COLUMNS, StateFiles, StateRow, StoreReading
+from streamsrt.backfill.state_reading import COLUMNS, TIMES, StateFiles, StateRow, StoreReading
 from streamsrt.state.directory import StateDirectory
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 
@@ -76,6 +76,21 @@ def test_the_frame_has_the_rows_of_the_store(spark: SparkSession, state_dir: Pat
     assert {row.window_start for row in windows} == {n * HOUR_MS for n in range(48)}
 
 
+def test_typed_frames_have_times_and_numbers(spark: SparkSession, state_dir: Path) -> None:
+    windows = frame(spark, state_dir, "delays-per-hour", typed="true")
+    types = dict(windows.dtypes)
+    assert {types[name] for name in TIMES} == {"timestamp"}
+    expected = local(state_dir, "delays-per-hour")
+    assert windows.where("window_start = timestamp '1970-01-01 05:00:00 UTC'").count() == sum(
+        row.window_start == 5 * HOUR_MS for row in expected
+    )
+    counted = windows.selectExpr("count(*)", "max(unix_millis(window_end))", "min(unix_millis(timestamp))").collect()
+    assert tuple(counted[0]) == (96, 48 * HOUR_MS, 0)
+    one = frame(spark, state_dir, "delays-per-hour", typed="true", key="3", partition=1).collect()
+    assert {row.key for row in one} == {"3"}
+    assert len(one) == sum(row.partition == 1 and row.key == "3" for row in expected)
+
+
 def test_options_narrow_what_is_read(spark: SparkSession, state_dir: Path) -> None:
     expected = local(state_dir, "delays-per-hour")
     narrowed = frame(spark, state_dir, "delays-per-hour", partition=1, key="3")
@@ -112,6 +127,7 @@ def test_the_frame_of_a_cluster_has_what_is_committed(spark: SparkSession, scene
     [
         ({"store": "nothing"}, "has no store 'nothing'; it has airlines, delays-per-hour"),
         ({"store": "airlines", "partitions": "1"}, "there is no option partitions; options are application"),
+        ({"store": "airlines", "typed": "yes"}, "typed is 'yes': give true or false"),
         ({"store": "airlines", "partition": "one"}, "partition is 'one', which is no number"),
         ({"store": "airlines", "bootstrap_servers": "localhost:1"}, "give either bootstrap_servers"),
     ],

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.backfill.column_types import TIME, time_of_ms
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
+    COLUMNS,
     POSITION_KEY,
     StateFiles,
     StateLog,
@@ -211,6 +214,36 @@ def test_the_position_is_printed_and_in_the_files(
     for partition, offset in expected.items():
         metadata = pq.read_schema(tmp_path / f"partition-{partition}.parquet").metadata
         assert orjson.loads(metadata[POSITION_KEY]) == {topic: {str(partition): offset}}
+
+
+def test_typed_exports_have_times_and_numbers(scene: Scene, tmp_path: Path) -> None:
+    def exported(store: str) -> list[dict[str, object]]:
+        reading = StoreReading(scene.name, scene.application_id, store, typed=True)
+        export_parquet(StateLog(reading, scene.network), tmp_path / store)
+        found = pq.read_table(tmp_path / store)
+        times = {found.schema.field(name).type for name in ("timestamp", "window_start", "window_end", "valid_to")}
+        assert times == {TIME}
+        rows: list[dict[str, object]] = found.to_pylist()
+        plain = [(row.key, row.partition, *map(time_of_ms, row[2:6])) for row in scene.log(store)]
+        typed = [tuple(row[name] for name in ("key", "partition", *COLUMNS[2:6])) for row in rows]
+        assert sorted(typed, key=repr) == sorted(plain, key=repr)
+        return rows
+
+    def at(ms: int) -> datetime:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+    assert {(row["value"], row["timestamp"]) for row in exported("counts")} == {(3, at(ROUNDS_MS[-1]))}
+    windows = {(row["window_start"], row["window_end"], row["value"]) for row in exported("minutes")}
+    assert windows == {(at(0), at(MINUTE_MS), 2), (at(MINUTE_MS), at(2 * MINUTE_MS), 1)}
+    sessions = {(row["window_start"], row["window_end"], row["value"]) for row in exported("sessions")}
+    last = at(ROUNDS_MS[2])
+    assert sessions == {(at(ROUNDS_MS[0]), at(ROUNDS_MS[1]), 2), (last, last, 1)}
+    history = exported("history")
+    assert (f"at {ROUNDS_MS[2]}", last, None) in [(row["value"], row["timestamp"], row["valid_to"]) for row in history]
+    assert {row["valid_to"] for row in history} > {None}
+    # A window in the key, and every other kind of store.
+    assert {row["window_start"] for row in exported("held-store")} == {at(0), at(MINUTE_MS)}
+    assert all(exported(store) for store in SPECS if store != UNLOGGED)
 
 
 def test_what_an_open_transaction_has_written_is_not_exported(scene: Scene) -> None:

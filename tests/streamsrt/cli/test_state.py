@@ -133,6 +133,27 @@ def test_an_export_is_compared_with_a_directory(command: Command, stopped: Stopp
     assert "give --application and --store" in refused.err
 
 
+@pytest.mark.parametrize("store", ["counts", "per-minute", "sessions"])
+def test_typed_exports_are_compared_with_their_own_kind_and_with_directories(
+    command: Command, stopped: Stopped, tmp_path: Path, store: str
+) -> None:
+    for name, directory in (("before", stopped.before), ("after", stopped.after)):
+        export = ("--application", APPLICATION, "-a", "stopped", "--state-dir", directory, "--typed")
+        typed("state", "export", store, *export, "--parquet", tmp_path / name)
+    of_store = ("--store", store, "--application", APPLICATION)
+    assert command("state", "diff", tmp_path / "before", stopped.before, *of_store).code == 0
+    assert command("state", "diff", stopped.after, tmp_path / "before", *of_store).code == 10
+    assert command("state", "diff", tmp_path / "after", tmp_path / "after").code == 0
+    done = command("state", "diff", tmp_path / "before", tmp_path / "after", "--json")
+    assert done.code == 10
+    shown = [row for row in done.rows if row.get("second") is not None]
+    assert all(type(row["key"]) is int and type(row["second"]) is int for row in shown)
+    assert {row["window_start"] for row in shown} <= {None, MINUTE_MS, 2 * MINUTE_MS}
+    refused = command("state", "diff", stopped.export, tmp_path / "before")
+    assert refused.code == 2
+    assert "one export was written with --typed and the other without" in refused.err
+
+
 def test_the_directory_of_a_running_instance_is_refused(command: Command, stopped: Stopped) -> None:
     with StateDirectory(stopped.before, "stopped"):
         done = command("state", "inspect", stopped.before)
