@@ -34,6 +34,7 @@
 ``engine_spark_scan``     counting a lake that Spark reads
 ``engine_spark_session``  the Spark session that a backfill runs in
 ``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
+``environment``           what workers of a cluster need, in one archive that Spark ships
 ``errors``                what can go wrong in a backfill
 ``group``                 what a backfill needs of the application's group: nobody in it, and no offsets but its own
                           marks
@@ -44,6 +45,7 @@
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             a sample of a backfill computed once more, another way
 ``canonical``             records as their serdes write them
+``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         what lies in the state directory of an instance that does not run, and how two states differ
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of

@@ -21,13 +21,16 @@ from urllib.parse import unquote
 
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.engine_spark_session import (
+    NOTHING,
     QUICK_START,
+    Shipment,
     SparkSessionHandle,
     check_installed,
     open_session,
     quiet,
 )
 from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
+from streamsrt.backfill.environment import check_environment
 from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
 from streamsrt.backfill.parquet_files import unreadable
@@ -45,11 +48,14 @@ _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 class SparkEngine:
     """Runs tasks on Spark. ``master``: as Spark has it, or ``sc://HOST`` for Spark Connect; without one the session that is
-    active in this process, else all cores of this machine. ``conf``: Spark's settings. Raises BackfillError where Spark is
-    not installed."""
+    active in this process, else all cores of this machine. ``conf``: Spark's settings; ``shipment``: what a cluster's
+    workers get. Raises BackfillError where Spark is not installed."""
 
-    def __init__(self, master: str | None = None, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, master: str | None = None, conf: Mapping[str, str] | None = None, shipment: Shipment = NOTHING
+    ) -> None:
         check_installed()
+        self._shipment = shipment
         self._master = master
         self._conf = conf or {}
         self._session: SparkSessionHandle | None = None
@@ -63,9 +69,12 @@ class SparkEngine:
         """
         plan = load_plan(directory)
         if self._session is None:
-            self._session = open_session(self._master, None if plan.lakes else QUICK_START, self._conf)
+            if self._shipment.bundle is not None:
+                check_environment(self._shipment.bundle, plan.application, plan.code_digest)
+            quick = None if plan.lakes else QUICK_START
+            self._session = open_session(self._master, quick, self._conf, self._shipment)
         spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"
-        where = Where(str(directory.absolute()), bootstrap_servers, self._session.python_path)
+        where = Where(str(directory.absolute()), plan.fingerprint, bootstrap_servers, self._session.python_path)
         with quiet():
             jobs = _jobs(spark, plan, where, task_ids)
         pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
@@ -134,9 +143,9 @@ def _explained(text: str, master: str) -> StreamsError:
         return unreadable(unquote(file[1]), _cause(text))
     if module is not None and "Traceback" in text:
         return BackfillError(
-            f"the workers of {master} can't import {module[1]}: install streamsrt with what it needs and the application on "
-            "every node, for the Python that Spark runs there (PYSPARK_PYTHON, spark.pyspark.python), or ship them "
-            "(spark.archives, spark.submit.pyFiles). Then run streamsrt backfill resume"
+            f"the workers of {master} can't import {module[1]}: make a bundle with streamsrt backfill bundle and give it "
+            "(--bundle), or install streamsrt and the application on every node, for the Python that Spark runs there "
+            "(PYSPARK_PYTHON). Then run streamsrt backfill resume"
         )
     return WorkerDiedError(
         f"Spark gave up a task after all attempts ({_reason(text)}). Finished tasks are kept: streamsrt backfill resume "

@@ -191,7 +191,7 @@ class OrderedTasks:
             return
         index = first.column(TASK)[0].as_py()
         rows = chain([first], batches)
-        yield answer(self.task_ids[index], partial(self._run, index, rows))
+        yield answer(self.where, self.task_ids[index], partial(self._run, index, rows))
         # A task that was finished already has left them.
         deque(rows, maxlen=0)
 
@@ -201,6 +201,9 @@ class OrderedTasks:
 
         context = TaskContext.get()
         directory = Path(self.where.directory)
+        if not directory.is_dir():
+            # Where the rows are answered with what is wrong.
+            return
         if context is not None and not manifest_path(directory, self.task_ids[context.partitionId()]).exists():
             task = self.task_ids[context.partitionId()]
             write_progress(directory, AttemptProgress(task=task, records=0, seconds=0.0, phase="sorting"))

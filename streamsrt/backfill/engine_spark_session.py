@@ -2,8 +2,8 @@
 
 1. A session that is active in this process is used as it is, and left running. Else one is made: local, unless a master is
    given; ``sc://HOST`` is Spark Connect.
-2. Only DataFrame calls are made, so any session will do. Workers need this package, and see the plan's directory and the
-   archives under the same paths as the driver.
+2. Only DataFrame calls are made, so any session will do. Workers need this package and the application: installed on the
+   nodes, or shipped (:class:`Shipment`).
 3. A local master gets several attempts for each task: Spark's own default there is one.
 4. Workers of a local master run this interpreter and see its ``sys.path``.
 """
@@ -19,9 +19,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamsrt.backfill.environment import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
 from streamsrt.backfill.manifest import StageProgress
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 LOCAL_ATTEMPTS = 3
 INSTALL = "pip install 'streamsrt[spark]'"
+_WORKERS_PATH = "spark.executorEnv.PYTHONPATH"
+_WORKERS_PYTHON = "spark.pyspark.python"
 _LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?$")
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -53,6 +57,18 @@ rootLogger.appenderRef.none.ref = none
 appender.none.type = Null
 appender.none.name = none
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """What Spark ships to the workers of a cluster. ``bundle``: an archive of :mod:`streamsrt.backfill.environment`;
+    ``py_files``: modules and archives of modules, as Spark takes them."""
+
+    bundle: Path | None = None
+    py_files: tuple[str, ...] = ()
+
+
+NOTHING = Shipment()
 
 
 def check_installed() -> None:
@@ -119,11 +135,16 @@ class SparkSessionHandle:
 
 
 def open_session(
-    master: str | None = None, settings: Mapping[str, str] | None = None, conf: Mapping[str, str] | None = None
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    shipment: Shipment = NOTHING,
 ) -> SparkSessionHandle:
     """The active session, or a new one with ``settings``. ``conf``: what the user wants, which goes over everything else.
     Raises BackfillError where it can't be had."""
     check_installed()
+    if shipment != NOTHING:
+        _check_shipment(shipment, master or (conf or {}).get("spark.master"))
     with quiet():
         from pyspark.sql import SparkSession
 
@@ -135,7 +156,10 @@ def open_session(
         try:
             if chosen.startswith("sc://"):
                 return _connected(chosen, conf or {})
-            return _started(chosen, {**(settings or {}), **(conf or {})})
+            found = _started(chosen, {**(settings or {}), **_shipped(shipment, conf or {})})
+            for path in shipment.py_files:
+                found.spark.sparkContext.addPyFile(path)
+            return found
         except BackfillError:
             raise
         except Exception as error:
@@ -145,6 +169,32 @@ def open_session(
                 f"Spark can't be used with master {chosen}: {first_line(error)} Check --master, and that Java runs{wanted}; "
                 "--engine local needs neither"
             ) from error
+
+
+def _check_shipment(shipment: Shipment, master: str | None) -> None:
+    """Raises BackfillError where it can't be shipped."""
+    if master is None or is_local(master) or master.startswith("sc://"):
+        whose = "the server's" if master is not None and master.startswith("sc://") else "of this machine"
+        raise BackfillError(
+            f"--bundle and --py-files are for workers on a cluster, and those of {master or 'this session'} are {whose}: "
+            "give --master, or install what they need there"
+        )
+    missing = [path for path in shipment.py_files if "://" not in path and not Path(path).exists()]
+    if missing:
+        raise BackfillError(f"--py-files {', '.join(missing)}: there is no such file")
+
+
+def _shipped(shipment: Shipment, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings by which workers get a bundle."""
+    if shipment.bundle is None:
+        return dict(conf)
+    archive = f"{shipment.bundle.absolute()}#{FOLDER}"
+    archives, path = conf.get("spark.archives"), conf.get(_WORKERS_PATH)
+    return {
+        **conf,
+        "spark.archives": archive if archives is None else f"{archive},{archives}",
+        _WORKERS_PATH: FOLDER if path is None else f"{FOLDER}:{path}",
+    }
 
 
 def _check_settings(active: SparkSession, conf: Mapping[str, str]) -> None:
@@ -184,7 +234,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSessionHandle:
     with contextlib.ExitStack() as stack:
         folder = tempfile.TemporaryDirectory(prefix="streamsrt-spark-", ignore_cleanup_errors=True)
         stack.callback(folder.cleanup)
-        with _environment(Path(folder.name), local=local):
+        with _environment(Path(folder.name), local=local, python=settings.get(_WORKERS_PYTHON)):
             session = SparkSessionHandle(builder.getOrCreate(), ours=True, folder=folder)
         stack.pop_all()
     return session
@@ -205,16 +255,23 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(folder: Path, *, local: bool) -> Iterator[None]:
-    """What Spark's launcher and its JVM find in their environment."""
+def _environment(folder: Path, *, local: bool, python: str | None = None) -> Iterator[None]:
+    """What Spark's launcher and its JVM find in their environment. ``python``: of the workers, where a setting says it.
+    Spark itself reads that in its own launchers only."""
     variables = {"JAVA_HOME": str(find_java(folder / "java").home)}
-    if local:
+    defaults = {}
+    if local or "SPARK_HOME" not in os.environ:
+        # No Spark but that of the package is here, which has no configuration.
         log = folder / "conf" / "log4j2.properties"
-        log.parent.mkdir()
+        log.parent.mkdir(parents=True)
         log.write_text(_SILENT_LOG, encoding="ascii")
-        defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(log.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
-        variables.update({key: value for key, value in defaults.items() if key not in os.environ})
+        defaults["SPARK_CONF_DIR"] = str(log.parent)
+    if local:
+        defaults |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         variables["PYTHONPATH"] = os.pathsep.join(_python_path())
+    variables |= {key: value for key, value in defaults.items() if key not in os.environ}
+    if python is not None:
+        variables["PYSPARK_PYTHON"] = python
     before = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:

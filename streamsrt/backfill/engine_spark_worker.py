@@ -8,15 +8,19 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamsrt.backfill.engine_local import failure_of
+from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.parquet_files import tune_arrow
+from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.tuning import tune_process
@@ -33,8 +37,25 @@ class Where:
     """What a worker needs to run tasks. ``python_path``: of the driver, where both are on one machine."""
 
     directory: str
+    fingerprint: str
     bootstrap_servers: str | None
     python_path: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raises PlanError where the directory of the plan is not here."""
+        try:
+            found = load_plan(Path(self.directory)).fingerprint
+        except PlanError as error:
+            raise PlanError(f"{self._unseen}: {error}") from None
+        if found != self.fingerprint:
+            raise PlanError(f"{self._unseen}: {self.directory} holds another plan there")
+
+    @property
+    def _unseen(self) -> str:
+        return (
+            f"a worker of Spark on {socket.gethostname()} does not see the plan's directory, where results go: give a --dir "
+            "that all nodes have under the same path"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +70,8 @@ class DirectTasks:
         for batch in batches:
             for index in batch.column("id").to_pylist():
                 task_id, servers = self.task_ids[index], self.where.bootstrap_servers
-                yield answer(task_id, partial(run_task, self.where.directory, task_id, bootstrap_servers=servers))
+                run = partial(run_task, self.where.directory, task_id, bootstrap_servers=servers)
+                yield answer(self.where, task_id, run)
 
 
 def set_up_worker(where: Where) -> None:
@@ -60,12 +82,13 @@ def set_up_worker(where: Where) -> None:
     tune_arrow()
 
 
-def answer(task_id: str, run: Callable[[], TaskManifest]) -> pyarrow.RecordBatch:
+def answer(where: Where, task_id: str, run: Callable[[], TaskManifest]) -> pyarrow.RecordBatch:
     """Runs a task; its row for the driver."""
     import pyarrow as pa
 
     failure = None
     try:
+        where.check()
         run()
     except (StreamsError, TopologyError) as error:
         failure = json.dumps(asdict(failure_of(error, error.exit_code)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from streamsrt.backfill.engine_local import LocalEngine
+from streamsrt.backfill.engine_spark_session import Shipment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
@@ -100,11 +101,14 @@ class Backfill:
         is_bundled: bool = False,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        bundle: Path | str | None = None,
+        py_files: Sequence[str] = (),
     ) -> BackfillPlan:
         """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
         ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too.
         ``is_bundled``: the cluster is the bundled broker of this directory, which may have another address next time: the
-        plan keeps none. ``master``, ``conf``: of Spark, for lakes that it lists and counts; a plan keeps neither."""
+        plan keeps none. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark lists and
+        counts; a plan keeps none of them."""
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
@@ -118,7 +122,7 @@ class Backfill:
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
                 changelogs=changelogs,
-                spark=SparkAccess(master, conf or {}),
+                spark=SparkAccess(master, conf or {}, _shipment(bundle, py_files)),
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)
@@ -130,12 +134,16 @@ class Backfill:
         workers: int = 2,
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        bundle: Path | str | None = None,
+        py_files: Sequence[str] = (),
         on_task: OnTask | None = None,
     ) -> list[TaskManifest]:
         """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master`` and
-        ``conf``: of Spark. ``on_task`` is called for each task as it is finished."""
+        ``conf``: of Spark. ``bundle``: an archive of ``streamsrt backfill bundle``, which Spark ships to the workers of a
+        cluster, and ``py_files``: modules that it ships. ``on_task`` is called for each task as it is finished."""
         plan = load_plan(self.directory)
-        with self._locked(), _engine(engine, workers, master, conf) as chosen:
+        access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
+        with self._locked(), _engine(engine, workers, access) as chosen:
             remove_leftovers(self.directory, plan)
             for level in plan.levels():
                 open_tasks = [
@@ -243,17 +251,19 @@ def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
     return sorted(tasks, key=lambda task: -sum(source.end - source.start for source in task.sources))
 
 
+def _shipment(bundle: Path | str | None, py_files: Sequence[str]) -> Shipment:
+    return Shipment(None if bundle is None else Path(bundle), tuple(py_files))
+
+
 @contextlib.contextmanager
-def _engine(
-    engine: EngineName | Engine, workers: int, master: str | None, conf: Mapping[str, str] | None
-) -> Iterator[Engine]:
+def _engine(engine: EngineName | Engine, workers: int, access: SparkAccess) -> Iterator[Engine]:
     if engine == "local":
         yield LocalEngine(workers)
     elif engine == "spark":
         # Not before it is wanted: Spark is an extra.
         from streamsrt.backfill.engine_spark import SparkEngine
 
-        with contextlib.closing(SparkEngine(master, conf)) as made:
+        with contextlib.closing(SparkEngine(access.master, access.conf, access.shipment)) as made:
             yield made
     elif isinstance(engine, str):
         raise BackfillError(f"no such engine: {engine!r}; give local or spark")

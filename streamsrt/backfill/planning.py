@@ -18,6 +18,8 @@ from pathlib import Path
 
 from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.archive import archived_offsets, scan_archive
+from streamsrt.backfill.engine_spark_session import NOTHING, Shipment, open_session
+from streamsrt.backfill.environment import check_environment
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
@@ -48,10 +50,11 @@ from topology.graph.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class SparkAccess:
-    """How planning gets at Spark, for lakes that only Spark reads: its master and its settings."""
+    """How Spark is reached: its master, its settings, and what it ships to the workers of a cluster."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    shipment: Shipment = NOTHING
 
 
 def make_plan(
@@ -73,6 +76,8 @@ def make_plan(
             "them. Give the name of the file without .py, or move the topology into a module of its own"
         )
     loaded = load_application(application)
+    if spark is not None and spark.shipment.bundle is not None:
+        check_environment(spark.shipment.bundle, application, module_digest(application))
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
     check_topology(topology)
     check_new_group(network, application_id)
@@ -299,9 +304,8 @@ def _lakes(
                 continue
             check_format(topic, lake.format)
             if session is None:
-                from streamsrt.backfill.engine_spark_session import open_session
-
-                session = stack.enter_context(contextlib.closing(open_session(spark.master, conf=spark.conf)))
+                opened = open_session(spark.master, conf=spark.conf, shipment=spark.shipment)
+                session = stack.enter_context(contextlib.closing(opened))
             from streamsrt.backfill.engine_spark_scan import scan_by_spark
 
             found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic])

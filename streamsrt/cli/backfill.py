@@ -9,6 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from streamsrt.backfill.environment import write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake
@@ -31,6 +32,16 @@ Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.
 Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", help="KEY=VALUE of Spark, e.g. spark.jars.packages=...; repeatable, not stored in the plan"),
+]
+Bundle = Annotated[
+    Path | None,
+    typer.Option(
+        "--bundle", help="archive of streamsrt backfill bundle, which Spark ships to the workers of a cluster"
+    ),
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option("--py-files", help="module, or archive of modules, that Spark ships to the workers; repeatable"),
 ]
 
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
@@ -102,6 +113,8 @@ def plan(
     ] = False,
     master: Master = None,
     conf: Conf = None,
+    bundle: Bundle = None,
+    py_files: PyFiles = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
@@ -146,6 +159,8 @@ def plan(
             is_bundled=bootstrap_servers is None,
             master=master,
             conf=key_value_pairs(conf or (), "--conf"),
+            bundle=bundle,
+            py_files=py_files or (),
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -224,6 +239,32 @@ def operators(as_json: AsJson = False) -> None:
     print_rows(["operation", "offline", "note"], rows, as_json=as_json)
 
 
+@app.command("bundle")
+def write_bundle(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the topology, as the plan has it")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="archive to write")] = Path("streamsrt-bundle.zip"),
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="distribution that the application imports only later; repeatable"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pack the application and all it needs into one archive, which Spark ships to the workers of a cluster.
+
+    The archive is for nodes with the same system and the same version of Python. The nodes need Python and Spark.
+    """
+    about = write_environment(output, application, also or ())
+    if as_json:
+        print_json({"path": str(output), "size_bytes": output.stat().st_size, **about.model_dump(mode="json")})
+        return
+    print_rows(["distribution"], [{"distribution": each} for each in about.distributions], as_json=False)
+    note(
+        f"{output} ({output.stat().st_size >> 20} MB) has {', '.join(about.local)} and {len(about.distributions)} "
+        f"distributions, for Python {about.python} on {about.platform}; streamsrt backfill run --engine spark --master URL "
+        f"--bundle {output} ships it"
+    )
+
+
 @app.command("run")
 def run(
     bootstrap_servers: BootstrapServers = None,
@@ -231,6 +272,8 @@ def run(
     workers: Workers = 2,
     master: Master = None,
     conf: Conf = None,
+    bundle: Bundle = None,
+    py_files: PyFiles = None,
     directory: Directory = DEFAULT_DIRECTORY,
     progress_interval_s: ProgressInterval = 5.0,
     as_json: AsJson = False,
@@ -240,6 +283,8 @@ def run(
         raise ConfigError(f"--engine {engine}: give local or spark")
     if workers < 1:
         raise ConfigError(f"--workers {workers}: give at least 1")
+    if engine == "local" and (bundle or py_files):
+        raise ConfigError("--bundle and --py-files are for engine spark: give --engine spark and --master")
     with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         job = Backfill(directory, bootstrap_servers=address)
         stop = threading.Event()
@@ -252,6 +297,8 @@ def run(
                 workers=workers,
                 master=master,
                 conf=key_value_pairs(conf or (), "--conf"),
+                bundle=bundle,
+                py_files=py_files or (),
                 on_task=lambda task: _show_task(task, as_json=as_json),
             )
         finally:
@@ -266,12 +313,14 @@ def resume(
     workers: Workers = 2,
     master: Master = None,
     conf: Conf = None,
+    bundle: Bundle = None,
+    py_files: PyFiles = None,
     directory: Directory = DEFAULT_DIRECTORY,
     progress_interval_s: ProgressInterval = 5.0,
     as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted run; the same as run."""
-    run(bootstrap_servers, engine, workers, master, conf, directory, progress_interval_s, as_json)
+    run(bootstrap_servers, engine, workers, master, conf, bundle, py_files, directory, progress_interval_s, as_json)
 
 
 app.command("resume")(resume)

@@ -206,7 +206,7 @@ def test_workers_without_the_package_are_named(tmp_path: Path) -> None:
     said = " ".join(ended.stderr.split())
     assert ended.returncode == 2, said
     # What comes before is the log of the session, which is not ours.
-    assert "the workers of local[1] can't import streamsrt: install streamsrt" in said
+    assert "the workers of local[1] can't import streamsrt: make a bundle with streamsrt backfill bundle" in said
     assert "Traceback" not in said.partition("the workers of")[2]
 
 

@@ -1,0 +1,99 @@
+"""A standalone cluster of Spark: a master and two workers as processes, each with a working folder of its own.
+
+Nothing of the project is there: the Python of the workers is the one that the virtual environment was made of, without its
+packages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from streamsrt.backfill.java import find_java
+from tests.system.processes import wait_until
+
+SPARK = Path(pyspark.__file__).parent
+PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = re.compile(r"Registering worker ")
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a driver needs of it."""
+
+    master: str
+    folder: Path
+
+    def conf(self, **environment: str) -> list[str]:
+        """Settings of a driver on this machine, as options; ``environment``: of the executors."""
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.executor.memory": "600m",
+            "spark.pyspark.python": str(PYTHON),
+            "spark.network.timeout": "600s",
+            **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+        }
+        return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[Cluster]:
+    """A cluster that runs."""
+    with ExitStack() as stack:
+        log = folder / "master.log"
+        stack.enter_context(_process(folder, "master.Master", log, "--port", "0"))
+        wait_until(
+            lambda: _MASTER.search(log.read_text()) is not None,
+            f"the master says where it is: {log}",
+            timeout_s=_TIMEOUT_S,
+        )
+        found = _MASTER.search(log.read_text())
+        assert found is not None
+        for number in (1, 2):
+            inside = folder / f"worker-{number}"
+            inside.mkdir()
+            options = ("--cores", "1", "--memory", "1g", "--work-dir", str(inside), found[1])
+            stack.enter_context(_process(inside, "worker.Worker", inside / "worker.log", *options))
+        wait_until(
+            lambda: len(_REGISTERED.findall(log.read_text())) == 2,
+            f"both workers are known: {log}",
+            timeout_s=_TIMEOUT_S,
+        )
+        yield Cluster(found[1], folder)
+
+
+@contextmanager
+def _process(inside: Path, kind: str, log: Path, *arguments: str) -> Iterator[None]:
+    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+    environment = {
+        **kept,
+        "JAVA_HOME": str(find_java(inside / "java").home),
+        "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            [*command, "--webui-port", "0", *arguments], cwd=inside, env=environment, stdout=output, stderr=output
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(_TIMEOUT_S)

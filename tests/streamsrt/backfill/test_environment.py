@@ -1,0 +1,242 @@
+"""Workers that have nothing of the project: what they need comes in one archive. A cluster of Spark, and its losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from sysconfig import get_python_version
+from types import ModuleType
+
+import pytest
+
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.engine_spark_session import Shipment, open_session
+from streamsrt.backfill.environment import ABOUT, check_environment, write_environment
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.errors import ConfigError
+from tests.streamsrt.backfill import chained
+from tests.streamsrt.backfill.processes import InProcess
+from tests.streamsrt.backfill.spark_cluster import Cluster, standalone
+from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = "lakeside"
+APPLICATION = f"{NAME}:topology"
+PARTS: list[list[Line]] = [[*lines(60, seed=41), ("strike", 610)], lines(50, seed=42)]
+FIRST = min(chained.topology.subtopologies, key=lambda each: each.number).id
+_TIMEOUT_S = 900
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of an application that is installed nowhere."""
+    folder = tmp_path_factory.mktemp("program")
+    shutil.copy(Path(__file__).with_name("lakeside.py"), folder / f"{NAME}.py")
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+    sys.modules.pop(NAME, None)
+
+
+@pytest.fixture(scope="module")
+def module(program: Path) -> ModuleType:
+    return import_module(NAME)
+
+
+@pytest.fixture(scope="module")
+def bundle(program: Path) -> Path:
+    path = program / "lakeside.zip"
+    write_environment(path, APPLICATION)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture
+def strike(tmp_path: Path) -> Path:
+    return tmp_path / "strike"
+
+
+def driver(program: Path, cluster: Cluster, strike: Path, *words: str | Path) -> subprocess.Popen[str]:
+    """``streamsrt backfill`` in a process of its own, on the cluster."""
+    command = [sys.executable, "-m", "streamsrt", "backfill", *map(str, words)]
+    options = ["--engine", "spark", "--master", cluster.master, "-b", "127.0.0.1:1", *cluster.conf(STRIKE=str(strike))]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYSPARK_PYTHON", None)
+    return subprocess.Popen(
+        [*command, *options], cwd=program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code, and what it said on stderr, in one line."""
+    _, said = process.communicate(timeout=_TIMEOUT_S)
+    return process.returncode, " ".join(said.split())
+
+
+def digests(backfill: Backfill) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
+    return [
+        (each.task, each.records, [(store.name, store.entries, store.changelog_digest) for store in each.stores])
+        for each in backfill.verify()
+    ]
+
+
+def same_here(tmp_path: Path, module: ModuleType) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
+    backfill = planned(tmp_path / "here", PARTS, module)
+    backfill.run(InProcess())
+    found = digests(backfill)
+    assert sum(entries for _, _, stores in found for _, entries, _ in stores) > 0
+    return found
+
+
+def written(path: Path, **about: str) -> Path:
+    """A bundle that has nothing but what it says of itself."""
+    said = {"application": APPLICATION, "code_digest": "1", "python": get_python_version(), "platform": "any", **about}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(ABOUT, json.dumps(said))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        (
+            {"application": "another:topology"},
+            "is a bundle of another:topology, and this is lakeside:topology: make it again",
+        ),
+        ({"code_digest": "2"}, "the source of lakeside:topology is another one than in"),
+        ({"python": "3.1"}, "is for Python 3.1, and this is Python 3"),
+    ],
+)
+def test_a_bundle_of_something_else_is_refused(tmp_path: Path, about: dict[str, str], says: str) -> None:
+    path = written(tmp_path / "x.zip", **about)
+    with pytest.raises(BackfillError, match=says):
+        check_environment(path, APPLICATION, "1")
+    check_environment(written(path), APPLICATION, "1")
+    check_environment(path, NAME, "1")
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with pytest.raises(
+        BackfillError, match=r"there is no bundle .*x.zip: make it with streamsrt backfill bundle lakeside"
+    ):
+        check_environment(path, APPLICATION, "1")
+    path.write_bytes(b"no archive")
+    with pytest.raises(BackfillError, match="is no bundle of streamsrt"):
+        check_environment(path, APPLICATION, "1")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("lakeside.py", "")
+    with pytest.raises(BackfillError, match="is no bundle of streamsrt"):
+        check_environment(path, APPLICATION, "1")
+
+
+def test_a_bundle_that_can_t_be_written_says_why(program: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="is the path of a file, which other machines don't have: name the module, as in"
+    ):
+        write_environment(tmp_path / "x.zip", f"{program}/{NAME}.py:topology")
+    with pytest.raises(BackfillError, match="--with nowhere-at-all: no distribution of that name is installed here"):
+        write_environment(tmp_path / "x.zip", APPLICATION, ["nowhere-at-all"])
+    with pytest.raises(BackfillError, match="there is no folder"):
+        write_environment(tmp_path / "nowhere" / "x.zip", APPLICATION)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_cluster_is_shipped_to(tmp_path: Path) -> None:
+    shipment = Shipment(py_files=("x.py",))
+    with pytest.raises(BackfillError, match=r"those of local\[2\] are of this machine: give --master"):
+        open_session("local[2]", shipment=shipment)
+    with pytest.raises(BackfillError, match="are the server's"):
+        open_session("sc://127.0.0.1", shipment=shipment)
+    with pytest.raises(BackfillError, match=r"--py-files x\.py: there is no such file"):
+        open_session("spark://127.0.0.1:1", shipment=shipment)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_a_cluster_computes_what_one_process_does_with_nothing_but_the_bundle(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    # One executor is enough here, and quicker on a machine of two cores.
+    words = ("--dir", backfill.directory, "--bundle", bundle, "--conf", "spark.cores.max=1")
+    code, said = ended(driver(program, cluster, strike, "run", *words))
+    assert code == 0, said
+    assert digests(backfill) == same_here(tmp_path, module)
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_an_executor_that_is_killed_is_replaced(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    strike.write_text("executor", encoding="ascii")
+    code, said = ended(driver(program, cluster, strike, "run", "--dir", backfill.directory, "--bundle", bundle))
+    assert code == 0, said
+    assert not strike.exists()
+    attempts = [path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST)]
+    assert len(attempts) == 3, "two partitions, and what the executor had begun"
+    assert digests(backfill) == same_here(tmp_path, module)
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_a_driver_that_is_killed_is_resumed_on_the_cluster(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    expected = same_here(tmp_path, module)
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    words = ("--dir", backfill.directory, "--bundle", bundle)
+    process = driver(program, cluster, strike, "run", *words)
+    strike.write_text(str(process.pid), encoding="ascii")
+    code, said = ended(process)
+    assert code == -9, said
+    assert not backfill.status().is_computed
+    code, said = ended(driver(program, cluster, strike, "resume", *words))
+    assert code == 0, said
+    assert digests(backfill) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_a_worker_that_does_not_see_the_plan_is_named(
+    program: Path, module: ModuleType, bundle: Path, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    # This path is in the working folder of the process that looks, and only the driver's has it.
+    (program / "plan").symlink_to(backfill.directory)
+    hidden = Path("/proc/self/cwd/plan")
+    code, said = ended(driver(program, cluster, strike, "run", "--dir", hidden, "--bundle", bundle))
+    assert code == 2, said
+    assert "does not see the plan's directory" in said
+    assert "give a --dir that all nodes have under the same path" in said
+
+
+@pytest.mark.spark
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_workers_without_a_bundle_say_how_to_make_one(
+    program: Path, module: ModuleType, cluster: Cluster, strike: Path, tmp_path: Path
+) -> None:
+    backfill = planned(tmp_path / "spark", PARTS, module)
+    code, said = ended(driver(program, cluster, strike, "run", "--dir", backfill.directory))
+    assert code == 2, said
+    assert "can't import" in said
+    assert "streamsrt backfill bundle" in said
+    assert "Traceback" not in said
