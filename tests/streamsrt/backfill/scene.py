@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -92,6 +94,21 @@ class Scene:
             write_archive(root, tp[1], read_log(self.network, tp, 0, end), file_records=file_records)
         self.network.admin.delete_records(ends)
         return root
+
+    def write_json_departures(self, root: Path) -> None:
+        """Writes what the log of departures holds as lines of JSON with typed columns, in a file for each day."""
+        for tp, end in self.ends(flights.DEPARTURES).items():
+            for columns in read_log(self.network, tp, 0, end):
+                for index, (key, value) in enumerate(zip(columns.keys, columns.values, strict=True)):
+                    assert key is not None
+                    assert value is not None
+                    at = datetime.fromtimestamp(columns.timestamps[index] / 1_000, UTC)
+                    place = {"shard": tp[1], "number": columns.offset_at(index)}
+                    row = {"airline": key.decode(), "at": at.isoformat(), **place, **json.loads(value)}
+                    folder = root / f"day={at:%Y-%m-%d}"
+                    folder.mkdir(parents=True, exist_ok=True)
+                    with open(folder / "rows.json", "a", encoding="utf-8") as file:
+                        file.write(json.dumps(row) + "\n")
 
     def refill_departures(self, rows: Sequence[flights.Row]) -> None:
         """Makes the topic anew with all of these: what an application reads that was there all the time."""

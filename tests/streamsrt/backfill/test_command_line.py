@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from examples import flights
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import LATEST, NewTopic
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 from topology import serdes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ID = "typed"
 
@@ -95,6 +100,50 @@ def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
     assert {row["partition"] for row in rows} <= {0, 1, 2, 3}
     assert terminal("state", "export", "nothing", *app, "--parquet", folder)[0] == 2
     assert "has no store 'nothing'; it has airlines, delays-per-hour" in terminal.err
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_a_lake_of_json_from_the_plan_to_the_commit(spark: SparkSession, scene: Scene, terminal: Terminal) -> None:
+    """Typed columns in folders by day, and the log for what came later: the same stores as of a live run over everything."""
+    scene.load(departures(300))
+    ends, root = scene.ends(flights.DEPARTURES), scene.folder / "lake"
+    scene.write_json_departures(root)
+    scene.load(departures(80, start=6_000))
+    scene.run_live("live")
+    scene.network.admin.delete_records(ends)
+    where = ("--dir", scene.folder / "plan")
+    columns = {
+        "key": "airline",
+        "value": "to_json(struct(flight, origin, destination, delay), map('ignoreNullFields', 'false'))",
+        "timestamp": "cast(at as timestamp)",
+        "partition": "shard",
+        "offset": "number",
+    }
+    lake = [
+        "--lake",
+        f"departures={root}",
+        "--lake-format",
+        "departures=json",
+        "--lake-where",
+        "departures=day > '2000'",
+    ]
+    for name, text in columns.items():
+        lake += ["--lake-column", f"departures.{name}={text}"]
+    planning = ("backfill", "plan", APPLICATION, "-a", ID, "-b", scene.servers, *where)
+    assert terminal(*planning, *lake)[0] == 0, terminal.err
+    assert "lake of departures: 300 records" in " ".join(terminal.err.split())
+    code, out = terminal("backfill", "run", *where, "--engine", "spark", "--json")
+    assert code == 0, terminal.err
+    assert sum(json.loads(line)["records"] for line in out.splitlines()) == 300 + 80 + len(
+        list(flights.read_airlines())
+    )
+    assert terminal("backfill", "verify", *where)[0] == 0, terminal.err
+    committing = ("backfill", "commit", *where, "--state-dir", scene.state_dir(ID), "--execute")
+    assert terminal(*committing)[0] == 0, terminal.err
+    streams = scene.run_live(ID)
+    assert (streams.progress.processed_records, streams.progress.restored_records) == (0, 0)
+    assert scene.stores(ID) == scene.stores("live") != {}
 
 
 def test_the_answers_for_operations_are_shown(terminal: Terminal) -> None:
