@@ -607,12 +607,12 @@ class KafkaStreams(Queryable):
             if loop.was_shut_down and self._worker is None:
                 raise application_shutdown()
         except GivenUpError:
-            logger.info("stopped before the cluster has answered")
+            logger.info("stopped before the cluster answered")
         except StreamsError as error:
             is_replaced = loop is not None and loop.response is Response.REPLACE_THREAD
             if self._stop_requested or not (is_replaced or self._group_protocol.decides_again(error)):
                 raise
-            logger.error("a new stream thread takes the place of one that failed: %s", error)
+            logger.error("a new stream thread replaces one that failed: %s", error)
             self._replaced.wait(_REPLACE_PAUSE_S)
             return True
         finally:

@@ -113,7 +113,7 @@ def refusal_to_strand(
     if lost:
         return (
             f"Records are in flight in repartition topics that it does not read: {_listed(lost)}. No member is left that "
-            f"reads them. {_cure(lost, known)} Then start this version beside it."
+            f"reads them. {_cure(lost, known)} Then start this version in addition."
         )
     early = [each for each in found if each.epoch < max(epochs)]
     if early:
@@ -140,8 +140,9 @@ def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
     """Why no member runs this version: nobody would read what is unread in topics of versions that nobody runs."""
     return (
         f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics that it "
-        f"does not read: {_counted(unread)}. No member is left that reads them. Start the version again that has these "
-        "topics, start this one beside it, and stop the old one when it has no tasks left: it reads them to the end first. "
+        f"does not read: {_counted(unread)}. No member is left that reads them. Start the version "
+        "that has these topics again, start this one in addition, and stop the old one when it has "
+        "no tasks left: it reads them to the end first. "
         f"If that version is refused as well, because each of the two reads what the other leaves, start the earlier one "
         f"with --lose-in-flight and the later one beside it without: then both read what they have. {_LOSE}"
     )
@@ -223,13 +224,14 @@ def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
     epoch = lost[0].epoch
     if _is_sent_back(known[0], known[1:], epoch):
         way = (
-            f"The version of topology epoch {epoch} was sent back: start it under the next epoch, {known[0].epoch + 1}, and "
-            f"go on from there: it reads them. {_READS_STORES}"
+            f"The version of topology epoch {epoch} was rolled back: start it under the next epoch, "
+            f"{known[0].epoch + 1}, and continue from there: it reads them. {_READS_STORES}"
         )
     else:
         way = (
-            f"Start an instance of the version of topology epoch {epoch} again, with topology.epoch={epoch}: it is taken "
-            "for that, and reads them to the end. Stop it when upgrade status counts nothing unread any more."
+            f"Start an instance of the version of topology epoch {epoch} again, with "
+            f"topology.epoch={epoch}: it is accepted for this purpose and reads them to the end. Stop "
+            "it when upgrade status shows no unread records."
         )
     return f"{way} {_LOSE}"
 

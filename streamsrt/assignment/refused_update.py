@@ -70,7 +70,7 @@ def topics_problem(problem: TopicProblem) -> str:
 def creation_problem(reasons: Mapping[str, str]) -> str:
     """Why internal topics can't be made, by their names."""
     listed = "; ".join(f"{name}: {reason.rstrip('. ')}" for name, reason in reasons.items())
-    return f"Internal topics can't be made: {listed}. Correct what the topology asks for and start this version again."
+    return f"Internal topics can't be created: {listed}. Correct the topology and start this version again."
 
 
 def unauthorized(names: Iterable[str]) -> str:

@@ -100,7 +100,9 @@ def _wanted(
 def position_of(text: str) -> Position:
     """``PARTITION:OFFSET``. Raises ConfigError."""
     if (found := re.fullmatch(r"(\d{1,9}):(\d{1,18})", text)) is None:
-        raise ConfigError(f"{text!r} is no position of a letter: give PARTITION:OFFSET, as `dlq list` shows it")
+        raise ConfigError(
+            f"{text!r} is not the position of a dead letter: give PARTITION:OFFSET, as shown by `dlq list`"
+        )
     return int(found[1]), int(found[2])
 
 
@@ -141,8 +143,8 @@ def _letters_of(network: NetworkThread, topic: str) -> DeadLetterTopic:
     found = DeadLetterTopic(network, topic)
     if found.other_records:
         note(
-            f"{found.other_records} records of {topic} are no dead letters: they have none of the headers that say what "
-            f"failed ({ERROR_HEADER_PREFIX}*), and are left alone"
+            f"{found.other_records} records of {topic} are not dead letters: they have none of the "
+            f"headers that describe a failure ({ERROR_HEADER_PREFIX}*), and are ignored"
         )
     return found
 
@@ -209,7 +211,7 @@ def show(
     if missing := sorted(positions - {letter.position for letter, _ in found}):
         shown_positions = ", ".join(f"{partition}:{offset}" for partition, offset in missing)
         raise ConfigError(
-            f"there is no letter at {shown_positions} of {topic}: streamsrt dlq list {topic} --all lists them"
+            f"there is no dead letter at {shown_positions} of {topic}: streamsrt dlq list {topic} --all lists them"
         )
     for letter, outcome in found:
         told = _told(letter, outcome, decode)
@@ -283,8 +285,9 @@ def told_if_fenced(topic: str) -> Iterator[None]:
         yield
     except ProducerFencedError as error:
         raise TransactionLostError(
-            f"another replay or drop of {topic} has begun, and this one ends: what it had committed stays, and the other "
-            "one goes on from there. Repeat the command for what is left"
+            f"another replay or drop of {topic} has started, so this one stops: what it has committed "
+            "is kept, and the other one continues from there. Repeat the command for the remaining "
+            "dead letters"
         ) from error
 
 

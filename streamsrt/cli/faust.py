@@ -97,8 +97,9 @@ def command(
     name = arguments[0]
     if name in _WORKERS:
         raise ConfigError(
-            f"faust command {application} {name}: this would run a worker of faust-streaming, which the group may not have "
-            f"beside instances of streamsrt. Run streamsrt faust run {application}"
+            f"faust command {application} {name}: this would run a worker of faust-streaming, which "
+            "cannot be in the group together with instances of streamsrt. Run streamsrt faust run "
+            f"{application}"
         )
     found = cast("App", load_object(application, "app"))
     # Faust's command line reads it, wherever it is called from.

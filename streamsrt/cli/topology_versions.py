@@ -213,8 +213,9 @@ def running_group(
         old = old or (new if any(new.digest.startswith(each) for each in digests) else None)
         if old is None:
             raise ConfigError(
-                f"group {name!r} is a classic group, whose topology only its members know: give the running version "
-                "before the new one, as its module, or as what `topology describe --json` said of it"
+                f"group {name!r} is a classic group, whose topology is known only to its members: "
+                "give the running version before the new one, as its module or as a file written by "
+                "`topology describe --json`"
             )
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None

@@ -138,9 +138,10 @@ def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
 
 def _nobody_stays(old: str, group: str, epoch: int) -> str:
     return (
-        f"no instance of {old} runs in group {group}, so nobody would take the tasks: start one first (streamsrt run {old} "
-        f"-a {group} --config topology.epoch={epoch}). It takes tasks over as it gets warm; then go on instance by "
-        "instance, as in any upgrade"
+        f"no instance of {old} runs in group {group}, so no instance would take over the tasks: start "
+        f"one first (streamsrt run {old} "
+        f"-a {group} --config topology.epoch={epoch}). It takes over tasks when it is warmed up; then "
+        "continue instance by instance, as in any upgrade"
     )
 
 
@@ -177,7 +178,8 @@ def _show(made: _Return) -> None:
     if made.leaving:
         say("a removed instance that still lives ends by itself with exit code 2, also when it is started again\n")
     say(
-        "start each instance that you want back, and each that is started anew, with the former version and the new epoch:\n"
+        "start each stopped instance that you want to keep, and each new one, with the former "
+        "version and the new epoch:\n"
     )
     say(f"  {made.command}\n")
     say("with a lock file, in the former release:\n")

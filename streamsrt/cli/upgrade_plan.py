@@ -177,13 +177,15 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
         count = running.records(each) if (each.kind, each.fate) == ("repartition topic", "orphaned") else None
         if count and running.members:
             yield (
-                f"repartition topic {each.name} goes away with {count} records in flight: old instances read them first. "
-                "Leave one running until the new ones do not wait for them any more"
+                f"repartition topic {each.name} is removed with {count} records in flight: old "
+                "instances read them first. Leave one running until the new ones no longer wait for "
+                "these records"
             )
         elif count:
             yield (
-                f"repartition topic {each.name} goes away with {count} records that nobody has read: run the old version, "
-                "and start the new one beside it, or leave them unread in that topic (--lose-in-flight)"
+                f"repartition topic {each.name} is removed with {count} unread records: run the old "
+                "version and the new one together, or leave the records unread in that topic "
+                "(--lose-in-flight)"
             )
 
 
@@ -193,13 +195,13 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
     if running.members and running.epoch not in running.members:
         yield (
-            f"nobody runs the group's topology epoch {running.epoch}: its version was sent back, or has failed. All "
+            f"no instance runs the group's topology epoch {running.epoch}: its version was rolled back or has failed. All "
             "instances run an older one"
         )
     elif behind and found.verdict is not Verdict.SAME:
         yield (
             f"an upgrade to epoch {running.epoch} is under way ({sum(behind.values())} instances run an older version): "
-            "finish it, or send it back, before the next one"
+            "finish it or roll it back before the next one"
         )
     if not knows_bytes:
         yield (
@@ -210,7 +212,10 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
         if NO_WAY_BACK in each.reason:
             yield f"store {each.name}: {NO_WAY_BACK[0].lower()}{NO_WAY_BACK[1:]} (streamsrt upgrade abort is refused)"
     if sum(running.members.values()) == 1:
-        yield "one instance runs: while it is stopped nobody processes. Start the new version beside it, then stop it"
+        yield (
+            "only one instance runs: while it is stopped, nothing is processed. Start the new version in addition, then "
+            "stop it"
+        )
 
 
 def _each_instance(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
@@ -234,7 +239,7 @@ def _show(made: UpgradePlan, out: Path | None) -> None:
     for each in made.refusals:
         say(f"refused: {each}\n")
     if made.refusals:
-        say("the new version must not start: the running one goes on, whatever happens\n")
+        say("the new version must not start: the running one is not affected\n")
         return
     say("each instance of the new version needs:\n" + "".join(f"  {each}\n" for each in made.each_instance))
     file = "PLAN" if out is None else str(out)

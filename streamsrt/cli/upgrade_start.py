@@ -77,7 +77,8 @@ def _why_not(facts: GroupFacts, agreed: AgreedPlan, plan: Path) -> str:
     if facts.epoch != agreed.epoch_needed:
         return (
             f"plan {plan} takes group {facts.name} from topology epoch {agreed.epoch_before} to {agreed.epoch_needed}, "
-            f"and the group has epoch {facts.epoch} by now: it was sent back, or another upgrade was started. To try again, "
+            f"and the group has epoch {facts.epoch} now: the upgrade was rolled back, or another one "
+            "was started. To try again, "
             f"{again}"
         )
     others = {each.digest for each in facts.with_epoch(facts.epoch) if each.digest is not None}

@@ -56,6 +56,6 @@ def _versions(network: NetworkThread, topic: str, count: int) -> Iterator[int]:
 def _said(spec: StoreSpec, topic: str, latest: int) -> str:
     return (
         f"store {spec.name}: its changelog {topic} has values of version {latest}, and the former version reads them up to "
-        f"version {spec.version}. It would end at the first one, so there is no way back: correct the later version, and go "
-        "on with that"
+        f"version {spec.version}. It would fail at the first one, so you can't roll back: correct the "
+        "later version and continue with that"
     )

@@ -162,7 +162,7 @@ class Cluster:
             self._out_of_reach(address, endpoint, error)
             raise
         if endpoint.down_since is not None:
-            log.info("%s:%d answers again after %.1f s", *address, now - endpoint.down_since)
+            log.info("%s:%d responds again after %.1f s", *address, now - endpoint.down_since)
         self._endpoints[address] = _Endpoint()
         return connection
 
@@ -175,7 +175,7 @@ class Cluster:
         endpoint.error = error
         if endpoint.down_since is None:
             endpoint.down_since = now
-            log.warning("%s:%d is out of reach, trying on: %s", *address, error)
+            log.warning("%s:%d can't be reached, retrying: %s", *address, error)
 
     async def close(self) -> None:
         """Close every connection."""

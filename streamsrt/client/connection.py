@@ -175,7 +175,8 @@ class Connection:
             response = await self.request(request, version=min(highest, 4))
         if response.error_code != ErrorCode.NONE or not response.api_keys:
             raise NotABrokerError(
-                f"{self.address} answers ApiVersions with error {response.error_code}: no broker that this client can use."
+                f"{self.address} answers ApiVersions with error {response.error_code}: this client "
+                "can't use it as a broker."
             )
         self.api_versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         self.features = frozenset(feature.name for feature in response.supported_features)

@@ -133,7 +133,8 @@ class Replay:
         self._partitions = source.network.admin.partitions_for(wanted)
         if missing := [topic for topic in wanted if topic not in self._partitions]:
             raise MissingTopicError(
-                f"no such topic: {', '.join(missing)}, to which letters are replayed. Create it, or replay with --to TOPIC"
+                f"no such topic: {', '.join(missing)}, to which dead letters are replayed. Create it, "
+                "or replay with --to TOPIC"
             )
         self._collector = RecordCollector(
             source.network.producer.send, self._partitions.__getitem__, transactional=True
@@ -145,7 +146,7 @@ class Replay:
     def add(self, waiting: PendingLetter) -> None:
         """The record of a letter goes back; all letters of that record are marked as replayed."""
         letter, origin = waiting.letter, waiting.letter.origin
-        assert origin is not None, "a letter without an origin is not replayed"
+        assert origin is not None, "a dead letter without an origin is not replayed"
         topic = origin.topic if self._to is None else self._to
         is_there = self._to is None and 0 <= origin.partition < self._partitions[topic]
         headers = letter.replayed(self._source.topic)

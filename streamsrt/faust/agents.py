@@ -460,7 +460,7 @@ class AgentNode:
         with self._at(row):
             self._env.failed(self._name, error, row.key, row.value, row.timestamp, row.headers)
         logger.error(
-            "agent %s raised, and goes on behind the record at %s-%d offset %d",
+            "agent %s raised, and continues after the record at %s-%d offset %d",
             self.agent.name,
             *row.metadata,
             exc_info=error,
@@ -488,7 +488,7 @@ class AgentNode:
             counters.failed_deserialization += 1
             counters.last_skipped["failed_deserialization"] = why_skipped(plan, context, error)
             logger.error(
-                "agent %s passes over the record at %s-%d offset %d, which can't be decoded: %s",
+                "agent %s skips the record at %s-%d offset %d, which can't be decoded: %s",
                 self.agent.name,
                 *row.metadata,
                 error,

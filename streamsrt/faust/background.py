@@ -129,7 +129,7 @@ class Background:
             logger.warning("the pages are not served here: port %d is taken: %s", conf.web_port, error)
         else:
             self._services.append(PageServer(web))
-            logger.info("the pages are served at port %d", conf.web_port)
+            logger.info("pages are served at port %d", conf.web_port)
 
     # --------------------------------------------------------------------------------------------------------- signals
 
@@ -160,7 +160,7 @@ class Background:
         try:
             self._host.run(asyncio.wait_for(self._stop(), _PATIENCE_S))
         except Exception:
-            logger.exception("the application could not be told that it ends")
+            logger.exception("the application could not be notified of its shutdown")
         return list(self._running)
 
     async def _stop(self) -> None:

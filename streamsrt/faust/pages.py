@@ -27,7 +27,7 @@ class LocalRouter:
         """Raises SameNode where the page is to be served here, else ServiceUnavailable."""
         if self._has(table_name, key):
             raise SameNode
-        raise ServiceUnavailable("the row is not in this process, and others are not asked")
+        raise ServiceUnavailable("the row is not in this process, and others are not queried")
 
     async def route_topic_req(self, *_: object) -> Never:
         """Raises ServiceUnavailable: which process reads a key of a topic is not known here."""

@@ -44,7 +44,7 @@ def declared(app: faust.App) -> Declared:
     unsupported = next(_unsupported(app, found), None)
     if unsupported is not None:
         what, instead = unsupported
-        raise UserError(f"{what} is not supported by streamsrt.faust: {instead}. See docs/faust.md for what is")
+        raise UserError(f"{what} is not supported by streamsrt.faust: {instead}. docs/faust.md lists what is supported")
     if rest and not agents:
         raise UserError(
             f"all agents of the application {app.conf.id} are over channels, as agent {rest[0].name} "
@@ -116,7 +116,7 @@ def topic_configs(
 def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
     """What is not supported, and what to do instead."""
     if app._web_server_service is not None:
-        yield f"@app.web_server of {app.conf.id}", "write pages with @app.page, or run the server beside"
+        yield f"@app.web_server of {app.conf.id}", "write pages with @app.page, or run the server separately"
     for table in found.tables:
         for reason, instead in _of_table(table):
             yield f"{reason} of table {table.name}{declared_at(table)}", instead

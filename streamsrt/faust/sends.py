@@ -209,9 +209,9 @@ class Attachments:
         topic, name = encoder.topic, encoder.name
         if callback is not None:
             raise UserError(
-                f"a send to {topic} has callback=, which is not supported: what is sent goes out with the commit of the "
-                "record that the agent works on, and nothing of the agent runs then. Do it after the send, or in an agent "
-                "of that topic"
+                f"a send to {topic} has callback=, which is not supported: records are sent with the "
+                "commit of the record that the agent processes, and the agent does not run at that "
+                "time. Do the work after the send, or in an agent of that topic"
             )
         if encoder.is_plain and schema is None and key_serializer is None and value_serializer is None:
             raw_key, raw_value = encoder.key(key), encoder.value(value)

@@ -29,8 +29,9 @@ def config(app: faust.App) -> dict[str, object]:
     )
     if conf.broker_credentials is not None:
         raise ConfigError(
-            f"{conf.id}: broker_credentials= are not taken over, as they are objects of faust's. Give security.protocol "
-            "and sasl.* as settings of the runtime (-c or --config-file), and leave them out of the App"
+            f"{conf.id}: broker_credentials= are not used, because they are objects of Faust. Set "
+            "security.protocol and sasl.* as settings of the runtime (-c or --config-file), and "
+            "remove them from the App"
         )
     return {
         "application.id": conf.id,

@@ -372,7 +372,7 @@ class AgentStream:
             try:
                 new = key.getattr(value) if isinstance(key, FieldDescriptorT) else await maybe_async(_call(key, value))
             except Exception:
-                logger.exception("the key of a value can't be had for %s, which passes over it", channel)
+                logger.exception("the key of a value can't be computed for %s, which skips the record", channel)
                 raise Skip from None
             row = self._feed.row
             assert row is not None

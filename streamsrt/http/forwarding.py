@@ -44,8 +44,8 @@ def _get(
         return response.status, orjson.loads(response.read())
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
         raise InstanceUnreachableError(
-            f"the instance at {host} can't be asked ({error or type(error).__name__}). It may have "
-            "ended a moment ago: try again"
+            f"the instance at {host} can't be queried ({error or type(error).__name__}). It may have "
+            "just stopped: try again"
         ) from error
     finally:
         connection.close()

@@ -132,8 +132,8 @@ def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:
     return StreamsInvalidTopologyError(
         f"Group {membership.group_id!r} has members of Java's Kafka Streams, and this program can't join them. {difference} "
         "Both must run the same topology: the same steps in the same order, with the same names of stores and repartition "
-        "topics, as `streamsrt topology describe` and Java's Topology.describe() show them. Start a version with another "
-        "topology when the last member of Java's is gone."
+        "topics, as `streamsrt topology describe` and Java's Topology.describe() show them. Start a "
+        "version with another topology after the last Java member has left."
     )
 
 

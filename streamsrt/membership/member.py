@@ -111,7 +111,7 @@ def log_event(group: str, member: str, event: Event, known: set[Status]) -> None
         case UnknownStatus(code, detail):
             log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
         case HeartbeatTrouble(reason):
-            log.warning("Group %s, %s: heartbeats fail, trying on: %s", group, who, reason)
+            log.warning("Group %s, %s: heartbeats fail, retrying: %s", group, who, reason)
         case HeartbeatRecovered(outage_ms):
             log.info("Group %s, %s: heartbeats succeed again after %d ms", group, who, outage_ms)
         case InstanceIdTaken(wait_ms):

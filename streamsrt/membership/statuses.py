@@ -15,7 +15,8 @@ from streamsrt.membership.values import Status
 ADVICE: Mapping[StatusCode, str] = MappingProxyType(
     {
         StatusCode.STALE_TOPOLOGY: (
-            "This member goes on with its tasks until members with the newer version take them over. Restart it with the "
+            "This member continues with its tasks until members with the newer version take them "
+            "over. Restart it with the "
             "version of the application that the group runs"
         ),
         StatusCode.MISSING_SOURCE_TOPICS: (
@@ -35,7 +36,8 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "cause is fixed"
         ),
         StatusCode.ASSIGNMENT_DELAYED: (
-            "Tasks are assigned when the delay is over; unless it says what to do, nothing has to be done (see the broker's "
+            "Tasks are assigned when the delay is over; unless the status says what to do, there is "
+            "nothing to do (see the broker's "
             "group.streams.initial.rebalance.delay.ms and group.streams.assignment.interval.ms)"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
@@ -53,8 +55,8 @@ CLASSIC_ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "in this status: the rights of that instance, the limits of the brokers, and the free space on their disks"
         ),
         StatusCode.ASSIGNMENT_DELAYED: (
-            "The instance that leads the group assigns the tasks; it tries again by itself. If that takes long, look at the "
-            "log of that instance"
+            "The instance that leads the group assigns the tasks; it retries automatically. If this "
+            "takes long, check the log of that instance"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
             "Until they are set, standby tasks are assigned without them. Set client.tag.NAME here for each tag in "
@@ -83,9 +85,9 @@ def status_text(status: Status, *, is_classic: bool = False) -> str:
 def instance_id_taken_text(wait_ms: int) -> str:
     """Why a static member waits, and for how long at most."""
     return (
-        "another member has this group.instance.id and has not left. If that is the process before this one, which was "
-        f"killed, its session ends by itself: this one joins then, in {wait_ms / 1000:.0f} s at the latest "
-        "(streams.session.timeout.ms of the group). If it lives, this one fails then"
+        "another member has this group.instance.id and has not left. If it is the previous process of this instance and was "
+        f"killed, its session expires by itself, and this one joins in {wait_ms / 1000:.0f} s at the latest "
+        "(streams.session.timeout.ms of the group). If it is still running, this one fails then"
     )
 
 

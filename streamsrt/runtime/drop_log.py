@@ -18,7 +18,7 @@ _LARGE_SHARE_LATE = 0.05
 
 _REASONS: Mapping[str, str] = {
     "dropped_null": "of a null key or value",
-    "unkeyed": "they have no key, and stand before a repartition topic (no metric counts them, as in Kafka Streams)",
+    "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
     "dropped_late": "they came after their window had closed, or after a newer one of the same key",
     "dropped_timestamp": "of a negative timestamp",
     "failed_deserialization": "they can't be deserialized and the deserialization handler continues",
@@ -26,7 +26,7 @@ _REASONS: Mapping[str, str] = {
     "failed_production": "their results can't be written and the production handler continues",
     "refused": "the cluster does not take them and the production handler continues",
     "shortened_letters": "dead letters that are too large for their topic were written without their value, or with even "
-    "less: their headers __streams.errors.omitted.* say what is missing",
+    "less: their headers __streams.errors.omitted.* name what is missing",
 }
 
 

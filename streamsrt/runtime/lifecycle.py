@@ -39,5 +39,5 @@ def application_shutdown() -> ApplicationShutdownError:
     """What an instance ends with that another one asked to stop."""
     return ApplicationShutdownError(
         "an instance of the application failed and requested a shutdown for the entire application: its log says why. This "
-        "one has committed its work; start the instances again when the cause is gone."
+        "one has committed its work; restart the instances when the cause is fixed."
     )

@@ -315,7 +315,7 @@ def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any
         answer = connection.recv()
     except (OSError, EOFError) as error:
         raise StreamsRebalancingError(
-            f"the stream thread that was asked has ended, another one takes its place ({error}): try again"
+            f"the queried stream thread has ended and is being replaced ({error}): try again"
         ) from error
     if isinstance(answer, Failure):
         raise answer.error()

@@ -75,7 +75,7 @@ class HandoverLock:
         while self._is_working:
             if not self._changed.wait(self._patience_s):
                 logger.warning(
-                    "the restore thread has been at one step for more than %g s, and its stores are waited for: %s",
+                    "the restore thread has not finished a step for more than %g s, and its stores are needed: %s",
                     self._patience_s,
                     self._doing(),
                 )

@@ -219,12 +219,12 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         if now.left:
             yield (
                 f"in flight while the instances of topology epoch {now.epoch} have left or failed: {_listed(now.left)}. "
-                "What only that version has nobody reads now"
+                "No instance reads what only that version can read"
             )
         yield (
-            f"nobody runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: send it "
-            f"back with streamsrt upgrade abort OLD --group {now.name}, or start a mended version (epoch {now.epoch} if its "
-            f"topology is the same, else {(now.epoch or 0) + 1})"
+            f"no instance runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: "
+            f"roll back with streamsrt upgrade abort OLD --group {now.name}, or start a corrected version (epoch "
+            f"{now.epoch} if its topology is the same, else {(now.epoch or 0) + 1})"
         )
     elif phase == "upgrading":
         yield from _while_rolling(now, warming_up, drain)
@@ -236,8 +236,8 @@ def _without_instances(now: GroupFacts) -> Iterator[str]:
         return
     yield f"no instance runs, and records are in flight: {_listed(now.left)}"
     yield (
-        "start a version that has these topics. If no version has them all, start those that do beside each other, each "
-        "with the topology.epoch that it had: the earlier one reads its own first"
+        "start a version that has these topics. If no version has all of them, start all versions "
+        "that have some, each with its previous topology.epoch: the earlier one reads its own first"
     )
 
 
@@ -249,7 +249,7 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
     newest, *older = now.epochs
     count, old = len(now.with_epoch(newest)), [each for each in now.members if each.epoch in older]
     if warming_up:
-        yield f"{len(warming_up)} tasks warm up on new instances: old ones go on with them until that is done"
+        yield f"{len(warming_up)} tasks warm up on new instances: the old ones process them until then"
     names = ", ".join(sorted(member_name(each) for each in old))
     if drain is not None:
         left = (
@@ -257,13 +257,13 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         )
         yield (
             f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
-            f"{drain.records:,} records are left{left}. Let those old instances run that still live "
+            f"{drain.records:,} records are left{left}. Keep the remaining old instances running "
             f"({names})"
         )
-        yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"
+        yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"
         return
     yield (
         f"{count} of {len(now.members)} instances run topology epoch {newest}: stop one of the others, and start it with "
         f"the new version ({names})"
     )
-    yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"
+    yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"

@@ -122,7 +122,7 @@ class HeldFormat:
         except (error, UnicodeDecodeError) as damage:
             raise StateError(
                 f"buffer {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
-                "damaged, or something else writes to it. Reset the application, or let it begin with an empty changelog."
+                "damaged, or something else writes to it. Reset the application, or start it with an empty changelog."
             ) from damage
         old_value, new_value, prior_value = (None if v is None else self._read(key, v) for v in (old, new, prior))
         origin = (topic, partition, offset)
@@ -223,8 +223,8 @@ class SuppressionBuffer:
             if value is not None and dict(header).get(_VERSION_HEADER) != b"\x03":
                 raise StateError(
                     f"the changelog of suppression {self.name!r} has a record below offset {columns.next_offset} in another "
-                    "format than that of Kafka Streams 2.6 and later. Let a later Kafka Streams emit what is held back, or "
-                    "reset the application."
+                    "format than that of Kafka Streams 2.6 and later. Let a later Kafka Streams "
+                    "version emit the buffered records, or reset the application."
                 )
         self.store.restore(columns.keys, columns.values, columns.next_offset)
         self.dirty, self.pending = {}, {}

@@ -302,8 +302,9 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         whose = "this process" if holder == str(os.getpid()) else "another process"
         raise StateDirectoryLockedError(
-            f"state directory {path} is in use by {whose} (pid {holder}). Every process of an application needs a "
-            "state.dir of its own: stop that process, or give this one another state.dir."
+            f"state directory {path} is in use by {whose} (pid {holder}). Every process of an "
+            "application needs its own state.dir: stop that process, or give this one another "
+            "state.dir."
         ) from error
     except OSError as error:
         os.close(descriptor)

@@ -498,7 +498,7 @@ def store_access(
     """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
     access = functions_of(spec).access
     if access is None:
-        raise UserError(f"store {spec.name!r} holds back what a suppress() left out: it can't be asked for")
+        raise UserError(f"store {spec.name!r} buffers the records of a suppress(): it can't be queried")
     return access(spec, cache, key_serde, now, on_change, timestamped and spec.timestamped)
 
 
@@ -506,7 +506,7 @@ def stored_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
     """The rows of a table that keeps its result in the store, through its cache."""
     view = functions_of(spec).view
     if view is None:
-        raise UserError(f"store {spec.name!r} holds no table: nobody can look up its rows")
+        raise UserError(f"store {spec.name!r} does not contain a table: its rows can't be looked up")
     return view(cache, key_serde.serialize)
 
 

@@ -75,7 +75,7 @@ class ErrorAction(Enum):
     """What is done."""
 
     WAIT = "it is retried for task.timeout.ms; the other tasks continue"
-    START_OVER = "all active tasks start over from what is committed"
+    START_OVER = "all active tasks restart from the last commit"
     RESTORE = "the damaged store is wiped and restored, and its task starts over; for a global store, the thread does"
     END_BEFORE_RECORD = "it ends; everything before the record is committed where it is known, else nothing more"
     END_UNDONE = "it ends, and nothing more is committed"

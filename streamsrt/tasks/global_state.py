@@ -75,9 +75,7 @@ class ReadOnlyStore:
 
     def __getattr__(self, name: str) -> Any:
         if name in _WRITES:
-            raise UserError(
-                f"global store {self._access.name!r} can only be read here: what is in it comes from its topic"
-            )
+            raise UserError(f"global store {self._access.name!r} is read-only: its contents come from its topic")
         return getattr(self._access, name)
 
 
@@ -405,7 +403,7 @@ class GlobalConsumer:
             self.write()
         except StoreClosedError:
             logger.warning(
-                "the global stores were closed before they were written: they are read again at the next start"
+                "the global stores were closed before they were written to disk: they are read again at the next start"
             )
         self._end()
 

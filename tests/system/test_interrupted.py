@@ -77,4 +77,4 @@ def test_a_server_that_never_answers_keeps_nobody(
                 app.send(number)
                 assert app.wait_end() == code, app.stderr
     # Later it would have given the server up, and ended with an error.
-    assert "stopped before the cluster has answered" in app.stderr
+    assert "stopped before the cluster answered" in app.stderr

@@ -239,7 +239,7 @@ class ClassicMember:
                 self._lead(leader.step(self._leading, event, now_ms), todo, now_ms)
         elif self._watching is not None:
             self._watching.is_looking = False
-            log.warning("Group %s: its leader can't look at the topics: %s", self.group_id, reason)
+            log.warning("Group %s: its leader can't look up the topics: %s", self.group_id, reason)
         return self._finish(todo, now_ms)
 
     def _begin(self, lead: Lead, todo: ClassicStep, now_ms: int) -> None:

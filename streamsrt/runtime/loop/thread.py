@@ -344,9 +344,9 @@ class StreamThread:
                 raise error
 
     def _start_over(self, error: StreamsError) -> None:
-        logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
+        logger.warning("results could not be written, the tasks restart from the last commit: %s", error)
         with self._manager.assignment_changes.because(
-            f"results could not be written, it starts over from what is committed: {error}"
+            f"results could not be written, it restarts from the last commit: {error}"
         ):
             self._manager.restart_all()
         self._committer.forget()
@@ -357,7 +357,7 @@ class StreamThread:
         if found is None:
             raise error
         owned, store = found
-        logger.warning("task %s starts over, its store %s is wiped and restored: %s", owned, store, error)
+        logger.warning("task %s restarts, its store %s is wiped and restored: %s", owned, store, error)
         with self._manager.assignment_changes.because(f"store {store} of task {owned} is damaged: wiped and restored"):
             if alone:
                 self._manager.restart(owned, owned.role, wipe=[store])
@@ -396,7 +396,9 @@ class StreamThread:
         try:
             self._check_version()
         except BrokerError as error:
-            logger.warning("whether the group's other members run this version of the topology is not known: %s", error)
+            logger.warning(
+                "could not determine whether the group's other members run this version of the topology: %s", error
+            )
 
     def _tell_what_is_called(self, owned: OwnedTask) -> None:
         """Says what the end waits for, again and again: a call may take as long as it likes."""
@@ -406,8 +408,8 @@ class StreamThread:
         self._told_calls_ms = now_ms
         for text in owned.task.calls_under_way():
             logger.warning(
-                "before it ends, task %s waits for %s. A second Ctrl-C ends it at once, and the records of these calls are "
-                "processed again at the next start",
+                "before it ends, task %s waits for %s. A second Ctrl-C ends it at once; the records "
+                "of these calls are then processed again at the next start",
                 owned,
                 text,
             )
@@ -428,8 +430,9 @@ class StreamThread:
             return
         self._told_what_helps = True
         logger.warning(
-            "%d tasks are lost while they are opened or restored. If this happens again and again, the instance is too busy "
-            "to report to the group in time: give it more CPU or fewer tasks (more instances), or make the session longer "
+            "%d tasks were lost while they were opened or restored. If this happens repeatedly, the "
+            "instance is too busy to send heartbeats in time: give it more CPU or fewer tasks (more "
+            "instances), or make the session longer "
             "(session.timeout.ms of a classic group, streams.session.timeout.ms of a streams group)",
             starting,
         )
@@ -494,7 +497,7 @@ class StreamThread:
                 self._committer.forget()
                 self.on_undone()
         except StreamsError as second:
-            logger.warning("what was done before could not be committed and will be done again: %s", second)
+            logger.warning("the work done so far could not be committed and will be repeated: %s", second)
         with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
             self._close_as_they_are()
         self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())

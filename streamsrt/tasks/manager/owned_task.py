@@ -55,7 +55,7 @@ class TaskStep(Enum):
 
     OPEN = "its stores are opened, then it is restored"
     KEEP = "nothing"
-    PROMOTE = "it keeps its stores, reads what is missing of its changelogs, and runs"
+    PROMOTE = "it keeps its stores, reads the rest of its changelogs, and runs"
     RENAME = "it continues to follow its changelogs, in another role"
     RECYCLE = "its memory is discarded, and its stores are reopened"
     CLOSE = "it is closed; its state stays on disk"

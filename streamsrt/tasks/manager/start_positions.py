@@ -86,7 +86,8 @@ class StartPositionFinder:
         foreign = [topic for topic in missing if topic in outputs and not topic.startswith(internal)]
         if foreign:
             raise MissingTopicError(
-                f"the application writes to topics that don't exist any more: {', '.join(foreign)}. Create them (streamsrt "
+                f"the application writes to topics that no longer exist: {', '.join(foreign)}. Create "
+                "them (streamsrt "
                 f"topics create {' '.join(foreign)} --partitions N) and start it again"
             )
         if missing:

@@ -350,7 +350,11 @@ class TaskManager:
             return
         for store, partition in self._directory.clean_obsolete(now_ms, self._settings.state_cleanup_delay_ms):
             self._dormant.deleted(store, partition)
-            logger.info("store %s of partition %d is deleted: its task has been elsewhere for long", store, partition)
+            logger.info(
+                "store %s of partition %d is deleted: its task has been on another instance for a long time",
+                store,
+                partition,
+            )
 
     def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
         partitions = [progress.changelog for progress in owned.changelogs.values()]
@@ -420,7 +424,7 @@ class TaskManager:
             partitions = {tp: owned for owned in following for tp in new_partitions(owned, topics)}
             positions = self._finder.source_positions(list(partitions), member_id, member_epoch, now_ms)
         except BrokerError as error:
-            logger.warning("topics can't be looked at, trying again: %s", error)
+            logger.warning("topics can't be looked up, trying again: %s", error)
             self._look_at_ms = now_ms + RETRY_BACKOFF_MS
             return
         for owned in following:
@@ -429,14 +433,14 @@ class TaskManager:
             owned = partitions[tp]
             set_positions(owned, {tp: position})
             self._inputs.start(owned, [tp])
-            logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *tp, position.offset)
+            logger.info("task %s: now also reads %s-%d, from offset %d", owned, *tp, position.offset)
 
     def _drop_inputs(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
         named = {topic for source in owned.subtopology.sources for topic in source.topics}
         gone = gone_partitions(owned, topics, unless=named)
         self._inputs.stop(owned, gone)
         for tp in gone:
-            logger.warning("task %s: %s is gone and no longer read", owned, tp[0])
+            logger.warning("task %s: %s was deleted and is no longer read", owned, tp[0])
             owned.task.note_high_watermark(*tp, -1)
 
     def _begin(
@@ -504,7 +508,7 @@ class TaskManager:
         self._stop_following(owned)
         owned.enter(Phase.RUNNING)
         self._inputs.start(owned)
-        logger.info("task %s: runs, %d changelog records restored", owned, restored)
+        logger.info("task %s: running, %d changelog records restored", owned, restored)
 
     # ------------------------------------------------------------------------------------------------------------ input
 

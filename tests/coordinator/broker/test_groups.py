@@ -259,7 +259,7 @@ class TestGroups:
         update.topology.epoch = 1
         answer = broker.ask(update)
         assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
-        assert f"Internal topics can't be made: {fields['name']}: " in answer.error_message
+        assert f"Internal topics can't be created: {fields['name']}: " in answer.error_message
         assert why in answer.error_message
         assert broker.broker.topics.get("g-good-changelog") is None
 

@@ -46,4 +46,4 @@ def test_topics_that_stop_an_update_come_with_what_mends_them(code, remedy):
 
 def test_a_topic_that_cant_be_made_is_told_with_its_reason_once_punctuated():
     text = creation_problem({"a": "no room.", "b": "bad name"})
-    assert text.startswith("Internal topics can't be made: a: no room; b: bad name. Correct")
+    assert text.startswith("Internal topics can't be created: a: no room; b: bad name. Correct")

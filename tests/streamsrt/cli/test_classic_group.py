@@ -82,7 +82,7 @@ def test_a_classic_group_is_described_and_its_offsets_are_set_when_it_has_stoppe
     unknown = on_broker("topology", "diff", "examples.flights", "--group", group)
     assert unknown.code == 2
     assert (
-        f"group '{group}' is a classic group, whose topology only its members know: give the version that runs"
+        f"group '{group}' is a classic group, whose topology is known only to its members: give the running version"
         in unknown.err
     )
     streams.close()

@@ -179,7 +179,7 @@ def test_the_one_that_is_ended_says_who_ended_it(shop: Shop, monkeypatch: pytest
     monkeypatch.setattr(DeadLetterTopic, "letters", beside)
     done = shop("dlq", first, shop.letters, "--execute")
     assert done.code == TransactionLostError("").exit_code
-    assert f"another replay or drop of {shop.letters} has begun, and this one ends" in done.err
+    assert f"another replay or drop of {shop.letters} has started, so this one stops" in done.err
     assert "Traceback" not in done.err
     assert shop.waiting() == []
 
@@ -277,18 +277,18 @@ def test_mistakes_are_named(shop: Shop) -> None:
     wrong = shop("dlq", "show", shop.letters, "first")
     assert (wrong.code, "PARTITION:OFFSET" in wrong.err) == (2, True)
     absent = shop("dlq", "show", shop.letters, "0:99")
-    assert (absent.code, "there is no letter at 0:99" in absent.err) == (2, True)
+    assert (absent.code, "there is no dead letter at 0:99" in absent.err) == (2, True)
     assert shop("dlq", "list", shop.letters, "--from", "yesterday").code == 2
 
 
 def test_ordinary_records_are_counted_and_left_alone(shop: Shop) -> None:
     shop.produce(["a=1", "a=2?"])
     shop.run(broken=True)
-    said = f"2 records of {shop.orders} are no dead letters: they have none of the headers"
+    said = f"2 records of {shop.orders} are not dead letters: they have none of the headers"
     for arguments in (("list", "--all", "--json"), ("replay", "--execute"), ("drop", "--execute")):
         done = shop("dlq", arguments[0], shop.orders, *arguments[1:])
         assert (done.code, done.out, said in done.err) == (0, "", True), arguments
-    assert "no dead letters" not in shop("dlq", "list", shop.letters).err
+    assert "are not dead letters" not in shop("dlq", "list", shop.letters).err
     assert len(shop.waiting()) == 1
 
 

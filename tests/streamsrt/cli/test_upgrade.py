@@ -248,7 +248,7 @@ def test_a_streams_group_is_planned_for(streams_group: Scene) -> None:
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
     plan_and_start(classic_group, "--old", classic_group.version("first"))
     unknown = classic_group.upgrade("plan", classic_group.version("third"))
-    assert (unknown.code, "give the version that runs" in unknown.err) == (2, True)
+    assert (unknown.code, "give the running version" in unknown.err) == (2, True)
 
 
 def test_what_would_refuse_a_version_is_found_before_it_starts(streams_group: Scene) -> None:
@@ -294,7 +294,7 @@ def test_a_plan_is_checked_again_when_it_starts(streams_group: Scene) -> None:
     scene.start("c", "first", 2).close()
     late = scene("upgrade", "start", scene.version("second"), *options)
     assert late.code == 2
-    assert "from topology epoch 0 to 1, and the group has epoch 2 by now: it was sent back" in late.err
+    assert "from topology epoch 0 to 1, and the group has epoch 2 now: the upgrade was rolled back" in late.err
 
 
 # ------------------------------------------------------------------------------------------------------ sending back

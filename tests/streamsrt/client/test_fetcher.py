@@ -207,13 +207,13 @@ def test_fetching_goes_on_after_an_outage(
     network.fetcher.add_partitions({("t", 0): 0})
     assert collect(network.fetcher, 20) == {("t", 0): list(range(20))}
     broker.go_down()
-    wait_for(lambda: "out of reach" in caplog.text, network.fetcher)
+    wait_for(lambda: "can't be reached, retrying" in caplog.text, network.fetcher)
     tries = broker.connections
     fill(broker, 0, 2)
     broker.start()
     assert collect(network.fetcher, 20) == {("t", 0): list(range(20, 40))}
     assert broker.connections > tries
-    outages = [record for record in caplog.records if "out of reach" in record.getMessage()]
+    outages = [record for record in caplog.records if "can't be reached, retrying" in record.getMessage()]
     assert len(outages) == 1, "one line for an outage, whatever the number of tries"
 
 

@@ -75,6 +75,6 @@ def test_a_worker_of_faust_is_no_command(tmp_path: Path) -> None:
     refused = run(tmp_path, "command", "commanded:app", "worker")
     assert refused.returncode == 2
     assert refused.stderr == (
-        "streamsrt: faust command commanded:app worker: this would run a worker of faust-streaming, which the group may not"
-        " have beside instances of streamsrt. Run streamsrt faust run commanded:app\n"
+        "streamsrt: faust command commanded:app worker: this would run a worker of faust-streaming, which cannot be in the"
+        " group together with instances of streamsrt. Run streamsrt faust run commanded:app\n"
     )

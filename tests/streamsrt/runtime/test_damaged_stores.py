@@ -58,7 +58,7 @@ def test_its_task_alone_starts_over_and_the_state_is_restored(
     assert rig.manager.opened == opened + 1
     assert task_of(rig, 1) is other
     assert rig.manager.counters()["failed_processing"] == 0
-    assert "0 starts over, its store counts is wiped and restored: state store 'counts'" in caplog.text
+    assert "0 restarts, its store counts is wiped and restored: state store 'counts'" in caplog.text
 
 
 def test_exactly_once_all_tasks_of_the_transaction_start_over(make_rig: MakeRig) -> None:

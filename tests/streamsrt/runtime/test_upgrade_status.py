@@ -44,7 +44,7 @@ def test_versions_are_counted_with_their_tasks() -> None:
     assert (found.phase, found.is_over) == ("upgrading", False)
     assert "1 of 3 instances run topology epoch 1: stop one of the others" in found.advice[0]
     assert "(a, b)" in found.advice[0]
-    assert found.advice[-1] == "to go back: streamsrt upgrade abort OLD --group app"
+    assert found.advice[-1] == "to roll back: streamsrt upgrade abort OLD --group app"
 
 
 def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
@@ -58,9 +58,9 @@ def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
 def test_a_version_that_nobody_runs_any_more_is_told() -> None:
     found = status(group(member("a", 0), member("b", 0), epoch=1))
     assert found.phase == "no new member"
-    assert found.advice[0].startswith("nobody runs topology epoch 1, and instances with epoch 0 run everything")
+    assert found.advice[0].startswith("no instance runs topology epoch 1, and instances with epoch 0 run everything")
     assert (
-        "send it back with streamsrt upgrade abort OLD --group app, or start a mended version (epoch 1"
+        "roll back with streamsrt upgrade abort OLD --group app, or start a corrected version (epoch 1"
         in found.advice[0]
     )
     empty = status(group(epoch=1))
@@ -74,10 +74,10 @@ def test_what_is_in_flight_is_said_before_anything_is_started() -> None:
     assert found.advice[0].startswith(
         f"in flight while the instances of topology epoch 1 have left or failed: {counted}."
     )
-    assert found.advice[1].startswith("nobody runs topology epoch 1")
+    assert found.advice[1].startswith("no instance runs topology epoch 1")
     empty = status(group(epoch=None, left=left))
     assert empty.advice[0] == f"no instance runs, and records are in flight: {counted}"
-    assert "start those that do beside each other, each with the topology.epoch that it had" in empty.advice[1]
+    assert "start all versions that have some, each with its previous topology.epoch" in empty.advice[1]
 
 
 def test_the_newest_end_that_anybody_reported_counts() -> None:
@@ -130,7 +130,7 @@ def test_a_drain_is_told_with_what_is_left_and_nothing_is_to_be_stopped() -> Non
     assert (first.drain.records, first.drain.eta_s) == (5_000, None)
     assert first.advice[0] == (
         "old instances read app-0-repartition, app-1-repartition to the end, which the new version does not have: 5,000 "
-        "records are left. Let those old instances run that still live (a)"
+        "records are left. Keep the remaining old instances running (a)"
     )
     assert not any("stop one of the others" in each for each in first.advice)
     later = watch.status(draining(2_000, 1_000), 12.0)

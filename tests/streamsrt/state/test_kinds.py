@@ -49,12 +49,12 @@ def test_a_row_opens_caches_and_exports_its_store(kind: StoreKind) -> None:
     cache = cache_over(spec, store, row_format)
     assert not list(functions_of(spec).rows(spec, store))
     if store_traits(spec).holds_back:
-        with pytest.raises(UserError, match="can't be asked for"):
+        with pytest.raises(UserError, match="can't be queried"):
             store_access(spec, cache, serdes.bytes, lambda: (0, (), 0), None, timestamped=False)
     else:
         assert store_access(spec, cache, serdes.bytes, lambda: (0, (), 0), None, timestamped=False).name == "s"
     if functions_of(spec).view is None:
-        with pytest.raises(UserError, match="holds no table"):
+        with pytest.raises(UserError, match="does not contain a table"):
             stored_view(spec, cache, serdes.bytes)
 
 

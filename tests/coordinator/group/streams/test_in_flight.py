@@ -244,7 +244,7 @@ def test_a_mended_version_under_the_next_epoch_follows_where_only_an_older_one_r
     group = deadlocked()
     response, _ = group.join("mended", RENAMED, 2)
     assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
-    assert "version of topology epoch 0 again, with topology.epoch=0: it is taken" in response.error_message
+    assert "version of topology epoch 0 again, with topology.epoch=0: it is accepted" in response.error_message
     assert group.join("old", OLD, 0)[0].error_code == 0
     group.turn("old")
     assert group.runs("old") == {"0": ALL, "1": ALL}
@@ -283,7 +283,7 @@ def test_a_version_that_was_sent_back_is_not_taken_again() -> None:
     group.ask("new", member_epoch=-1)
     group.turn("back", "old")
     (told,) = group.beat("back").status
-    assert "topology epoch 1 was sent back: start it under the next epoch, 3" in told.status_detail
+    assert "topology epoch 1 was rolled back: start it under the next epoch, 3" in told.status_detail
     assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
     assert group.join("next", RENAMED, 3)[0].error_code == 0
 

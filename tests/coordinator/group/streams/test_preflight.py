@@ -166,7 +166,7 @@ def test_a_topology_that_cannot_run_is_refused_and_the_group_stays_as_it_is(line
         (replace(CONTEXT, rights=Visitor()), "continues unchanged. Unauthorized to CREATE on topics d."),
         (
             replace(CONTEXT, refusal_of_topic=lambda spec: f"no room for {spec.partitions} partitions."),
-            "Internal topics can't be made: d: no room for 2 partitions. Correct what",
+            "Internal topics can't be created: d: no room for 2 partitions. Correct the",
         ),
     ],
     ids=["no right", "the broker says no"],

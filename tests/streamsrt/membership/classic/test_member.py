@@ -183,7 +183,7 @@ def test_a_look_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> None
     alone = stable({"t": 2})
     alone.after(WATCH_MS)
     alone.take(alone.member.work_failed("no broker", alone.now_ms))
-    assert "can't look at the topics: no broker" in caplog.text
+    assert "can't look up the topics: no broker" in caplog.text
     assert alone.todo.rebalance_request is None
     assert alone.after(WATCH_MS).work is not None
 
@@ -205,7 +205,7 @@ def test_the_log_says_of_a_member_without_an_id_that_it_joins(caplog: pytest.Log
         alone.member.coordinator_found(9, alone.now_ms)
         alone.now_ms += 1_000
         alone.member.tick(alone.now_ms)
-    assert "Group g, a member that joins: heartbeats fail, trying on: disconnected" in caplog.text
+    assert "Group g, a member that joins: heartbeats fail, retrying: disconnected" in caplog.text
 
 
 def test_at_its_deadline_the_leader_goes_on_with_what_it_knows() -> None:

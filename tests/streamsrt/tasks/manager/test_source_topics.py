@@ -108,7 +108,7 @@ def test_while_the_cluster_is_away_nothing_changes(make_rig: MakeRig, caplog: py
     rig.network.is_away = True
     look(rig)
     assert read_by(rig) == {0: {"in-a", "named"}}
-    assert "topics can't be looked at, trying again" in caplog.text
+    assert "topics can't be looked up, trying again" in caplog.text
     rig.network.is_away = False
     rig.manager.follow_sources(rig.clock_ms + 500, "member", 1)
     assert read_by(rig) == {0: {"in-a", "in-b", "named"}}
