@@ -23,7 +23,7 @@ from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
-from streamsrt.dead_letters.decoding import Decode, as_text, decoders, second_time, shown
+from streamsrt.dead_letters.decoding import Decode, as_text, decoders, reaches, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
 from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
 from streamsrt.errors import ConfigError
@@ -261,15 +261,26 @@ def replay(
     ] = False,
     rate: Annotated[int | None, typer.Option("--rate", min=1, help="maximum number of records per second")] = None,
     limit: Limit = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="refuse if steps other than the failed one process records again; needs --app"),
+    ] = False,
     execute: Execute = False,
 ) -> None:
     """Write the records of dead letters back to their partitions, each of them once."""
+    if exact and application is None:
+        raise ConfigError("--exact needs the topology: name it with --app MODULE:ATTRIBUTE")
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     topology = _application(application).topology
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
         letters = _letters_of(network, topic)
         plan = _Plan(letters, wanted, stopped_too=stopped_too, limit=limit)
-        _note_plan(plan, topic, to, topology)
+        _note_plan(plan, topic, to)
+        again = [] if topology is None else list(_done_again(plan, to, topology))
+        if exact and again:
+            raise ConfigError(f"the replay is not exact, and nothing is changed: {'; '.join(again)}")
+        for text in again:
+            note(text)
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
@@ -321,29 +332,37 @@ class _Plan:
                 yield waiting
 
 
-def _note_plan(plan: _Plan, topic: str, to: str | None, topology: Topology | None) -> None:
+def _note_plan(plan: _Plan, topic: str, to: str | None) -> None:
     for target, count in plan.targets.items():
         note(f"{count} records go to {to or target}" + (f" (they came from {target})" if to else ""))
     for why, count in plan.left.most_common(_REASONS_MAX):
         note(f"{count} letters are left: {why}")
     if not plan.targets and not plan.left:
         note(f"no letter of {topic} waits that is meant")
-    if to is not None or topology is None:
-        return
+
+
+def _done_again(plan: _Plan, to: str | None, topology: Topology) -> Iterator[str]:
+    """What does its part for these records for the second time, beside the step that failed."""
     for target, step in plan.steps:
-        again = second_time(topology, target, step)
-        if again.beside:
-            note(
-                f"{', '.join(again.beside)} gets the records of {target} as well, and gets these for the second time: with "
-                "--to TOPIC they go to a topic of their own"
+        topic = to or target
+        if not reaches(topology, topic, step):
+            yield (
+                f"records of {topic} do not come to {step or 'a step that the letter names'} in this topology: what "
+                "processes them again is not known"
             )
+            continue
+        again = second_time(topology, topic, step)
+        if again.beside:
+            advice = "" if to else ": with --to TOPIC they go to a topic of their own"
+            nodes = ", ".join(again.beside)
+            yield f"{nodes} gets the records of {topic} as well, and gets these for the second time{advice}"
         if earlier := [each for each in again.before if each != step]:
-            note(
+            yield (
                 f"steps before {step} keep state or give several results ({', '.join(earlier)}): they may have done their "
                 "part for these records already, and will do it again"
             )
         if step in again.before:
-            note(
+            yield (
                 f"{step}, the step that failed, keeps state: it may have updated its state before it failed, and will "
                 "update it again"
             )

@@ -84,6 +84,20 @@ class SecondTime(NamedTuple):
     before: tuple[str, ...] = ()
 
 
+def reaches(topology: Topology, topic: str, step: str) -> bool:
+    """Whether records of that topic come to that step, within the subtopology that reads it."""
+    source = source_of(topology, topic)
+    if source is None:
+        return False
+    nodes = {node.name: node for part in topology.subtopologies for node in part.nodes}
+    found, open_ = {source.name}, [source.name]
+    while open_:
+        children = [child for child in _children(nodes[open_.pop()]) if child not in found]
+        found.update(children)
+        open_ += children
+    return step in found
+
+
 def second_time(topology: Topology, topic: str, step: str) -> SecondTime:
     """What a replay of a record of that topic does again, beside the step that failed."""
     source = source_of(topology, topic)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamsrt import KafkaStreams
+from streamsrt.cli.application import load_application
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
@@ -47,6 +48,13 @@ class Shop:
         return builder.build()
 
     def run(self, *, broken: bool, **settings: Any) -> None:
+        self._run(self.topology(broken=broken), settings)
+
+    def run_program(self, program: Path, name: str) -> None:
+        """A topology of a file."""
+        self._run(load_application(f"{program}:{name}").topology, {})
+
+    def _run(self, topology: Topology, settings: Mapping[str, Any]) -> None:
         config = {
             "application.id": self.id,
             "bootstrap.servers": self.servers,
@@ -56,7 +64,7 @@ class Shop:
             "processing.guarantee": "exactly_once_v2",
             **settings,
         }
-        KafkaStreams(self.topology(broken=broken), config).run(until="quiet", timeout_s=PATIENCE_S, signals=False)
+        KafkaStreams(topology, config).run(until="quiet", timeout_s=PATIENCE_S, signals=False)
 
     def produce(self, lines: list[str]) -> None:
         assert (
@@ -230,6 +238,51 @@ def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
     assert (summary["letters"], summary["error"]) == (3, "ValueError")
 
 
+@pytest.mark.parametrize(
+    ("count", "poisoned"), [(2_000, 200), pytest.param(100_000, 1_000, marks=[pytest.mark.full, pytest.mark.long])]
+)
+def test_only_the_fixed_step_gets_what_is_replayed(shop: Shop, count: int, poisoned: int, tmp_path: Path) -> None:
+    """Beside and before the step that fails, others keep state: each record counts once there, and once behind the step."""
+    again = f"{shop.id}-again"
+    shop("topics", "create", again, "--partitions", 2)
+    program = tmp_path / f"{shop.id.replace('-', '_')}_exact.py"
+    program.write_text(ADDED_UP.format(orders=shop.orders, again=again, counts=shop.counts), encoding="utf-8")
+    every = count // poisoned
+    lines = [f"kind{number % 7}={number}{'?' if number % every == 3 else ''}" for number in range(count)]
+    shop.produce(lines)
+    shop.run_program(program, "broken")
+    assert len(shop.waiting()) == poisoned
+    replay = ("dlq", "replay", shop.letters, "--app", f"{program}:fixed", "--exact", "--execute")
+    assert shop("dlq", "replay", shop.letters, "--exact").code == 2
+    refused = shop(*replay)
+    assert (refused.code, "gets these for the second time: with --to TOPIC" in refused.err) == (2, True)
+    done = shop(*replay, "--to", again)
+    assert (done.code, done.err.splitlines()[-1]) == (0, f"{poisoned} records are replayed")
+    assert shop(*replay, "--to", again).err.splitlines()[-1] == "0 records are replayed"
+    shop.run_program(program, "fixed")
+    assert shop.totals() == expected(lines) | Counter(f"number of {line.partition('=')[0]}" for line in lines)
+
+
+ADDED_UP = """from topology import StreamsBuilder, serdes
+
+
+def program(amount):
+    builder = StreamsBuilder()
+    orders = builder.stream("{orders}", key=serdes.string, value=serdes.string)
+    numbers = orders.group_by_key(value=serdes.string).count(store="numbers").to_stream()
+    numbers.map(lambda kind, number: ("number of " + kind, number)).to("{counts}", key=serdes.string, value=serdes.long)
+    fresh = orders.merge(builder.stream("{again}", key=serdes.string, value=serdes.string), name="with-replayed")
+    amounts = fresh.map_values(amount, name="amount").group_by_key(value=serdes.long)
+    totals = amounts.reduce(lambda a, b: a + b, store="totals").to_stream()
+    totals.to("{counts}", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+broken = program(lambda text: int(text))
+fixed = program(lambda text: int(text.removesuffix("?")))
+"""
+
+
 def test_letters_go_to_a_topic_of_their_own(shop: Shop) -> None:
     shop.produce(["a=1?"])
     shop.run(broken=True)
@@ -316,6 +369,12 @@ topology = builder.build()
     before = "keep state or give several results (split): they may have done their part for these records already"
     assert sum(f"steps before amount {before}" in line for line in told) == 1
     assert sum(f"steps before sum {before}" in line for line in told) == 1
+    refused = shop("dlq", "replay", shop.letters, "--app", f"{program}:topology", "--exact", "--execute")
+    assert (refused.code, "the replay is not exact, and nothing is changed: steps before amount" in refused.err) == (
+        2,
+        True,
+    )
+    assert len(shop.waiting()) == 2
     assert [line for line in told if "the step that failed" in line] == [
         "sum, the step that failed, keeps state: it may have updated its state before it failed, and will update it again"
     ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from streamsrt.dead_letters.decoding import as_text, decoders, second_time, shown
+from streamsrt.dead_letters.decoding import as_text, decoders, reaches, second_time, shown
 from streamsrt.errors import ConfigError
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -58,6 +61,19 @@ def test_who_sees_a_replayed_record_for_the_second_time() -> None:
     assert any("SINK" in name for name in beside), "the sink of the copies"
     assert second_time(topology, "unheard-of", "positive") == ((), ())
     assert second_time(topology, "orders", "unheard-of") == ((), ())
+    assert reaches(topology, "orders", "positive")
+    assert not reaches(topology, "unheard-of", "positive")
+    assert not reaches(topology, "orders", "unheard-of")
+
+
+def test_the_program_of_the_page_takes_replayed_records_at_the_step_only() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "dead-letters.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    made: dict[str, Topology] = {}
+    exec(program, made)
+    assert reaches(made["topology"], "orders-again", "amount")
+    assert second_time(made["topology"], "orders-again", "amount") == ((), ())
+    assert second_time(made["topology"], "orders", "amount").beside
 
 
 def test_what_comes_before_the_step_and_keeps_state_sees_it_again_too() -> None:
