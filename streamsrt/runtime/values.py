@@ -117,7 +117,8 @@ class LoopReport:
     """Why a stream thread does what it does at this moment.
 
     ``commit_due_ms``: milliseconds until the next commit, negative where it is late. ``commit_took_ms``: how long the last
-    one took. ``commit``: why the last one was late, empty if it was not. ``poll``: why it waits for input, or does not.
+    one took. ``commit``: why the next one is late already, and of the last ones that were late or took long, when that was
+    and why. ``poll``: why it waits for input, or does not.
     ``tasks``: why tasks wait.
     """
 

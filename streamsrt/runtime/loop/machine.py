@@ -11,7 +11,8 @@
    nothing, commits and ends.
 5. A lost membership ends every task without a commit; what the group assigns next is the first of a new membership. With
    the first assignment of a membership it is looked, before a task is opened, whether others run another version.
-6. A commit that is late is kept together with the iteration that kept it, so that why it was late can be told.
+6. The last commit that was late is kept together with the iteration that kept it, and the last one that took long, so that
+   the reason can be told later, too. The log has one of them every ten seconds at the most.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from streamsrt.membership.values import (
     TasksLost,
 )
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
-from streamsrt.runtime.loop.report import late_commit_text
+from streamsrt.runtime.loop.report import late_commit_text, slow_commit_text
 from streamsrt.runtime.loop.schedule import Deadline, Schedule
 from streamsrt.runtime.loop.values import (
     Action,
@@ -73,6 +74,7 @@ from streamsrt.runtime.loop.values import (
     Released,
     SendOutputs,
     ShowState,
+    SlowCommit,
     StopRequested,
     Tell,
     TellOffsets,
@@ -96,6 +98,7 @@ MEMORY_INTERVAL_MS = 1_000
 OFFSETS_INTERVAL_MS = 500
 """How often the membership hears how far the tasks' state is; it decides when the group is told."""
 LATE_COMMIT_MS = 100
+SLOW_COMMIT_MS = 1_000
 LATE_COMMIT_LOG_INTERVAL_MS = 10_000
 
 
@@ -194,18 +197,16 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         if schedule.is_due(Deadline.PURGE, now_ms):
             schedule = schedule.set(Deadline.PURGE, now_ms + state.settings.purge_interval_ms)
             actions.append(PurgeRepartitionTopics())
-    late = state.late_commit
-    if is_due:
-        late = _lateness(state, iteration, records, now_ms)
-        if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
-            schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
-            actions.append(Note(late_commit_text(late)))
+    late = _lateness(state, iteration, records, now_ms) if is_due else None
+    if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
+        schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
+        actions.append(Note(late_commit_text(late)))
     processed = replace(
         state,
         iteration=iteration,
         schedule=schedule,
         advanced=records > 0 or (event.is_calling and not state.is_paused),
-        late_commit=late,
+        late_commit=late or state.late_commit,
         limit_records=_next_limit(state, took_ms) if records else state.limit_records,
     )
     return processed, tuple(actions)
@@ -215,7 +216,7 @@ def _lateness(state: LoopState, iteration: IterationTimes, records: int, now_ms:
     late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
     if late_ms < max(LATE_COMMIT_MS, state.settings.commit_interval_ms // 10):
         return None
-    return LateCommit(late_ms, iteration, records)
+    return LateCommit(late_ms, iteration, records, now_ms)
 
 
 def _next_limit(state: LoopState, took_ms: int) -> int:
@@ -230,8 +231,19 @@ def _next_limit(state: LoopState, took_ms: int) -> int:
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
-    committed = replace(state, iteration=replace(state.iteration, at_ms=now_ms), last_commit_ms=took_ms)
-    return _set(committed, Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), ()
+    schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), list[Action]()
+    slow = SlowCommit(took_ms, now_ms) if took_ms >= SLOW_COMMIT_MS else None
+    if slow is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
+        schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
+        actions.append(Note(slow_commit_text(slow)))
+    committed = replace(
+        state,
+        iteration=replace(state.iteration, at_ms=now_ms),
+        schedule=schedule,
+        last_commit_ms=took_ms,
+        slow_commit=slow or state.slow_commit,
+    )
+    return committed, tuple(actions)
 
 
 def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from streamsrt.client.interface import GroupMember
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog, Drops
-from streamsrt.runtime.values import LoopReport, MemoryUse, Progress, RestoreProgress, State, TaskProgress
+from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.task_manager import TaskManager
 
@@ -45,7 +45,7 @@ class ProgressReporter:
         """Looks how much memory and disk the state takes: it costs a look at every store."""
         self._memory = self._look_at_memory()
 
-    def publish(self, state: State, statuses: tuple[str, ...], loop: LoopReport, now_ms: int) -> None:
+    def publish(self, state: State, statuses: tuple[str, ...], now_ms: int) -> None:
         """Makes a new snapshot, and logs what is due."""
         self.progress = Progress(
             state=state,
@@ -60,7 +60,6 @@ class ProgressReporter:
             opened_tasks=self._manager.opened,
             closed_tasks=self._manager.closed,
             memory=self._memory,
-            loops=(loop,),
             assignment_changes=self._manager.assignment_changes.latest(),
         )
         self._log_restore(now_ms)

@@ -2,22 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from streamsrt.runtime.loop.schedule import Deadline
-from streamsrt.runtime.loop.values import LateCommit, Life, LoopState
+from streamsrt.runtime.loop.values import (
+    Activity,
+    AdvanceTasks,
+    Assign,
+    CommitAll,
+    CommitBeforeTheyGo,
+    GiveUpTasks,
+    LateCommit,
+    Life,
+    LoopState,
+    ProcessTasks,
+    ReleaseAll,
+    SlowCommit,
+    Wait,
+)
 from streamsrt.runtime.values import LoopReport
 
+BUSY_MS = 500
+"""What takes longer is told while it lasts."""
 
-def report(state: LoopState, now_ms: int, waiting: tuple[str, ...] = ()) -> LoopReport:
-    """What is to be said at this moment. ``waiting``: why tasks that are to be open are not."""
+
+def report(
+    state: LoopState, now_ms: int, waiting: tuple[str, ...] = (), activity: Activity | None = None
+) -> LoopReport:
+    """What is to be said at this moment.
+
+    ``waiting``: why tasks that are to be open are not; ``activity``: what the thread has not finished yet.
+    """
     due_ms = state.schedule.at_ms(Deadline.COMMIT)
+    busy = "" if activity is None else _busy_text(activity, now_ms)
     return LoopReport(
         life=state.life.value,
         commit_due_ms=0 if due_ms is None else due_ms - now_ms,
         commit_took_ms=state.last_commit_ms,
-        commit="" if state.late_commit is None else late_commit_text(state.late_commit),
-        poll=_poll_text(state),
+        commit="; ".join(_commit_texts(state, now_ms, busy)),
+        poll=f"skipped: {busy}" if busy else _poll_text(state),
         tasks=_tasks_text(state, waiting),
     )
+
+
+def _busy_text(activity: Activity, now_ms: int) -> str:
+    """What has lasted for some time."""
+    for_ms = now_ms - activity.since_ms
+    if for_ms < BUSY_MS:
+        return ""
+    match activity.action:
+        case Wait():
+            return ""
+        case ProcessTasks():
+            text = f"it has been processing records for {for_ms} ms"
+        case CommitAll() | CommitBeforeTheyGo():
+            text = (
+                f"it has been committing for {for_ms} ms; a commit waits until the brokers have acknowledged everything"
+            )
+        case Assign() | GiveUpTasks() | ReleaseAll() | AdvanceTasks():
+            text = f"it has been opening and closing tasks for {for_ms} ms"
+        case action:
+            text = f"it has been busy with {type(action).__name__} for {for_ms} ms"
+    return f"{text}: {activity.where}" if activity.where else text
+
+
+def _commit_texts(state: LoopState, now_ms: int, busy: str) -> Iterator[str]:
+    """Why the next commit is late already, and what was wrong with earlier ones, the last first."""
+    late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
+    if busy and late_ms > 0:
+        yield f"the commit is {late_ms} ms late: {busy}"
+    told = [(late.at_ms, late_commit_text(late)) for late in (state.late_commit,) if late is not None]
+    told += [(slow.at_ms, slow_commit_text(slow)) for slow in (state.slow_commit,) if slow is not None]
+    for at_ms, text in sorted(told, reverse=True):
+        yield f"{(now_ms - at_ms) // 1000} s ago {text}"
+
+
+def slow_commit_text(slow: SlowCommit) -> str:
+    """Why a commit was slow, as far as the loop knows."""
+    return f"a commit took {slow.took_ms} ms: it waits until the brokers have acknowledged everything"
 
 
 def late_commit_text(late: LateCommit) -> str:

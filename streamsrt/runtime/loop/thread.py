@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
@@ -39,6 +40,7 @@ from streamsrt.runtime.loop.progress import ProgressReporter
 from streamsrt.runtime.loop.report import report
 from streamsrt.runtime.loop.values import (
     Action,
+    Activity,
     AdvanceTasks,
     AnswerQueries,
     Assign,
@@ -138,6 +140,9 @@ class StreamThread:
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
         self._state = initial(settings, now_ms())
+        self._activity: Activity | None = None
+        self._waiting: tuple[str, ...] = ()
+        """Why tasks that are to be open are not, when it was published last."""
         self._iteration_ms = now_ms()
         """What the clock shows to the tasks during this iteration."""
         self._processed_now = 0
@@ -212,7 +217,9 @@ class StreamThread:
     def _hear(self, event: LoopEvent) -> None:
         self._state, actions = step(self._state, event, self._now_ms())
         for action in actions:
+            self._activity = Activity(action, self._now_ms())
             self._do(action)
+            self._activity = None
 
     def _take_input(self) -> None:
         began_ns = time.monotonic_ns()
@@ -514,19 +521,22 @@ class StreamThread:
 
     def _publish(self) -> None:
         now_ms = self._now_ms()
-        waiting = self._manager.waiting()
+        waiting = self._waiting = self._manager.waiting()
         settled = self._state.wanted is not None and self._manager.is_settled and self._member.member_epoch > 0
         self._reporter.publish(
             State.RUNNING if settled else State.REBALANCING,
             self._state.statuses + self._state.trouble + waiting,
-            report(self._state, now_ms, waiting),
             now_ms,
         )
 
     @property
     def progress(self) -> Progress:
-        """The last snapshot of what it does. For any thread."""
-        return self._reporter.progress
+        """The last snapshot of what it does, and what it does at this moment. For any thread."""
+        activity = self._activity
+        if activity is not None:
+            activity = replace(activity, where=self.doing())
+        loop = report(self._state, self._now_ms(), self._waiting, activity)
+        return replace(self._reporter.progress, loops=(loop,))
 
     @property
     def state(self) -> LoopState:

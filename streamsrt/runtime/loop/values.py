@@ -66,6 +66,24 @@ class LateCommit:
     late_ms: int
     iteration: IterationTimes
     records: int
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCommit:
+    """A commit that took long."""
+
+    took_ms: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the thread does at this moment: an action that it has not finished yet. ``where``: in which record and line."""
+
+    action: Action
+    since_ms: int
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,9 @@ class LoopState:
     last_commit_ms: int = 0
     """How long the last commit took."""
     late_commit: LateCommit | None = None
-    """The last commit, if it was late."""
+    """The last commit that was late."""
+    slow_commit: SlowCommit | None = None
+    """The last commit that took long."""
 
 
 # ------------------------------------------------------------------------------------------------------------- events

@@ -34,6 +34,7 @@ from streamsrt.runtime.loop.report import report
 from streamsrt.runtime.loop.schedule import Deadline
 from streamsrt.runtime.loop.values import (
     Action,
+    Activity,
     AdvanceTasks,
     AnswerQueries,
     Assign,
@@ -352,13 +353,51 @@ def test_the_wait_for_an_instance_id_is_told_until_there_is_an_assignment() -> N
 def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: str) -> None:
     loop = Loop()
     actions = loop.iteration(records=7, wait_ms=wait_ms, process_ms=process_ms)
-    text = report(loop.state, loop.now_ms).commit
-    assert text == f"the commit began 810 ms late: the iteration before it {why}"
+    text = f"the commit began 810 ms late: the iteration before it {why}"
+    assert report(loop.state, loop.now_ms).commit == f"0 s ago {text}"
     assert Note(text) in actions
     assert Note(text) not in loop.iteration(records=7, wait_ms=wait_ms, process_ms=process_ms), "not again so soon"
     loop.now_ms += 990
     loop.iteration(wait_ms=10)
-    assert report(loop.state, loop.now_ms).commit == ""
+    assert report(loop.state, loop.now_ms + 8_000).commit.endswith(text), "a commit in time takes nothing back"
+    assert "9 s ago" in report(loop.state, loop.now_ms + 8_000).commit
+
+
+def test_a_commit_that_takes_long_is_told_and_kept() -> None:
+    loop = Loop()
+    loop.hear(IterationBegan(has_work=True))
+    text = "a commit took 9429 ms: it waits until the brokers have acknowledged everything"
+    assert loop.hear(Committed(), after_ms=9_429) == (Note(text),)
+    loop.now_ms += 3_000
+    assert report(loop.state, loop.now_ms).commit == f"3 s ago {text}"
+
+
+@pytest.mark.parametrize(
+    ("action", "doing"),
+    [
+        (ProcessTasks(10), "it has been processing records for 12000 ms: orders-0@7 at app.py:3"),
+        (
+            CommitAll(),
+            "it has been committing for 12000 ms; a commit waits until the brokers have acknowledged everything",
+        ),
+        (AdvanceTasks(), "it has been opening and closing tasks for 12000 ms"),
+        (PurgeRepartitionTopics(), "it has been busy with PurgeRepartitionTopics for 12000 ms"),
+    ],
+)
+def test_what_lasts_is_told_while_it_lasts(action: Action, doing: str) -> None:
+    loop = Loop()
+    loop.hear(AssignmentChanged(TASKS, 1))
+    where = "orders-0@7 at app.py:3" if isinstance(action, ProcessTasks) else ""
+    activity = Activity(action, loop.now_ms, where)
+    told = report(loop.state, loop.now_ms + 12_000, activity=activity)
+    assert (told.poll, told.commit) == (f"skipped: {doing}", f"the commit is 11000 ms late: {doing}")
+    assert report(loop.state, loop.now_ms + 100, activity=activity).commit == ""
+    assert "waits" in report(loop.state, loop.now_ms + 100, activity=activity).poll
+
+
+def test_a_wait_for_input_is_no_reason() -> None:
+    loop = Loop()
+    assert "waits" in report(loop.state, loop.now_ms + 12_000, activity=Activity(Wait(100), loop.now_ms)).poll
 
 
 def test_a_commit_that_is_late_for_another_reason_blames_no_turn() -> None:
