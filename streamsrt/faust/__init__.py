@@ -5,6 +5,7 @@ module          what it has
 ==============  =============================================================================================
 ``program``     from an application to a topology
 ``reading``     what an application declares, and what of it is not supported
+``names``       names of faust's that do nothing here, and where an application uses them
 ``places``      where its parts stand in the program
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals

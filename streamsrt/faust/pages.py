@@ -1,8 +1,9 @@
-"""Where ``table_route`` leads: to this process, or nowhere.
+"""Where ``table_route`` and ``topic_route`` lead: to this process, or nowhere.
 
-A row is served by the process that has its partition. Faust looks for it by the hash of the key, which is not where a row
-is whose record came by another key; here it is looked for in the tables themselves. Other processes are not asked: what
-this one may not have is answered with 503.
+1. A row is served by the process that has its partition. Faust looks for it by the hash of the key, which is not where a row
+   is whose record came by another key; here it is looked for in the tables themselves.
+2. A key of a topic is served by the process that reads its partition: the one that the default partitioner sends it to.
+3. Other processes are not asked: what this one may not have is answered with 503.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 
 class LocalRouter:
-    """In the place of an application's router. ``has``: whether this process has the row of a table, if there is one."""
+    """In the place of an application's router.
 
-    def __init__(self, has: Callable[[str, object], bool]) -> None:
+    ``has``: whether this process has the row of a table, if there is one. ``reads``: whether it reads that key of a topic.
+    """
+
+    def __init__(self, has: Callable[[str, object], bool], reads: Callable[[str, bytes], bool]) -> None:
         self._has = has
+        self._reads = reads
 
     async def route_req(self, table_name: str, key: object, web: faust.web.Web, request: faust.web.Request) -> Never:
         """Raises SameNode where the page is to be served here, else ServiceUnavailable."""
@@ -29,6 +34,11 @@ class LocalRouter:
             raise SameNode
         raise ServiceUnavailable("the row is not in this process, and others are not queried")
 
-    async def route_topic_req(self, *_: object) -> Never:
-        """Raises ServiceUnavailable: which process reads a key of a topic is not known here."""
-        raise ServiceUnavailable("topic_route is not supported by streamsrt.faust: see docs/faust.md")
+    async def route_topic_req(
+        self, topic: faust.TopicT, key: object, web: faust.web.Web, request: faust.web.Request
+    ) -> Never:
+        """The same for a key of a topic."""
+        raw = topic.prepare_key(key, None)[0]
+        if raw is not None and self._reads(topic.get_topic_name(), raw):
+            raise SameNode
+        raise ServiceUnavailable("the partition of the key is not read by this process, and others are not asked")

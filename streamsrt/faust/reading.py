@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
+from streamsrt.faust.names import refused_in
 from streamsrt.faust.places import declared_at, line_of, written
 from streamsrt.faust.timers import Timer, timers_of
 
@@ -115,6 +116,7 @@ def topic_configs(
 
 def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
     """What is not supported, and what to do instead."""
+    yield from _of_application(app)
     if app._web_server_service is not None:
         yield f"@app.web_server of {app.conf.id}", "write pages with @app.page, or run the server separately"
     for table in found.tables:
@@ -124,6 +126,25 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
         yield from _asks(agent)
     for agent in found.of_channels:
         yield from _of_agent_over_channel(agent)
+    for what, functions, of_stream in (
+        ("agent", [each.fun for each in app.agents.values()], True),
+        ("the timer", [each.function for each in found.timers], False),
+        ("the task", found.tasks, False),
+    ):
+        for function in functions:
+            for use in refused_in(function, of_stream=of_stream):
+                yield f"{use.what} ({use.place}) in {what} {written(function).__name__}", use.instead
+
+
+def _of_application(app: faust.App) -> Iterator[tuple[str, str]]:
+    if app.client_only or app.producer_only:
+        name = "client_only" if app.client_only else "producer_only"
+        yield f"{name} of {app.conf.id}", "send from a plain producer: what runs here reads the topics of its agents"
+    if app.tracer is not None:
+        yield f"the tracer {app.tracer!r} of {app.conf.id}", "the metrics of the runtime: docs/running.md"
+    sensors = [each for each in app.sensors if each is not app.monitor]
+    if sensors:
+        yield f"the sensor {sensors[0]!r} of {app.conf.id}", "the metrics of the runtime: docs/running.md"
 
 
 def _of_table(table: faust.Table) -> Iterator[tuple[str, str]]:

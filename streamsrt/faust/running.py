@@ -20,6 +20,7 @@ from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
+from streamsrt.faust.names import BY_HAND
 from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
@@ -46,6 +47,7 @@ from streamsrt.faust.timers import Jobs, ReadOnlyRows
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule
 from streamsrt.operators.kinds.user_processors import Context
+from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers
 from topology.spec.processor import PunctuationType
 
@@ -290,6 +292,14 @@ class RunningApplication:
         count = max((tasks[0].env.partitions_of_topic(topic) for topic in topics), default=0) if tasks else 0
         return len({task.partition for task in tasks}) >= count or self._all_rows()[table].get(key) is not None
 
+    def _reads(self, topic: str, key: bytes) -> bool:
+        """Whether an agent of this process gets the records of that key."""
+        found = [task for task in self._tasks.values() if topic in task.env.plan.subtopology.source_topics]
+        if not found:
+            return False
+        place = (topic, partition_for_key(key, found[0].env.partitions_of_topic(topic)))
+        return any(place in task.partitions() for task in found)
+
     def _leads(self) -> bool:
         return any(task.leads for task in self._tasks.values())
 
@@ -350,6 +360,7 @@ class RunningApplication:
         async def nothing() -> None:
             """The client runs already."""
 
+        app.stream = partial(_stream_of, app)
         app.maybe_start_producer = its_producer
         app.maybe_start_client = nothing
         self._replies = app._reply_consumer = Replies(
@@ -363,7 +374,7 @@ class RunningApplication:
             BoundTable(table, _rows(table.name), _partition, self._expiries[table.name]) for table in self._tables
         ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
-        app.router = LocalRouter(self._has_all)
+        app.router = LocalRouter(self._has_all, self._reads)
         if not self._was_told:
             self._was_told = True
             app.on_worker_init.send()
@@ -380,6 +391,7 @@ class RunningApplication:
             setattr(app, name, value)
         if self._replies is not None:
             self._replies.close()
+        del app.stream
         del app.maybe_start_producer
         del app.maybe_start_client
         del app._reply_consumer
@@ -404,6 +416,15 @@ async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> No
             raise
         except Exception:
             logger.exception("on_window_close of table %s raised for %s", table.name, key)
+
+
+def _stream_of(app: faust.App, channel: object, *arguments: object, **named: object) -> object:
+    """``app.stream`` of all but topics. Raises UserError."""
+    from faust.types import TopicT
+
+    if isinstance(channel, TopicT):
+        raise UserError(f"app.stream of topic {channel} is not supported by streamsrt.faust: {BY_HAND}")
+    return type(app).stream(app, channel, *arguments, **named)
 
 
 def _outbox() -> Outbox:

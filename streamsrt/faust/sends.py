@@ -22,6 +22,7 @@ from faust.types.tuples import TP, RecordMetadata
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import UserError
 from streamsrt.faust.encoding import Encoder
+from streamsrt.faust.names import NO_CALLBACK
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
@@ -208,11 +209,7 @@ class Attachments:
         encoder = self._encoder(channel)
         topic, name = encoder.topic, encoder.name
         if callback is not None:
-            raise UserError(
-                f"a send to {topic} has callback=, which is not supported: records are sent with the "
-                "commit of the record that the agent processes, and the agent does not run at that "
-                "time. Do the work after the send, or in an agent of that topic"
-            )
+            raise _no_callback(name)
         if encoder.is_plain and schema is None and key_serializer is None and value_serializer is None:
             raw_key, raw_value = encoder.key(key), encoder.value(value)
             if type(raw_key) is not bytes:
@@ -327,6 +324,10 @@ def _bytes(raw: object) -> bytes | None:
     raise TypeError(f"{raw!r} is {type(raw).__name__}, and no bytes: name a serializer")
 
 
+def _no_callback(topic: str) -> UserError:
+    return UserError(f"a send to {topic} has callback=, which is not supported: {NO_CALLBACK}")
+
+
 class Producer:
     """Takes what is sent without an event: at a start, or with ``force=True`` (faust's producer)."""
 
@@ -380,9 +381,11 @@ class Producer:
         return Sent(topic, partition, timestamp).result()
 
     def send_soon(self, future: faust.types.FutureMessage) -> None:
-        """One record of code that can't await."""
+        """One record of code that can't await. Raises UserError for a callback."""
         message = future.message
         topic = message.channel.get_topic_name()
+        if message.callback is not None:
+            raise _no_callback(topic)
         self._outbox().put(
             topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
         )

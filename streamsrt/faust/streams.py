@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from faust.agents.models import ReqRepRequest
 from faust.exceptions import Skip
+from faust.streams import Stream
 from faust.types.models import FieldDescriptorT
 from faust.types.topics import TopicT
 from faust.types.tuples import TP
@@ -27,6 +28,7 @@ from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Row
+from streamsrt.faust.names import REFUSED
 
 if TYPE_CHECKING:
     import faust
@@ -419,7 +421,8 @@ class AgentStream:
         if name.startswith("_"):
             raise AttributeError(name)
         raise UserError(
-            f"stream.{name} of an agent of {self.channel} is not supported by streamsrt.faust: see docs/faust.md"
+            f"stream.{name} of agent {self._chain.name} is not supported by streamsrt.faust: "
+            f"{REFUSED[Stream].get(name, 'faust has no such name, either')}. See docs/faust.md for what is"
         )
 
 

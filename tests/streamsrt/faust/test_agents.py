@@ -271,18 +271,6 @@ def test_a_batch_is_worked_on_by_all_workers_at_once() -> None:
     assert most == 3
 
 
-def test_an_agent_may_be_asked_for_nothing_else_than_it_has() -> None:
-    app = an_app()
-
-    @app.agent(app.topic("lines"))
-    async def odd(stream: Any) -> None:
-        async for _ in stream.combine():
-            pass
-
-    with TestApp(app) as test, pytest.raises(UserError, match=r"stream\.combine .* is not supported"):
-        test.send("lines", value="a")
-
-
 def test_acknowledging_by_hand_is_no_harm() -> None:
     app = an_app()
     seen: list[Any] = []

@@ -75,9 +75,41 @@ def test_a_page_shows_rows_of_all_partitions() -> None:
 
 @pytest.mark.parametrize(("has", "raised"), [(True, SameNode), (False, ServiceUnavailable)])
 def test_a_row_that_may_be_elsewhere_is_not_served(has: bool, raised: type[Exception]) -> None:
-    routed = LocalRouter(lambda table, key: has).route_req("totals", "tea", None, None)
+    routed = LocalRouter(lambda table, key: has, lambda topic, key: False).route_req("totals", "tea", None, None)
     with pytest.raises(raised):
         routed.send(None)
+
+
+def test_a_key_of_a_topic_is_served_by_the_process_that_reads_its_partition() -> None:
+    (port,) = free_ports(1)
+    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
+    orders = app.topic("orders", key_type=str, value_type=int)
+    app.agent(orders)(_read)
+
+    @app.page("/orders/{item}/")
+    @app.topic_route(orders, match_info="item")
+    async def ordered(self: Any, request: Any, item: str) -> Any:
+        return self.json({"item": item})
+
+    @app.page("/others/{item}/")
+    @app.topic_route(app.topic("others", key_type=str), match_info="item")
+    async def others(self: Any, request: Any, item: str) -> Any:
+        return self.json({"item": item})
+
+    with TestApp(app, partitions=2, serves=True) as test:
+        test.send("orders", key="tea", value=5, partition=1)
+        assert get(test, port, "/orders/tea/").endswith('{"item":"tea"}')
+        assert get(test, port, "/others/tea/").startswith("HTTP/1.1 503")
+
+
+def test_a_key_that_another_process_reads_is_not_served() -> None:
+    asked: list[Any] = []
+    app = faust.App("shop", broker="kafka://localhost:9092")
+    router = LocalRouter(lambda table, key: True, lambda topic, key: bool(asked.append((topic, key))))
+    for key in ("tea", None):
+        with pytest.raises(ServiceUnavailable):
+            router.route_topic_req(app.topic("orders", key_type=str), key, None, None).send(None)
+    assert asked == [("orders", b"tea")]
 
 
 def test_without_serving_nothing_listens() -> None:

@@ -1,0 +1,139 @@
+"""Names of faust's objects that do nothing here, and where an application uses them.
+
+1. Every public name of faust's ``App``, ``Agent``, ``Stream``, ``Table`` and ``Topic`` works, or stands in :data:`REFUSED`
+   with what to use instead. A test derives the names from the package.
+2. Uses are looked for in the code of agents, timers and tasks: names of the module and, in agents, the stream. What can't be
+   seen there raises when it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from textwrap import dedent
+from types import FunctionType, MappingProxyType
+from typing import NamedTuple
+
+from faust import App, Stream, Topic
+from faust.agents.agent import Agent
+from faust.tables.base import Collection
+
+from streamsrt.faust.places import written
+
+_JOIN = "faust does not do it, either: look the other side up in a table"
+BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
+_STATE = "there is no worker of faust's: use the signals, such as app.on_partitions_assigned"
+_CONSUMER = "the runtime reads the topics: agents acknowledge, and streamsrt offsets resets"
+_INTERNAL = "it belongs to faust's worker: iterate over the stream"
+_OF_TABLES = "the store of the table does it: assign rows, and delete them"
+_CALLS = "the runtime calls the agent: send to it, or let another agent read the topic"
+
+REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
+    {
+        App: {
+            **dict.fromkeys(("in_recovery", "in_transaction", "in_worker", "rebalancing", "rebalancing_count"), _STATE),
+            **dict.fromkeys(("unassigned", "on_rebalance_start", "on_rebalance_end", "on_rebalance_return"), _STATE),
+            **dict.fromkeys(("assignor", "consumer", "consumer_generation_id", "topics", "flow_control"), _CONSUMER),
+            **dict.fromkeys(("commit", "transport", "producer_transport", "FlowControlQueue"), _CONSUMER),
+            "monitor": "the metrics of the runtime: docs/running.md",
+            "web_server": "write pages with @app.page, or run the server beside",
+            "LiveCheck": "run faust livecheck beside it",
+        },
+        Stream: {
+            **dict.fromkeys(("combine", "join", "inner_join", "left_join", "outer_join", "join_strategy"), _JOIN),
+            **dict.fromkeys(("contribute_to_stream", "remove_from_stream", "on_merge"), _JOIN),
+            **dict.fromkeys(("clone", "info", "outbox", "prefix", "task_owner", "throw", "events_total"), _INTERNAL),
+            "concurrency_index": "records of one key come to the same call of the agent: it needs no number",
+            "derive_topic": "app.topic()",
+            "enable_acks": "stream.noack()",
+        },
+        Collection: {
+            **dict.fromkeys(("combine", "join", "inner_join", "left_join", "outer_join"), _JOIN),
+            **dict.fromkeys(("contribute_to_stream", "remove_from_stream", "copy", "raw_update", "data"), _OF_TABLES),
+            **dict.fromkeys(("apply_changelog_batch", "send_changelog", "reset_state", "persisted_offset"), _OF_TABLES),
+            **dict.fromkeys(("partition_for_key", "need_active_standby_for", "on_rebalance", "on_clear"), _OF_TABLES),
+            **dict.fromkeys(("on_key_get", "on_key_set", "on_key_del", "on_recovery_completed"), _OF_TABLES),
+            "on_changelog_event": "the agent that changes the table, or on_recover",
+        },
+        Agent: {
+            **dict.fromkeys(("actor_from_stream", "stream", "channel_iterator", "cancel"), _CALLS),
+            **dict.fromkeys(("actor_tracebacks", "on_isolated_partitions_assigned"), _STATE),
+            **dict.fromkeys(("on_isolated_partitions_revoked", "on_partitions_assigned"), _STATE),
+            **dict.fromkeys(("on_partitions_revoked", "on_shared_partitions_assigned"), _STATE),
+            "on_shared_partitions_revoked": _STATE,
+        },
+        Topic: {
+            **dict.fromkeys(("stream", "get", "put", "queue", "deliver", "decode", "throw", "empty"), BY_HAND),
+            **dict.fromkeys(("subscriber_count", "clone_using_queue", "on_stop_iteration"), BY_HAND),
+            **dict.fromkeys(("on_decode_error", "on_key_decode_error", "on_value_decode_error"), BY_HAND),
+            **dict.fromkeys(("publish_message", "as_future_message"), "topic.send()"),
+        },
+    }
+)
+"""By class, what is refused, and what to use instead."""
+
+NO_CALLBACK = (
+    "records are sent with the commit of the record that the agent processes, and the agent does not run at that time. Do the "
+    "work after the send, or in an agent of that topic"
+)
+_SENDS = frozenset(("send", "send_soon", "forward"))
+_SENDING = (App, Agent, Topic)
+
+
+class Use(NamedTuple):
+    """A use of what is refused."""
+
+    what: str
+    place: str
+    instead: str
+
+
+def refused_in(function: Callable[..., object], *, of_stream: bool = False) -> Iterator[Use]:
+    """What a function of an application uses that is refused. ``of_stream``: its first argument is a stream."""
+    plain = written(function)
+    try:
+        tree = ast.parse(dedent(inspect.getsource(plain)))
+    except (OSError, TypeError, SyntaxError):
+        # Without its text it is refused when it is used.
+        return
+    code = plain.__code__
+    kinds = _kinds(plain)
+    if of_stream and code.co_argcount:
+        is_method = code.co_varnames[0] == "self" and code.co_argcount > 1
+        kinds[code.co_varnames[int(is_method)]] = Stream
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in REFUSED.get(
+                kinds.get(name, object), ()
+            ):
+                place = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
+                yield Use(f"{name}.{attribute}", place, REFUSED[kinds[name]][attribute])
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute), keywords=keywords) if (
+                attribute in _SENDS and kinds.get(name) in _SENDING and _has_callback(keywords)
+            ):
+                place = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
+                yield Use(f"callback= of {name}.{attribute}", place, NO_CALLBACK)
+
+
+def _has_callback(keywords: list[ast.keyword]) -> bool:
+    return any(
+        each.arg == "callback" and not (isinstance(each.value, ast.Constant) and each.value.value is None)
+        for each in keywords
+    )
+
+
+def _kinds(function: FunctionType) -> dict[str, type]:
+    """What the names mean that a function has from its module and from what is around it."""
+    code = function.__code__
+    scope = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        # It is empty as long as what is around has not come to its assignment.
+        with suppress(ValueError):
+            scope[name] = cell.cell_contents
+    return {
+        name: next((kind for kind in REFUSED if isinstance(value, kind)), object)
+        for name, value in scope.items()
+        if name not in code.co_varnames
+    }
