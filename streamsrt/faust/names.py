@@ -75,8 +75,8 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
 """By class, what is refused, and what to use instead."""
 
 NO_CALLBACK = (
-    "records are sent with the commit of the record that the agent processes, and the agent does not run at that time. Do the "
-    "work after the send, or in an agent of that topic"
+    "records are sent with the commit of the record that the agent processes, and the agent does not run at that time. Do "
+    "the work after the send, or in an agent of that topic"
 )
 _SENDS = frozenset(("send", "send_soon", "forward"))
 _SENDING = (App, Agent, Topic)

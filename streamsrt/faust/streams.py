@@ -422,7 +422,7 @@ class AgentStream:
             raise AttributeError(name)
         raise UserError(
             f"stream.{name} of agent {self._chain.name} is not supported by streamsrt.faust: "
-            f"{REFUSED[Stream].get(name, 'faust has no such name, either')}. See docs/faust.md for what is"
+            f"{REFUSED[Stream].get(name, 'faust has no such name, either')}. docs/faust.md lists what is supported"
         )
 
 

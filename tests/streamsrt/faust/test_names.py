@@ -133,7 +133,7 @@ def test_a_use_is_one_message_at_the_start_which_names_the_line(fun: Any, use: s
     own.agent(own.topic("in"))(fun)
     place = rf"{re.escape(__file__)}:{fun.__code__.co_firstlineno + line}"
     with pytest.raises(
-        UserError, match=rf"^{use} \({place}\) in agent {fun.__name__} is not supported .*: .+\. See docs"
+        UserError, match=rf"^{use} \({place}\) in agent {fun.__name__} is not supported .*: .+\. docs.faust.md lists"
     ):
         streamsrt.faust.topology(own)
 
