@@ -132,72 +132,79 @@ class StreamsConfig(BaseModel):
 
     # Who and where
     application_id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
-    """Name of the application: of its group, and the first part of its internal topics and of its transactional ids."""
+    """Name of the application. It is also the name of its group and the prefix of its internal topics and transactional
+    ids."""
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
-    """``host:port`` of one or several brokers, with commas between. The others are found through them."""
+    """``host:port`` of one or more brokers, separated by commas. They are used to find the others."""
     client_id: str = ""
-    """What brokers call this instance in logs and quotas. Empty: ``streamsrt-`` and the application's id."""
+    """Name of this instance in the brokers' logs and quotas. Empty: ``streamsrt-`` and the application's id."""
     metrics_recording_level: RecordingLevel = "INFO"
-    """``DEBUG``: nodes, stores and RocksDB are measured one by one too, which costs time; ``TRACE``: latencies at stores."""
+    """``DEBUG``: also individual metrics of nodes, stores and RocksDB, which cost time; ``TRACE``: latencies at
+    stores."""
     application_server: str = ""
-    """``host:port`` that the other instances are told for interactive queries; without it, that of ``http.listen``."""
+    """``host:port`` at which other instances reach this one for interactive queries. Default: ``http.listen``."""
     http_listen: str = ""
-    """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 takes a free one."""
+    """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 picks a free port."""
     http_max_rows: int = Field(default=10_000, ge=1)
-    """The most rows that an answer over HTTP has; it says whether there are more."""
+    """Maximum number of rows in an HTTP response, which says whether there are more."""
     group_instance_id: str | None = None
     """Makes the instance a static member: after a restart under the same id it gets its tasks back. One id per
     instance."""
     group_protocol: Literal["streams", "classic", "auto"] = "auto"
-    """``auto``: the protocol of the group that there is; a new group gets ``streams`` where the broker has all of KIP-1071
+    """``auto``: the protocol of the existing group; a new group gets ``streams`` if the broker supports all of KIP-1071
     (the bundled one), else ``classic``. ``streams``: the broker assigns the tasks. ``classic``: the members do, on any
     broker from Kafka 2.8 on."""
     session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
-    """When the group takes a member for dead that says nothing. In a classic group, as the next five; in a streams
-    group they are the group's."""
+    """How long a member may be silent before the group removes it. This setting and the next five apply to classic
+    groups; a streams group has its own."""
     heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
-    """How often this member reports to the group; at most a third of ``session.timeout.ms``."""
+    """How often this member sends a heartbeat to the group; at most a third of ``session.timeout.ms``."""
     acceptable_recovery_lag: int = Field(default=10_000, ge=0)
-    """With how many records still to restore an instance counts as caught up, so that a task may move there."""
+    """Maximum number of records left to restore for an instance to count as caught up, so that a task may move
+    there."""
     max_warmup_replicas: int = Field(default=2, ge=1)
-    """How many tasks are restored ahead at a time, beyond the standby tasks, before they move."""
+    """Maximum number of warm-up tasks at a time, in addition to standby tasks."""
     probing_rebalance_interval_ms: Milliseconds = Field(default=600_000, ge=60_000)
-    """How often the group looks whether tasks that are restored ahead can move."""
+    """How often the group checks whether warm-up tasks have caught up, so that tasks can move."""
     rack_aware_assignment_tags: str = ""
-    """Names of client tags, with commas between, over whose values standby tasks are spread."""
+    """Names of client tags, separated by commas. Standby tasks are distributed over different values of them."""
     state_dir: Path = Path(".streamsrt/state")
-    """Directory of the state stores. Each instance needs one of its own."""
+    """Directory of the state stores. Each instance needs its own."""
 
     # How the topology runs
     num_stream_threads: int = Field(default=1, ge=1)
-    """So many processes share the tasks of this instance and its state directory."""
+    """Number of processes that share the tasks of this instance and its state directory."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     """``exactly_once_v2``: input, state and output are committed in one transaction. ``at_least_once``: after a failure
     records since the last commit are processed again."""
     commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
-    """100 by default where processing is exactly once: others see results when they are committed."""
+    """How often progress is committed. With exactly once the default is 100, since results become visible when they are
+    committed."""
     transaction_timeout_ms: Milliseconds = Field(default=10_000, ge=1)
-    """When the cluster aborts the transaction of an instance that is gone: others wait that long for its tasks' state."""
+    """After this time the cluster aborts the transaction of a failed instance. Until then, others wait for the state of
+    its tasks."""
     cache_max_bytes: int | None = Field(default=None, ge=_LEAST_MEMORY_BYTES)
-    """One budget for the state of all tasks: record caches, changes that wait for a commit, block caches and memtables.
-    By default 128 MiB, of which record caches get half; or 64 MiB more than ``statestore.cache.max.bytes``."""
+    """Memory budget for the state of all tasks: record caches, uncommitted changes, block caches and memtables. By
+    default 128 MiB, of which record caches get half; or 64 MiB more than ``statestore.cache.max.bytes``."""
     statestore_cache_max_bytes: int | None = Field(default=None, ge=0)
-    """What of that the record caches of all tasks get; 0 turns caching off: every update is forwarded and logged at once."""
+    """Part of this budget that the record caches of all tasks get; 0 disables caching: every update is forwarded and
+    logged immediately."""
     default_key_serde: Any = None
     """A serde, or the name of one of :mod:`topology.spec.serdes`."""
     default_value_serde: Any = None
     """The same for values."""
     default_timestamp_extractor: Any = None
-    """The time of a record where its source says nothing: a name of :mod:`topology.spec.timestamps`, or a function
-    ``(record, partition_time_ms)``. None: the timestamp that the record has."""
+    """Extracts the time of a record if its source does not set an extractor: a name of :mod:`topology.spec.timestamps`,
+    or a function ``(record, partition_time_ms)``. None: the timestamp that the record has."""
     topology_epoch: int | None = Field(default=None, ge=0)
     """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
     topology_lock: Path | None = None
-    """A file that holds the topology as it was agreed on (``streamsrt topology lock``): another one is refused, and the
-    epoch is the file's."""
+    """Lock file with the agreed topology (``streamsrt topology lock``): any other topology is refused, and the epoch is
+    that of the file."""
     upgrade_lose_in_flight: bool = False
-    """Whether a new version may leave records unread that are in flight in repartition topics which it does not have. They
-    stay there until the topics are deleted or their retention ends, and a version that has a topic reads them later."""
+    """Whether a new version may leave records unread that are in flight in repartition topics that it does not have.
+    They stay there until the topics are deleted or their retention time passes, and a version that has the topic reads
+    them later."""
     topology_optimization: str | None = None
     """What the topology was built with (``builder.build(config)``): given here only, it can't be done any more."""
     processor_wrapper_class: Any = None
@@ -205,97 +212,99 @@ class StreamsConfig(BaseModel):
     upgrade_from: str | None = None
     """The oldest Kafka Streams version in the group, e.g. ``3.4``, while members move here from there."""
     subtopology_id: Literal["hash", "number"] = "hash"
-    """How subtopologies are told apart. ``hash``: by what they read, so that a task keeps its state when others are
-    added.     ``number``: by their order, as in Kafka Streams."""
+    """How subtopologies are identified. ``hash``: by what they own, so that a task keeps its state when others are
+    added. ``number``: by their order, as in Kafka Streams."""
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
     max_task_idle_ms: Milliseconds = 0
-    """How long a task waits for records of an input that has none, to process all inputs in the order of time. -1:
-    never;     0: as long as the broker has records that are not fetched yet; else that much longer."""
+    """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: never; 0: as
+    long as the broker has records that are not fetched yet; otherwise that much longer."""
     emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
     """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
     windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
-    """How long one iteration may take before the instance counts as stuck. The log then names the record and the
+    """Maximum duration of one iteration before the instance counts as stuck. The log then names the record and the
     function."""
     rocksdb_config_setter: Any = None
-    """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that it
-    adds is beyond the budget of ``cache.max.bytes``."""
+    """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that
+    it adds is beyond the budget of ``cache.max.bytes``."""
     poll_ms: Milliseconds = Field(default=100, ge=0)
-    """How long the processing thread waits at most for input."""
+    """Maximum time that the processing thread waits for input."""
     deserialization_exception_handler: Any = "fail"
     """What happens to a record that a serde can't read: ``fail``, ``continue``, or a callable ``(context, error)`` that
-    answers with one of them."""
+    returns one of them."""
     processing_exception_handler: Any = "fail"
-    """The same for a record on which a function of the program raised."""
+    """The same for a record for which a function of the program raised an exception."""
     processing_exception_handler_global_enabled: bool = False
-    """Whether it is asked for processors of global stores too (KIP-1270); else the first one that fails ends the thread."""
+    """Whether that handler is also called for processors of global stores (KIP-1270); otherwise the first failure ends
+    the thread."""
     production_exception_handler: Any = "fail"
-    """The same for a result that a serde can't write or the cluster refuses; the callable may answer ``retry`` too."""
+    """The same for a result that a serde can't write or the cluster rejects; the callable may also return ``retry``."""
     errors_dead_letter_queue_topic_name: str | None = None
-    """Where records that fail go, with headers that say why; the handlers ``fail`` and ``continue`` send them there."""
+    """Topic for records that fail, with headers that give the reason; the handlers ``fail`` and ``continue`` send them
+    there."""
     task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
-    """How long a task may fail to start, e.g. since the cluster does not say where, until that is an error."""
+    """How long a task may fail to start, for example because the leader of a partition is not known, before this is an
+    error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
-    """For how long the state of a task that went elsewhere is kept."""
+    """How long the state of a task is kept after the task has moved to another instance."""
     state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
-    """State that nothing was written to for that long is deleted when the application starts (KIP-1259); -1: none is."""
+    """State that was not written to for this long is deleted when the application starts (KIP-1259); -1: never."""
     dsl_store_format: Literal["default", "headers"] = "default"
     """``headers``: rows of the DSL's stores are laid out with room for headers, which its operators leave empty."""
     dsl_store_suppliers_class: Any = "rocks_db"
-    """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk. Or a callable ``(name) -> store`` that
-    makes a ``streamsrt.state.store.BytesStore`` of the program's own."""
+    """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk. Or a callable ``(name) -> store``
+    that makes a ``streamsrt.state.store.BytesStore`` of the program's own."""
     windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)
-    """For how much longer than the store the changelog of a window store keeps its windows."""
+    """How much longer the changelog of a window store keeps its windows than the store."""
     repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
-    """How often records of repartition topics that are processed are deleted."""
+    """How often processed records of repartition topics are deleted."""
 
     # How it talks to the cluster
     auto_offset_reset: Literal["earliest", "latest"] = "earliest"
-    """Where an input without committed offset is read from."""
+    """Where to start reading an input that has no committed offset."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
-    """``read_committed``: records of aborted transactions are left out. With ``exactly_once_v2`` that is the
-    default."""
+    """``read_committed``: records of aborted transactions are skipped. This is the default with ``exactly_once_v2``."""
     fetch_min_bytes: int = Field(default=1, ge=0)
-    """A fetch is answered when there is so much, or ``fetch.max.wait.ms`` is over."""
+    """A broker responds to a fetch when this much data is available, or after ``fetch.max.wait.ms``."""
     fetch_max_wait_ms: Milliseconds = Field(default=500, ge=0)
-    """How long a broker holds a fetch that has too little."""
+    """Maximum time that a broker waits for ``fetch.min.bytes``."""
     fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
-    """The most bytes in the answer to one fetch."""
+    """Maximum number of bytes in the response to a fetch."""
     max_partition_fetch_bytes: int = Field(default=1 << 20, ge=1024)
-    """The most of them from one partition."""
+    """Maximum number of bytes per partition in this response."""
     fetch_buffer_bytes: int = Field(default=64 << 20, ge=1024)
-    """How much may be fetched ahead of processing, for all partitions together."""
+    """Maximum number of bytes that are fetched but not processed yet, for all partitions together."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
-    """How record batches are compressed that this instance writes."""
+    """Compression of the record batches that this instance writes."""
     linger_ms: Milliseconds = Field(default=100, ge=0)
     """How long results wait for others before they are sent together."""
     max_request_size: int = Field(default=1 << 20, ge=1024)
-    """The most bytes in one Produce request, and so in one record."""
+    """Maximum number of bytes in a Produce request, and thus in a record."""
     buffer_memory: int = Field(default=32 << 20, ge=1 << 20)
-    """How many bytes may wait to be written. Beyond that, processing waits."""
+    """Maximum number of bytes that wait to be sent. If it is reached, processing waits."""
     delivery_timeout_ms: Milliseconds = Field(default=120_000, ge=1)
-    """How long a record is tried to be written before that is an error."""
+    """How long the producer tries to write a record before this is an error."""
     max_block_ms: Milliseconds = Field(default=60_000, ge=0)
-    """How long processing waits at most for room in ``buffer.memory``, or for a transaction to begin or end."""
+    """Maximum time that processing waits for space in ``buffer.memory``, or for a transaction to begin or end."""
     request_timeout_ms: Milliseconds = Field(default=30_000, ge=1)
-    """How long a request waits for its answer before the connection is given up."""
+    """How long a request waits for its response before the connection is closed."""
     default_api_timeout_ms: Milliseconds = Field(default=30_000, ge=0)
-    """How long the start waits for a broker that answers."""
+    """How long the application waits for a broker to respond when it starts."""
     retry_backoff_ms: Milliseconds = Field(default=100, ge=0)
-    """How long the first repetition of a request waits; each further one waits twice as long."""
+    """Delay before the first retry of a request; it doubles with each further retry."""
     retry_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
-    """The most that a repetition waits."""
+    """Maximum delay before a retry."""
     reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)
-    """How long the first attempt to connect again waits; each further one waits twice as long."""
+    """Delay before the first attempt to reconnect; it doubles with each further attempt."""
     reconnect_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
-    """The most that an attempt to connect again waits."""
+    """Maximum delay before an attempt to reconnect."""
     metadata_max_age_ms: Milliseconds = Field(default=300_000, ge=0)
-    """When leaders and partition counts are asked for anew, even if nothing failed."""
+    """How often leaders and partition counts are refreshed, even if nothing failed."""
 
     # Security, by the names of Kafka's and librdkafka's clients
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """Whether connections are encrypted (``SSL``) and begin with a login (``SASL``)."""
+    """Whether connections are encrypted (``SSL``) and authenticated (``SASL``)."""
     sasl_mechanism: str = "PLAIN"
     """``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512``, ``OAUTHBEARER`` or ``GSSAPI``."""
     sasl_username: str | None = None
@@ -309,9 +318,9 @@ class StreamsConfig(BaseModel):
     sasl_kerberos_domain_name: str | None = None
     """Domain of the brokers, for GSSAPI, where it is not their host's name."""
     ssl_ca_location: str | None = None
-    """PEM file of those whose certificates are trusted. None: those that the machine trusts."""
+    """PEM file with the trusted certificates. None: those that the machine trusts."""
     ssl_certificate_location: str | None = None
-    """PEM file of this client's certificate, where brokers ask for one."""
+    """PEM file with this client's certificate, if brokers request one."""
     ssl_key_location: str | None = None
     """PEM file of its private key."""
     ssl_key_password: str | None = Field(default=None, repr=False)
@@ -324,11 +333,11 @@ class StreamsConfig(BaseModel):
 
     # Keys with a prefix
     topic_configs: dict[str, str] = Field(default_factory=dict)
-    """``topic.KEY``: settings of internal topics."""
+    """``topic.KEY``: settings for internal topics."""
     client_tags: dict[str, str] = Field(default_factory=dict)
     """``client.tag.KEY``: tags for rack-aware standbys."""
     app_configs: dict[str, Any] = Field(default_factory=dict)
-    """``app.KEY``: settings of the program's own, for its processors (``context.app_configs_with_prefix("app.")``)."""
+    """``app.KEY``: the program's own settings, for its processors (``context.app_configs_with_prefix("app.")``)."""
 
     @model_validator(mode="before")
     @classmethod

@@ -31,10 +31,8 @@ from collections.abc import Sequence
 
 
 class StreamsError(Exception):
-    """The root of this package's errors. ``exit_code`` is that of the command line.
-
-    ``is_in_order``: everything read before the failure is processed and nothing after it, so the progress may be
-    committed.
+    """The root of this package's errors. ``exit_code`` is the exit code of the command line. ``is_in_order``:
+    everything read before the failure was processed and nothing after it, so the progress may be committed.
     """
 
     exit_code = 1
@@ -42,7 +40,7 @@ class StreamsError(Exception):
 
 
 class UserError(StreamsError):
-    """The program, its configuration or its surroundings must be changed before it can run."""
+    """The program, its configuration or its environment must be changed before it can run."""
 
     exit_code = 2
 
@@ -69,7 +67,7 @@ class BrokerError(StreamsError):
 
 
 class BrokerUnreachableError(BrokerError):
-    """No bootstrap server answers. Start the broker, or correct ``bootstrap.servers``."""
+    """No bootstrap server responds. Start the broker, or correct ``bootstrap.servers``."""
 
 
 class NotABrokerError(BrokerError):
@@ -78,7 +76,7 @@ class NotABrokerError(BrokerError):
 
 
 class UnsupportedBrokerError(BrokerError):
-    """The broker lacks an API, or a version of one, that is needed. Upgrade it, or use what the message names
+    """The broker lacks a required API, or the required version of one. Upgrade it, or use what the message names
     instead, e.g. ``group.protocol=classic``."""
 
 
@@ -107,24 +105,24 @@ def missing_acl(operation: str, resource: str, names: Sequence[str] = (), princi
 
 
 class StateError(StreamsError):
-    """The local state can't be used as it is."""
+    """The local state can't be used."""
 
     exit_code = 4
 
 
 class StateDirectoryLockedError(StateError):
-    """Another process holds the state directory. Stop it, or give each instance a ``state.dir`` of its own."""
+    """Another process holds the state directory. Stop it, or give each instance its own ``state.dir``."""
 
 
 class StoreCorruptedError(StateError):
-    """A local store is unreadable or contradicts its changelog. No action is needed: it is wiped and restored.
+    """A local store is unreadable or inconsistent with its changelog. No action is needed: it is wiped and restored.
     ``path``: its directory."""
 
     path = ""
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which."""
+    """A record could not be processed. ``topic``, ``partition`` and ``offset`` say which."""
 
     exit_code = 5
 
@@ -146,7 +144,8 @@ class ProcessingError(RecordError):
 
 
 class ProductionError(RecordError):
-    """A result could not be serialized, or the broker refused it for good. Correct the serde or the topic's settings, or
+    """A result could not be serialized, or the broker rejected it permanently. Correct the serde or the topic's
+    settings, or
     skip such results with ``production.exception.handler=continue``.
 
     ``is_retriable``: it may succeed if retried later.
@@ -156,7 +155,7 @@ class ProductionError(RecordError):
 
 
 class MembershipError(StreamsError):
-    """This member was fenced, or its group is gone. Start it again; where another instance has the same
+    """This member was fenced, or its group was deleted. Start it again; if another instance has the same
     ``group.instance.id``, give each its own."""
 
     exit_code = 6
@@ -164,6 +163,6 @@ class MembershipError(StreamsError):
 
 class ApplicationShutdownError(StreamsError):
     """An instance of the application failed and asked all of them to stop (KIP-1071, ``SHUTDOWN_APPLICATION``). Its
-    log says why: remove the cause there, then start all of them."""
+    log gives the reason: fix the cause there, then start all instances."""
 
     exit_code = 7

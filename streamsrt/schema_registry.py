@@ -33,7 +33,7 @@ _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 class SchemaRegistryError(StreamsError):
-    """The registry can't be reached, refuses a schema, or does not know one. The message says which, with the
+    """The registry can't be reached, rejects a schema, or does not know one. The message says which, with the
     registry's answer: correct its address, or register a schema that is compatible."""
 
 

@@ -17,22 +17,22 @@ from streamsrt.errors import StreamsError, UserError
 
 
 class BackfillError(UserError):
-    """A backfill can't go on before something is changed. The message says what."""
+    """A backfill can't continue until something is changed. The message says what."""
 
 
 class ArchiveError(BackfillError):
-    """The files of an archive are missing, damaged, or have holes or duplicates. Repair or export them again, then
-    plan anew."""
+    """The files of an archive are missing, damaged, or have gaps or duplicates. Repair them or export them again,
+    then create a new plan."""
 
 
 class PlanError(BackfillError):
-    """A plan can't be made, or it is not a plan of what is there now. Change what the message names, or plan
-    anew."""
+    """A plan can't be created, or it does not match the current data. Change what the message names, or create a new
+    plan."""
 
 
 class HandOverError(BackfillError):
-    """The group or its topics are not in the state that this step of the hand-over needs. Mostly the application
-    still runs: stop it, and run the step again."""
+    """The group or its topics are not in the state that this step of the hand-over requires. In most cases the
+    application is still running: stop it, and run the step again."""
 
 
 class WorkerDiedError(StreamsError):

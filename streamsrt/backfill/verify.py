@@ -29,8 +29,8 @@ from streamsrt.client.values import EARLIEST, TopicPartition
 
 
 class VerificationError(BackfillError):
-    """A result is not what its manifest says, or not what was computed again. The message says of which task; do
-    not hand the results over."""
+    """A result does not match its manifest or the recomputed result. The message names the task; do not hand the
+    results over."""
 
 
 def verify_results(directory: Path, plan: BackfillPlan) -> list[TaskManifest]:

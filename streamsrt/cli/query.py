@@ -30,7 +30,7 @@ _TIMEOUT_S = 60.0
 
 
 class QueryFailedError(StreamsError):
-    """The instance could not answer. The message is what it said instead."""
+    """The instance could not answer the query. The message contains its response."""
 
     exit_code = 1
 

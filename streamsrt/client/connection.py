@@ -66,8 +66,8 @@ VERSIONS_WITH_INSTANCE_ID = {
 
 
 class DisconnectedError(BrokerUnreachableError):
-    """The connection was lost; whether a request in flight was carried out is unknown. The client connects again by
-    itself."""
+    """The connection was lost; it is unknown whether a request in flight was executed. The client reconnects
+    automatically."""
 
 
 class _Frames(asyncio.BufferedProtocol):

@@ -123,13 +123,13 @@ class Fetched:
 
 
 class FetchError(RequestFailedError):
-    """A partition can't be fetched any further. ``error_code`` is the broker's, and the message says what is
+    """A partition can no longer be fetched. ``error_code`` is the broker's, and the message says what is
     missing."""
 
 
 class OffsetOutOfRangeError(FetchError):
-    """The position lies before the log's start (retention passed it) or after its end (the log was truncated). Brokers
-    may leave the log's bounds out of this answer: ask with ``list_offsets``."""
+    """The position is before the log's start (because of retention) or after its end (the log was truncated). The
+    response may lack the bounds of the log: query them with ``list_offsets``."""
 
     is_new_topic = False
     """Whether the topic was deleted and made again: nothing that it holds has been read."""
@@ -139,7 +139,7 @@ class OffsetOutOfRangeError(FetchError):
 
 
 class DeliveryTimeoutError(ProductionError):
-    """The brokers did not acknowledge in time; whether they have the records is unknown. Trying again may help."""
+    """The brokers did not acknowledge in time; it is unknown whether they have the records. A retry may succeed."""
 
     is_retriable = True
 
@@ -183,13 +183,13 @@ OnRefused: TypeAlias = Callable[[RefusedRecord], RefusalAnswer]
 
 
 class TransactionLostError(RequestFailedError):
-    """Nothing that was sent since the last commit may be taken for written, nor for not written: initialize the
-    transactional id again, which decides it, and do the work over from what is committed."""
+    """It is unknown whether the records sent since the last commit were written: initialize the transactional id
+    again, which settles this, and repeat the work since the last commit."""
 
 
 class ProducerFencedError(TransactionLostError):
-    """A newer producer has the transactional id, or the transaction took too long and was aborted. The runtime
-    gives up the tasks and joins again; if it happens again, raise ``transaction.timeout.ms`` or lower
+    """A newer producer has the transactional id, or the transaction took too long and was aborted. The runtime gives
+    up the tasks and rejoins the group; if this happens repeatedly, raise ``transaction.timeout.ms`` or lower
     ``commit.interval.ms``."""
 
 
@@ -268,21 +268,22 @@ class CommitError(RequestFailedError):
 
 
 class StaleMemberEpochError(CommitError):
-    """The member epoch has moved on, or a classic group does not have its tasks yet: commit again a little later, with the
-    epoch of then."""
+    """The member epoch has changed, or a classic group does not have its tasks yet: commit again a little later,
+    with the new epoch."""
 
 
 class UnknownMemberError(CommitError):
-    """The group does not know this member any more: its tasks belong to others, and nothing may be committed."""
+    """The group no longer knows this member: its tasks belong to others, and nothing may be committed."""
 
 
 class GivenUpError(StreamsError):
-    """Who asked does not wait for the answer any longer. It ends a thread that waited for the network; nothing is
-    to be done."""
+    """The caller no longer waits for the response. This ends a thread that waited for the network; no action is
+    needed."""
 
 
 class RequestTimedOutError(BrokerError):
-    """No answer in time. Look whether the broker is overloaded; ``request.timeout.ms`` is how long a request
+    """There was no response in time. Check whether the broker is overloaded; ``request.timeout.ms`` is how long a
+    request
     waits."""
 
 

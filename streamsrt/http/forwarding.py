@@ -17,8 +17,8 @@ FORWARDED = "x-streamsrt-forwarded"
 
 
 class InstanceUnreachableError(StreamsError):
-    """Another instance does not answer: it may just have ended. Ask again; if it runs, other instances must be able
-    to reach its ``application.server``."""
+    """Another instance does not respond: it may have just stopped. Retry; if it is running, other instances must be
+    able to reach its ``application.server``."""
 
     exit_code = 3
 

@@ -20,8 +20,9 @@ from streamsrt.wire.error_codes import ErrorCode, error_name
 
 
 class StreamsInvalidTopologyError(UserError):
-    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071, or could not run in the group's
-    place. What the coordinator says is in the message: change the topology, or grant the right that it names."""
+    """The coordinator rejected the topology: it breaks a rule of KIP-1071, or it could not run in place of the
+    group's current one. The message contains the coordinator's reason: change the topology, or grant the permission
+    that it names."""
 
 
 class StreamsInvalidTopologyEpochError(TopologyMismatchError):

@@ -24,14 +24,15 @@ class InvalidStateStoreError(StreamsError):
 
 
 class UnknownStateStoreError(InvalidStateStoreError):
-    """The topology has no store of that name, or it is of another kind. Correct the name or the query; ``streamsrt
+    """The topology has no store with that name, or the store is of another kind. Correct the name or the query;
+    ``streamsrt
     topology describe`` lists the stores."""
 
     exit_code = 2
 
 
 class InvalidStateStorePartitionError(InvalidStateStoreError):
-    """Another instance has the partition: ask that one. ``host``: its endpoint as ``host:port``; empty where it is
+    """Another instance has the partition: query that one. ``host``: its endpoint as ``host:port``; empty where it is
     not known."""
 
     def __init__(self, message: str, partition: int = -1, host: str = "") -> None:
@@ -45,22 +46,22 @@ class StreamsNotStartedError(InvalidStateStoreError):
 
 
 class StreamsStoppedError(InvalidStateStoreError):
-    """The application has ended. Another instance has its state now, or nobody has it."""
+    """The application has stopped. Another instance may have its state now."""
 
 
 class StreamsRebalancingError(InvalidStateStoreError):
-    """Tasks are being opened or restored. Ask again a little later."""
+    """Tasks are being opened or restored. Retry a little later."""
 
     is_retriable = True
 
 
 class StateStoreMigratedError(InvalidStateStoreError):
-    """The store was closed while it was read: its task went elsewhere or started over. Ask again."""
+    """The store was closed while it was read: its task moved to another instance or restarted. Retry."""
 
     is_retriable = True
 
 
 class QueryTimedOutError(InvalidStateStoreError):
-    """The processing thread did not come to it in time. Ask again, or with a longer timeout."""
+    """The processing thread did not respond in time. Retry, or use a longer timeout."""
 
     is_retriable = True

@@ -23,7 +23,7 @@ from streamsrt.errors import StateError
 
 
 class StoreClosedError(StateError):
-    """The store was closed; whoever still holds it must get it again from its owner."""
+    """The store was closed; get it again from its owner."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"state store {name!r} is closed. Its task was closed or moved away: look the store up again.")

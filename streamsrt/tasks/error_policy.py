@@ -64,8 +64,8 @@ from streamsrt.tasks.input.offset_metadata import BackfillRunningError
 
 
 class NotThereYetError(BrokerError):
-    """Topics are missing that the group coordinator makes, or that have just been made. The task is tried again
-    until ``task.timeout.ms`` is over."""
+    """Topics are missing that the group coordinator creates, or that were just created. The task is retried until
+    ``task.timeout.ms`` is over."""
 
     def __init__(self, missing: Iterable[object]) -> None:
         super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")

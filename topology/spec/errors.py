@@ -44,7 +44,7 @@ def call_site() -> CallSite:
 
 
 class TopologyError(Exception):
-    """The program describes a topology that can't run. ``site`` is the user's line, where it is known."""
+    """The program describes a topology that can't run. ``site`` is the line in the user's program, if it is known."""
 
     exit_code = 2
 
@@ -72,17 +72,17 @@ class TopicInUseError(TopologyError):
 
 
 class CopartitionError(TopologyError):
-    """Topics that are joined need equal partition counts and were told different ones. Tell both the same one, or
-    repartition one side with ``repartition()``."""
+    """Topics that are joined must have the same number of partitions, but different numbers were given. Give both
+    the same number, or repartition one side with ``repartition()``."""
 
 
 class CycleError(TopologyError):
-    """Every record that is read would be written to the topic that it was read from, without end. Write to another
+    """Every record would be written back to the topic that it was read from, in an endless loop. Write to another
     topic."""
 
 
 class MissingSerdeError(TopologyError):
-    """A key or value has to become bytes and no serde is known for it. Give one where the message says, or set
+    """A key or value must be serialized, but no serde is known for it. Pass one where the message says, or set
     ``default.key.serde`` and ``default.value.serde``."""
 
 
@@ -91,4 +91,4 @@ class WindowError(TopologyError):
 
 
 class UnsupportedError(TopologyError):
-    """Kafka Streams has it; this version has not. The message says what to do instead."""
+    """Kafka Streams supports this, but this version does not. The message says what to do instead."""

@@ -25,7 +25,7 @@ FAMILIES = (
 """The errors from which the sections take their names; :class:`StreamsError` has what belongs to none of them."""
 _WHOSE_FAULT = {
     "TopologyError": "the program",
-    "UserError": "the program, its settings or its surroundings",
+    "UserError": "the program, its settings or its environment",
     "BrokerError": "the cluster or the network",
     "StateError": "the state directory",
     "RecordError": "a record, or the function that handles it",
