@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from typing import Any, NamedTuple
 
 from streamsrt.client.network import NetworkThread
@@ -20,6 +21,9 @@ from streamsrt.wire.records import Headers, iter_columns
 from topology.graph.topology import Topology
 from topology.spec.serdes import Serde
 
+_SHOWN, _LETTERS = 100, 200
+"""Of a table: rows, and letters of a key or a value."""
+
 
 class ResultRecord(NamedTuple):
     """A record of an output topic. ``timestamp``: epoch milliseconds."""
@@ -30,6 +34,34 @@ class ResultRecord(NamedTuple):
     key: Any
     value: Any
     headers: Headers
+
+
+class CollectedRecords(dict[str, list[ResultRecord]]):
+    """Records by topic. A notebook shows them as tables."""
+
+    def _repr_html_(self) -> str:
+        return "".join(_table(topic, records) for topic, records in self.items()) or "<p>no topics</p>"
+
+
+def _table(topic: str, records: Sequence[ResultRecord]) -> str:
+    count = f"{len(records)} records" if len(records) <= _SHOWN else f"the first {_SHOWN} of {len(records)} records"
+    head = "".join(f"<th>{name}</th>" for name in ("key", "value", "timestamp", "partition", "offset"))
+    rows = "".join(f"<tr>{''.join(map(_cell, _cells(each)))}</tr>" for each in records[:_SHOWN])
+    caption = f"<caption>{escape(topic)}: {count}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cells(record: ResultRecord) -> tuple[object, ...]:
+    return record.key, record.value, record.timestamp, record.partition, record.offset
+
+
+def _cell(value: object) -> str:
+    return f"<td>{escape(_text(value))}</td>"
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
 
 
 class Results:
@@ -60,9 +92,9 @@ class Results:
         with self._connected() as network:
             self._from = self._ends(network)
 
-    def read(self) -> dict[str, list[ResultRecord]]:
+    def read(self) -> CollectedRecords:
         """By topic what has come since, in order within each partition. Raises DeserializationError, BrokerError."""
-        found: dict[str, list[ResultRecord]] = {topic: [] for topic in self._topics}
+        found = CollectedRecords({topic: [] for topic in self._topics})
         with self._connected() as network:
             ends = self._ends(network)
             left = {tp for tp, end in ends.items() if self._from.get(tp, 0) < end}

@@ -1,8 +1,9 @@
 """What a program is, as data: the graph that the passes produce and the runtime executes.
 
 - ``default_serdes``   the serdes that a program leaves open, filled in
-- ``describe``         a topology as text and as a drawing
+- ``describe``         a topology as text, and for programs that draw
 - ``diff``             what becomes of running state when one version follows another
+- ``drawing``          a topology as a picture, for notebooks
 - ``identity``         ids and digests, which members of a group compare
 - ``internal_topics``  topics that the group coordinator creates, and their settings
 - ``java_set_order``   the orders in which Java's sets give their elements

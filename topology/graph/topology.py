@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from topology.graph.default_serdes import chosen_serdes, with_serdes
 from topology.graph.describe import describe, dot, mermaid
+from topology.graph.drawing import drawing
 from topology.graph.nodes import OpenSerde, Subtopology
 from topology.graph.settings import settings_in, with_settings
 from topology.spec.codecs import AnySerde
@@ -45,6 +46,10 @@ class Topology:
     def dot(self) -> str:
         """The graph for Graphviz (``dot -Tsvg``), with digests as tooltips."""
         return dot(self.subtopologies, self.digest)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return drawing(self.all_subtopologies)
 
     def configured(self, config: Mapping[str, object]) -> Topology:
         """The same topology with the application's settings for its internal topics.
