@@ -30,7 +30,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 def topology(app: faust.App) -> Topology:
-    """What an application of faust's computes, as a topology: its agents and tables, under the names that faust gives them.
+    """The topology of a Faust application: its agents and tables, with the names that Faust gives them.
 
     Run it with :func:`streamsrt.faust.config` as its configuration. Raises UserError for what is not supported.
     """

@@ -487,7 +487,7 @@ class TopologyTestDriver:
         """Closes all tasks and starts again, with stores restored from their changelogs.
 
         ``clean`` False: as after a crash. Uncommitted records are processed again, and their results are sent again.
-        ``topology``: another version of the application, which goes on with the state of this one.
+        ``topology``: another version of the application, which continues with the state of this one.
         """
         if clean:
             self.commit()

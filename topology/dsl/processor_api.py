@@ -201,7 +201,7 @@ class TopologyBuilder:
     ) -> TopologyBuilder:
         """Adds a store with the contents of a topic: the processor of ``supplier()`` writes each record into the store.
 
-        The topic is the store's changelog, so the processor must put every record as it is. Other processors of the
+        The topic is the store's changelog, so the processor must put every record unchanged. Other processors of the
         same subtopology may read the store, and none may write to it (``addReadOnlyStateStore``).
         """
         planned = read_only_store(store, check_name(topic, "topic"))

@@ -663,7 +663,7 @@ class KStream(Generic[K, V]):
         """As :meth:`join`, but a record of this stream without a match is joined with None.
 
         With a stream, such a result is forwarded when stream time has passed the record's window and the grace period.
-        A record without a key is joined with None at once.
+        A record without a key is joined with None immediately.
         """
         join = StreamJoin(
             operator="left_join",

@@ -37,10 +37,9 @@ def _reader(of: Of) -> Callable[[Value], Value]:
 
 
 class NamedAggregate:
-    """One aggregate: ``start`` is what it is before the first value.
+    """One aggregate: ``start`` is its state before the first value.
 
-    ``add(state, value)`` and ``merge(state, state)`` return the next state. A subclass of your own works like those
-    here.
+    ``add(state, value)`` and ``merge(state, state)`` return the next state. You can write subclasses of your own.
     """
 
     start: Value = None

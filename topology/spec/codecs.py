@@ -233,7 +233,7 @@ class SessionWindowedSerde(CallableSerde[Windowed[K]]):
 string: CallableSerde[str] = CallableSerde("string", str.encode, bytes.decode)
 """Text as UTF-8."""
 bytes_: CallableSerde[bytes] = CallableSerde("bytes", _to_bytes, _same)
-"""Bytes as they are."""
+"""Bytes, unchanged."""
 short: CallableSerde[int] = _number("short", ">h")
 """An integer in 2 bytes, big-endian, as Java's ``Short``."""
 integer: CallableSerde[int] = _number("integer", ">i")

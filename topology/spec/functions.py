@@ -36,7 +36,7 @@ OffsetReset: TypeAlias = Literal["earliest", "latest", "none"] | timedelta
 
 
 class FailedValue(NamedTuple, Generic[V]):
-    """A value whose function raised, and what it raised."""
+    """A value whose function raised an exception, and that exception."""
 
     value: V
     error: Exception

@@ -28,16 +28,15 @@ class MetricLatency(Protocol):
 
     @property
     def total(self) -> float:
-        """The sum of what was measured since the task began."""
+        """The sum of all measurements since the task started."""
 
     def record(self, value: float) -> None:
         """It was measured."""
 
 
 class ProcessorMetrics(Protocol):
-    """Makes metrics; asked again for the same one, it returns the same object.
-
-    What is made appears in :meth:`streamsrt.KafkaStreams.metrics` and on ``/metrics`` under ``group``, with the tags that
+    """Creates metrics; a second call for the same metric returns the same object. The metrics appear in
+    :meth:`streamsrt.KafkaStreams.metrics` and on ``/metrics`` under ``group``, with the tags that
     are given, ``task-id`` and ``processor-node-id``. Each method raises UserError for a name, group or tag that is none
     (letters, digits, ``-`` and ``_``), for a group or tag of the runtime's own, and for a name that is of another kind
     already.

@@ -14,9 +14,9 @@ SuspendReason = Literal["promoted", "migrated"]
 
 
 class RestoreListener:
-    """Told of stores that are restored before their task runs. Override what is of interest; offsets are the changelog's.
-
-    How quickly that goes, and how long it will take, is in ``KafkaStreams.progress``, which a listener may read.
+    """Receives the progress of stores that are restored before their task runs. Override the methods that you need;
+    offsets are those of the changelog. The speed and the estimated time are in ``KafkaStreams.progress``, which a
+    listener may read.
     """
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start_offset: int, end_offset: int) -> None:
