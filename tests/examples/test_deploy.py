@@ -7,6 +7,8 @@ import io
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -147,20 +149,26 @@ def typed(monkeypatch: pytest.MonkeyPatch, *words: str, stdin: str = "") -> None
 
 
 @pytest.fixture
-def scraped(tmp_path: Path, bundled_broker: BundledBroker, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
-    """The labels of each metric that a running application gives to Prometheus."""
+def exposition(tmp_path: Path, bundled_broker: BundledBroker, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a running application gives to Prometheus."""
     address = bundled_broker.bootstrap_servers
-    typed(monkeypatch, "topics", "create", "deploy-in", "deploy-out", "-b", address)
-    typed(monkeypatch, "produce", "deploy-in", "--key-separator", "=", "-b", address, stdin="a=1\n")
+    name = tmp_path.name
+    typed(monkeypatch, "topics", "create", f"{name}-in", f"{name}-out", "-b", address)
+    typed(monkeypatch, "produce", f"{name}-in", "--key-separator", "=", "-b", address, stdin="a=1\n")
     builder = StreamsBuilder()
-    events = builder.stream("deploy-in", key=serdes.string, value=serdes.string)
-    events.group_by_key().count(store="counts").to_stream().to("deploy-out", key=serdes.string, value=serdes.long)
-    config = {"application.id": "deploy", "bootstrap.servers": address, "state.dir": str(tmp_path)}
+    events = builder.stream(f"{name}-in", key=serdes.string, value=serdes.string)
+    events.group_by_key().count(store="counts").to_stream().to(f"{name}-out", key=serdes.string, value=serdes.long)
+    config = {"application.id": name, "bootstrap.servers": address, "state.dir": str(tmp_path)}
     with KafkaStreams(builder.build(), config) as streams:
         wait_until(lambda: streams.progress.processed_records == 1, "the record is processed")
-        text = prometheus_text(streams.metrics())
+        return prometheus_text(streams.metrics())
+
+
+@pytest.fixture
+def scraped(exposition: str) -> dict[str, set[str]]:
+    """The labels of each metric."""
     found: dict[str, set[str]] = {}
-    for line in text.splitlines():
+    for line in exposition.splitlines():
         if sample := re.fullmatch(r"(\w+)\{(.*)\} \S+", line):
             found.setdefault(sample[1], set()).update(re.findall(r'(\w+)="', sample[2]))
     return found
@@ -179,6 +187,30 @@ def test_every_metric_of_the_dashboard_and_the_alerts_is_there(scraped: dict[str
             re.findall(r"label_values\(\w+, (\w+)\)", expression)
         )
         assert labels - LABELS <= set.union(*(scraped[each] for each in named)), expression
+
+
+@pytest.fixture
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is missing: install prometheus")
+    return found
+
+
+@pytest.mark.full
+def test_the_checker_of_prometheus_takes_the_rules(promtool: str) -> None:
+    done = subprocess.run(
+        [promtool, "check", "rules", FOLDER / "prometheus-rules.yaml"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "SUCCESS" in done.stdout) == (0, True), done
+
+
+@pytest.mark.full
+def test_the_checker_of_prometheus_can_read_the_metrics(promtool: str, exposition: str) -> None:
+    """Exit code 3: it reads everything, and would call some of it by other names; Kafka's are kept."""
+    done = subprocess.run([promtool, "check", "metrics"], input=exposition, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 3}, done
+    assert "error while linting" not in done.stderr
 
 
 def test_what_the_alerts_say_has_labels_that_are_there() -> None:
