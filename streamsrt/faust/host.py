@@ -7,8 +7,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Lets another loop turn than the one whose callback this is, if it is one (in a simulation)."""
+    around = asyncio._get_running_loop()
+    if around is None:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(around)
+
+
+async def _ended(workers: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*workers, return_exceptions=True)
 
 
 class Host:
@@ -32,11 +51,11 @@ class Host:
         for worker in workers:
             worker.cancel()
         if workers:
-            loop.run_until_complete(asyncio.gather(*workers, return_exceptions=True))
+            self.run(_ended(workers))
         self._users -= 1
         if self._users:
             return False
-        loop.run_until_complete(loop.shutdown_asyncgens())
+        self.run(loop.shutdown_asyncgens())
         loop.close()
         self._loop = None
         return True
@@ -49,21 +68,24 @@ class Host:
     def turn(self, times: int = 1) -> None:
         """Does what is ready, and waits for nothing."""
         assert self._loop is not None
-        for _ in range(times):
-            self._loop.call_soon(self._loop.stop)
-            self._loop.run_forever()
+        with _alone():
+            for _ in range(times):
+                self._loop.call_soon(self._loop.stop)
+                self._loop.run_forever()
 
     def run(self, work: Coroutine[object, object, None]) -> None:
         """Turns until the work is done."""
         assert self._loop is not None
-        self._loop.run_until_complete(work)
+        with _alone():
+            self._loop.run_until_complete(work)
 
     def wait(self, wait_s: float | None) -> None:
         """Turns until :meth:`wake`, for so long at most (None: for as long as it takes)."""
         loop = self._loop
         assert loop is not None
         timer = None if wait_s is None else loop.call_later(wait_s, loop.stop)
-        loop.run_forever()
+        with _alone():
+            loop.run_forever()
         if timer is not None:
             timer.cancel()
 

@@ -28,9 +28,18 @@ class ViolationError(Exception):
 
 
 class Monitor:
-    """Looks at the instances and at the broker. ``broker`` gives None while that is down."""
+    """Looks at the instances and at the broker. ``broker`` gives None while that is down.
 
-    def __init__(self, application_id: str, topology: Topology, broker: Callable[[], BrokerLife | None]) -> None:
+    ``others``: topics that the application writes to without a sink of its topology.
+    """
+
+    def __init__(
+        self,
+        application_id: str,
+        topology: Topology,
+        broker: Callable[[], BrokerLife | None],
+        others: Iterable[str] = (),
+    ) -> None:
         self._application_id = application_id
         self._broker = broker
         self._open: dict[str, frozenset[TopicPartition]] = {}
@@ -49,7 +58,7 @@ class Monitor:
                 for each in topology.subtopologies
                 for sink in each.sinks
                 if sink.topic is not None and not sink.repartition
-            }
+            }.union(others)
         )
 
     # ------------------------------------------------------------------------------------------------------- ownership

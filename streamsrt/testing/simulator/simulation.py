@@ -102,7 +102,8 @@ class Simulation:
             self.config.default_key_serde, self.config.default_value_serde
         )
         self.epoch = self.topology.epoch
-        self.monitor = Monitor(self.config.application_id, self.topology, lambda: self.broker.life)
+        others = {topic for topic, records in inputs.items() if not records} - _source_topics(topology)
+        self.monitor = Monitor(self.config.application_id, self.topology, lambda: self.broker.life, others)
         self._faults = faults
         self._chaos_s, self._settle_s = chaos_s, settle_s
         self._partitions = partitions
