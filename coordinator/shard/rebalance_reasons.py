@@ -95,7 +95,8 @@ class RebalanceReasons:
             for group in message.groups:
                 known = self._groups.get(group.group_id)
                 if known is not None and not group.error_code:
-                    group.unknown_tags = {REBALANCES_TAG: orjson.dumps([asdict(each) for each in known.latest])}
+                    told = {REBALANCES_TAG: orjson.dumps([asdict(each) for each in known.latest])}
+                    group.unknown_tags = {**(group.unknown_tags or {}), **told}
 
     def _tell_member(
         self, request: types.StreamsGroupHeartbeatRequest, message: types.StreamsGroupHeartbeatResponse

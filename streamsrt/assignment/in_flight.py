@@ -160,12 +160,12 @@ def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
 
 def is_version_again(group: Topology, older: Sequence[Topology], requested: Topology) -> bool:
     """Whether ``requested`` is one of the older versions, and not one that the group was sent back from."""
-    return any(
-        one.epoch == requested.epoch and one.has_same_metadata(requested) for one in older
-    ) and not _is_sent_back(group, older, requested.epoch)
+    return any(one.epoch == requested.epoch and one.has_same_metadata(requested) for one in older) and not is_sent_back(
+        group, older, requested.epoch
+    )
 
 
-def _is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
+def is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
     """Whether the group runs again what it ran before that version."""
     return any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
 
@@ -215,6 +215,11 @@ def draining_topics(why: str) -> frozenset[str]:
     return frozenset(_DRAINED.findall(listed)) if found else frozenset()
 
 
+def tells_of_held(why: str) -> bool:
+    """Whether the reason of an assignment is one where tasks are held."""
+    return NOBODY_READS in why
+
+
 def _listed(found: Iterable[Backlog]) -> str:
     return ", ".join(f"{each.topic}: {each.records} records of topology epoch {each.epoch}" for each in found)
 
@@ -222,7 +227,7 @@ def _listed(found: Iterable[Backlog]) -> str:
 def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
     """The way that loses nothing, and what the other one loses."""
     epoch = lost[0].epoch
-    if _is_sent_back(known[0], known[1:], epoch):
+    if is_sent_back(known[0], known[1:], epoch):
         way = (
             f"The version of topology epoch {epoch} was rolled back: start it under the next epoch, "
             f"{known[0].epoch + 1}, and continue from there: it reads them. {_READS_STORES}"

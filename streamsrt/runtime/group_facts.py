@@ -13,17 +13,17 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
-from streamsrt.assignment.in_flight import draining_topics, is_called_repartition
+from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, tells_of_held
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_ours
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode, error_name
-from streamsrt.wire.private_tags import REBALANCES_TAG
+from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
 
 Role: TypeAlias = Literal["active", "standby", "warmup"]
@@ -45,7 +45,7 @@ class MemberFacts:
 
     ``tasks``: what it has been given. ``offsets`` and ``ends``: its state and the changelogs by task, as it reported them.
     ``is_away``: a static member that is stopped; None where its protocol does not tell. ``reads``: the topics that a
-    member of a classic group subscribes to.
+    member of a classic group subscribes to. ``may_lose``: it runs with ``upgrade.lose.in.flight``.
     """
 
     member_id: str
@@ -61,6 +61,15 @@ class MemberFacts:
     ends: Mapping[Task, int] = field(default_factory=dict)
     is_away: bool | None = None
     reads: frozenset[str] = frozenset()
+    may_lose: bool = False
+
+
+class KnownVersion(NamedTuple):
+    """A version that a group knows: its repartition topics, and whether the group was sent back from it."""
+
+    epoch: int
+    repartition_topics: frozenset[str]
+    is_sent_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +80,8 @@ class GroupFacts:
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
-    reads, of :func:`with_left`.
+    reads, of :func:`with_left`. ``versions``: those that a streams group knows, the newest first; its own alone, if it knows
+    one, where the broker tells no others.
     """
 
     name: str
@@ -85,6 +95,12 @@ class GroupFacts:
     why: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
+    versions: tuple[KnownVersion, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether tasks wait for what nobody reads, as far as the newest assignment tells."""
+        return tells_of_held(self.why)
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -137,13 +153,25 @@ def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
 
 
 def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
-    """With what is unread in repartition topics where nobody runs the group's version. Of a classic group those that its
-    members read do not count; members of a streams group do not tell what they read."""
-    if facts.members and (facts.epoch is None or max(facts.epochs, default=facts.epoch) >= facts.epoch):
+    """With what is unread in repartition topics that no member reads, as far as it is known what members read.
+
+    While members run, a topic counts of which the group has committed anything: for such ones alone tasks wait.
+    """
+    if any(each.epoch is None for each in facts.members):
         return facts
-    read = frozenset().union(*(each.reads for each in facts.members))
-    topics = frozenset(repartition_topics_there(admin, facts.name)) - read
+    topics = frozenset(repartition_topics_there(admin, facts.name)) - _read(facts)
+    if facts.kind == "streams" and not {each.epoch for each in facts.versions}.issuperset(facts.epochs):
+        # What the others have may be read by members with a version that the group does not tell.
+        topics &= facts.repartition_topics
+    if facts.members and topics:
+        topics &= {topic for topic, _ in admin.committed(facts.name)}
     return replace(facts, left=unread_records(admin, facts.name, topics))
+
+
+def _read(facts: GroupFacts) -> frozenset[str]:
+    """Topics that members read, or that old members read to the end."""
+    read = frozenset().union(facts.in_flight, *(each.reads for each in facts.members))
+    return read.union(*(each.repartition_topics for each in facts.versions if each.epoch in facts.epochs))
 
 
 def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
@@ -200,6 +228,7 @@ _Member: TypeAlias = StreamsGroupDescribeResponse.Member
 def _of_streams_group(described: _Described) -> GroupFacts:
     _checked(described.group_id, described.error_code, described.error_message)
     parts = [] if described.topology is None else list(described.topology.subtopologies or ())
+    repartition_topics = frozenset(topic.name for part in parts for topic in part.repartition_source_topics)
     return GroupFacts(
         name=described.group_id,
         kind="streams",
@@ -208,8 +237,19 @@ def _of_streams_group(described: _Described) -> GroupFacts:
         members=tuple(_streams_member(each) for each in described.members),
         why=_why(described),
         topics=None if described.topology is None else frozenset(map(part_topics, parts)),
-        repartition_topics=frozenset(topic.name for part in parts for topic in part.repartition_source_topics),
+        repartition_topics=repartition_topics,
+        versions=_versions(described, repartition_topics),
     )
+
+
+def _versions(described: _Described, repartition_topics: frozenset[str]) -> tuple[KnownVersion, ...]:
+    told = (described.unknown_tags or {}).get(VERSIONS_TAG)
+    if told is not None:
+        return tuple(
+            KnownVersion(each["epoch"], frozenset(each["repartition_topics"]), each["is_sent_back"])
+            for each in json.loads(told)
+        )
+    return () if described.topology is None else (KnownVersion(described.topology.epoch, repartition_topics),)
 
 
 class ToldRebalance(TypedDict):
@@ -262,6 +302,7 @@ def _streams_member(member: _Member) -> MemberFacts:
         offsets={(each.subtopology_id, each.partition): each.offset for each in member.task_offsets},
         ends={(each.subtopology_id, each.partition): each.offset for each in member.task_end_offsets},
         is_away=None if member.is_classic else member.member_epoch == _AWAY_EPOCH,
+        may_lose=any(tag.key == LOSE_IN_FLIGHT and tag.value == "true" for tag in member.client_tags),
     )
 
 
@@ -308,4 +349,5 @@ def _classic_member(
         offsets={} if said is None else said.offsets,
         ends={} if said is None else said.end_offsets,
         reads=frozenset() if said is None else said.topics,
+        may_lose=said is not None and said.client_tags.get(LOSE_IN_FLIGHT) == "true",
     )

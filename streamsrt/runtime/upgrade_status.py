@@ -7,13 +7,15 @@
 3. A speed comes from two looks between which a member reported another offset. Without it there is no estimate.
    That of a drain comes from two looks between which records were read.
 4. What to do is said in commands, with APP, OLD and NEW only where the group does not know the word.
+5. Records in flight that nobody reads come first. Which version reads them, and under which epoch it is taken, is said as
+   far as the group knows its versions. An upgrade is not over while tasks wait for such records.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Role, Task
@@ -72,7 +74,8 @@ class Drain:
 @dataclass(frozen=True, slots=True)
 class UpgradeStatus:
     """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first. ``last_assignment``: why
-    the group was assigned last, in the words of who did it. ``drain``: None where nothing is read to the end first."""
+    the group was assigned last, in the words of who did it. ``drain``: None where nothing is read to the end first.
+    ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those."""
 
     group: str
     protocol: str
@@ -84,10 +87,13 @@ class UpgradeStatus:
     advice: tuple[str, ...]
     last_assignment: str = ""
     drain: Drain | None = None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    holds: bool = False
 
     @property
     def is_over(self) -> bool:
-        return self.phase == "one version" and not self.warming_up and self.state in ("Stable", "STABLE")
+        is_done = self.phase == "one version" and not self.warming_up and not self.holds
+        return is_done and self.state in ("Stable", "STABLE")
 
     @property
     def eta_s(self) -> float | None:
@@ -158,13 +164,19 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float], drain: Dr
         advice=tuple(_advice(now, phase, warming_up, drain)),
         last_assignment=now.why,
         drain=drain,
+        unread=now.left,
+        holds=_holds(now),
     )
+
+
+def _holds(now: GroupFacts) -> bool:
+    return bool(now.members and now.left and now.holds)
 
 
 def _phase(now: GroupFacts) -> Phase:
     if not now.members:
         return "no members"
-    newest = max(now.epochs, default=None)
+    newest = now.epochs[0] if now.epochs else None
     if newest is not None and now.epoch is not None and newest < now.epoch:
         return "no new member"
     return "upgrading" if len(now.epochs) > 1 else "one version"
@@ -215,12 +227,15 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         )
     if any(each.epoch is None for each in now.members):
         yield "members don't tell their version at this moment: a classic group tells it between two rebalances only"
-    if phase == "no new member":
-        if now.left:
-            yield (
-                f"in flight while the instances of topology epoch {now.epoch} have left or failed: {_listed(now.left)}. "
-                "No instance reads what only that version can read"
-            )
+    if now.left:
+        yield from _of_unread(now)
+    if phase == "no new member" and _own(now):
+        yield (
+            f"no instance runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: start "
+            f"an instance of epoch {now.epoch} again, or roll back and leave its records unread (streamsrt upgrade abort "
+            f"OLD --group {now.name} --lose-in-flight)"
+        )
+    elif phase == "no new member":
         yield (
             f"no instance runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: "
             f"roll back with streamsrt upgrade abort OLD --group {now.name}, or start a corrected version (epoch "
@@ -230,19 +245,83 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         yield from _while_rolling(now, warming_up, drain)
 
 
+# ------------------------------------------------------------------------------------------- records that nobody reads
+
+
+def _listed(left: Mapping[str, int]) -> str:
+    return ", ".join(f"{topic}: {records:,} records" for topic, records in sorted(left.items()))
+
+
+def _own(now: GroupFacts) -> bool:
+    """Whether the group's own version reads some of what nobody reads."""
+    return any(each.epoch == now.epoch and each.repartition_topics & now.left.keys() for each in now.versions)
+
+
 def _without_instances(now: GroupFacts) -> Iterator[str]:
     if not now.left:
         yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
         return
     yield f"no instance runs, and records are in flight: {_listed(now.left)}"
+    if now.versions:
+        yield from _readers(now)
+        return
     yield (
         "start a version that has these topics. If no version has all of them, start all versions "
         "that have some, each with its previous topology.epoch: the earlier one reads its own first"
     )
+    if now.epoch is None and len(now.left) > 1:
+        yield (
+            "if the first one is refused nevertheless, in a streams group that was deleted or had another protocol: start "
+            "the earlier one with --lose-in-flight, and the later one beside it without. Each reads what it has"
+        )
 
 
-def _listed(left: Mapping[str, int]) -> str:
-    return ", ".join(f"{topic}: {records:,} records" for topic, records in sorted(left.items()))
+def _of_unread(now: GroupFacts) -> Iterator[str]:
+    """While instances run."""
+    listed = _listed(now.left)
+    if any(each.may_lose for each in now.with_epoch(now.epochs[0] if now.epochs else None)):
+        yield (
+            f"in flight, and left unread as --lose-in-flight says: {listed}. Keep that option until these topics are "
+            "deleted: without it tasks wait for the records. A version that has the topics reads them: start it under the "
+            f"next epoch, {(now.epoch or 0) + 1}, and go on as in an upgrade"
+        )
+        return
+    waits = ", and tasks that share state with their readers wait" if _holds(now) else ""
+    yield f"in flight, and no instance reads it{waits}: {listed}"
+    yield from _readers(now)
+
+
+def _readers(now: GroupFacts) -> Iterator[str]:
+    """What to start, so that what is left is read."""
+    topics = set(now.left)
+    found = []
+    for version in now.versions:
+        mine = sorted(topics & version.repartition_topics)
+        topics -= version.repartition_topics
+        if mine:
+            found.append((version, ", ".join(mine)))
+    for version, listed in reversed(found):
+        if version.is_sent_back:
+            yield (
+                f"topology epoch {version.epoch} was rolled back: start its version under the next epoch, "
+                f"{(now.epoch or 0) + 1}; it reads {listed}"
+            )
+        else:
+            yield (
+                f"start an instance of the version of topology epoch {version.epoch} (topology.epoch={version.epoch}): it "
+                f"reads {listed}"
+            )
+    if len(found) > 1:
+        yield "these run beside each other, started in any order: the earlier version reads its own first"
+    if topics:
+        yield (
+            f"the group does not know which version has {', '.join(sorted(topics))}: start that one under the next epoch, "
+            f"{(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not matter, delete the "
+            "topics"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------ step by step
 
 
 def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:

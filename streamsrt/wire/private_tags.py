@@ -10,3 +10,7 @@ WHY_ASSIGNED_TAG = 10_000
 REBALANCES_TAG = 10_001
 """In StreamsGroupDescribeResponse.DescribedGroup: the latest assignments of the group, the newest last, as JSON: a list of
 ``{"epoch", "at_ms", "reasons": [text], "moves": [text]}``."""
+
+VERSIONS_TAG = 10_002
+"""There too, where the group knows versions before its own: all that it knows, the newest first, as JSON: a list of
+``{"epoch", "repartition_topics": [name], "is_sent_back"}``."""

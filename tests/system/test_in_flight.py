@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.system.cluster import Cluster
-from tests.system.processes import AppProcess, wait_until
+from tests.system.processes import AppProcess, run_command, wait_until
 from tests.system.test_hand_over import KEYS, PARTITIONS, SETTINGS, Scene
 
 FIRST, SECOND = "tests.system.in_flight_app:first", "tests.system.in_flight_app:second"
@@ -30,9 +30,9 @@ class Words(Scene):
         place, address = self.folder / name, self.cluster.address
         return AppProcess(place, version, self.application_id, address, settings, surroundings=surroundings)
 
-    def unread(self) -> int:
-        """Of the topic that the second version does not have."""
-        topic = f"{self.application_id}-by-word-repartition"
+    def unread(self, name: str = "by-word") -> int:
+        """Of the topic that the second version does not have, or the one that the first does not have."""
+        topic = f"{self.application_id}-{name}-repartition"
         committed = self.cluster.committed(self.application_id)
         return sum(end - committed.get(place, 0) for place, end in self.cluster.ends(topic).items())
 
@@ -43,6 +43,11 @@ class Words(Scene):
             wait_until(lambda: len(first.tasks("active", "running")) == 8, "it works")
             wait_until(lambda: self.unread() > 400, "records are in flight")
             assert first.terminate() == 0
+
+    def status(self) -> tuple[int, str]:
+        """What ``upgrade status`` says, and its exit code."""
+        asked = run_command("upgrade", "status", "-g", self.application_id, "-b", self.cluster.address, "--once")
+        return asked.returncode, asked.stdout + asked.stderr
 
     def assert_all_counted(self, *, exactly: bool = True) -> None:
         def counts() -> dict[bytes, int]:
@@ -124,3 +129,40 @@ def test_what_the_user_says_may_be_lost_is_left(
         scene.wait_done()
         assert c.terminate() == 0
     assert scene.unread() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_versions_that_never_ran_side_by_side_lose_nothing_if_one_does_what_status_says(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    scene = Words(bundled, tmp_path, application_id)
+    scene.stop_with_records_in_flight()
+    scene.more["upgrade.lose.in.flight"] = "true"
+    with scene.app("C", SECOND, **SLOW) as c:
+        c.wait_running(tasks=8)
+        code, said = scene.status()
+        assert code == 0, said
+        assert f"left unread as --lose-in-flight says: {application_id}-by-word-repartition" in said
+        scene.write(150)
+        wait_until(lambda: scene.unread("by-term") > 400, "its records are in flight, too")
+        assert c.terminate() == 0
+    del scene.more["upgrade.lose.in.flight"]
+    assert min(scene.unread(), scene.unread("by-term")) > 0
+    code, said = scene.status()
+    assert code == 10
+    for epoch, name in enumerate(["by-word", "by-term"]):
+        assert f"version of topology epoch {epoch} (topology.epoch={epoch}): it reads {application_id}-{name}" in said
+    with scene.app("C", SECOND) as c:
+        wait_until(lambda: len(c.tasks("active", "running")) >= PARTITIONS, "it has the writers")
+        code, said = scene.status()
+        assert code == 10, said
+        assert "tasks that share state with their readers wait" in said
+        with scene.app("A", FIRST) as a:
+            wait_until(lambda: len(c.tasks("active", "running")) == 8, "it has all", timeout_s=120)
+            assert scene.unread() == 0
+            assert a.terminate() == 0
+        scene.write()
+        scene.assert_all_counted()
+        wait_until(lambda: scene.status()[0] == 0, "it is over")
+        assert c.terminate() == 0

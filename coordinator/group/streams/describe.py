@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from coordinator.group.streams.config import StreamsGroupConfig
+from coordinator.group.streams.in_flight import told_versions
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, MemberState
@@ -12,6 +13,7 @@ from streamsrt.assignment.targets import assignor_name
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.assignment.topology import InternalTopic, Subtopology
+from streamsrt.wire.private_tags import VERSIONS_TAG
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 
 DESCRIPTION_NOT_ASKED, DESCRIPTION_NOT_STORED = 0, 1
@@ -56,6 +58,7 @@ def described(
         members=[_member(group, name) for name in sorted(group.members)],
         topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_ASKED,
         assignor_name=assignor_name(config.assignor_settings, group.topology),
+        unknown_tags={VERSIONS_TAG: told_versions(group)} if group.older else None,
     )
 
 

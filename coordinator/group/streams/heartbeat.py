@@ -19,7 +19,14 @@ from coordinator.group.streams.config import NeededConfig, StreamsGroupConfig
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
-from coordinator.group.streams.in_flight import detail_of, may_lose, reads_the_rest, unread_of, waiting_of
+from coordinator.group.streams.in_flight import (
+    detail_of,
+    may_lose,
+    reads_the_rest,
+    remembered,
+    unread_of,
+    waiting_of,
+)
 from coordinator.group.streams.preflight import check_in_flight, check_left, check_update, forbidden_topics
 from coordinator.group.streams.records import (
     current_record,
@@ -274,7 +281,7 @@ class _Heartbeat:
         if requested is None:
             return known or Topology(0, ())
         if known is None:
-            return self._write_topology()
+            return self._write_topology(requested)
         if requested.epoch == known.epoch:
             if not requested.has_same_metadata(known):
                 raise Refused(*same_epoch(self.group.group_id, known.epoch))
@@ -286,7 +293,7 @@ class _Heartbeat:
             raise Refused(*epoch_behind(self.group.group_id, requested.epoch, known.epoch))
         if requested.epoch > known.epoch + 1:
             raise Refused(*epoch_too_far_ahead(self.group.group_id, requested.epoch, known.epoch))
-        return self._write_topology()
+        return self._write_topology(requested)
 
     def _check_digest(self, known: Topology) -> None:
         """Refuses a member whose steps between equal topics and stores are others than those of the members that are there.
@@ -305,9 +312,10 @@ class _Heartbeat:
                     f"{known.epoch + 1} to update the group's topology.",
                 )
 
-    def _write_topology(self) -> Topology:
+    def _write_topology(self, requested: Topology) -> Topology:
         assert self.request.topology is not None
-        self._write(topology_record(self.group.group_id, self.request.topology, self.group.topologies_run()))
+        older = remembered(self.group, requested, self.context)
+        self._write(topology_record(self.group.group_id, self.request.topology, older))
         self.topology_updated = True
         assert self.group.topology is not None
         return self.group.topology

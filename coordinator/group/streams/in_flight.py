@@ -1,10 +1,13 @@
 """What of an upgrade waits for records in repartition topics that the newest topology of the group does not have.
 
-Ends of topics come with the request; the group's offsets are looked at by who answers for them. What is known is soft.
+1. Ends of topics come with the request; the group's offsets are looked at by who answers for them. What is known is soft.
+2. A version that nobody runs is remembered with the next topology as long as it reads something unread: only who knows it
+   can take it again, and let what meets its readers wait. That it may be lost is said by members, for as long as they run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 
 from coordinator.group.streams.state import Member, StreamsGroup
@@ -18,8 +21,10 @@ from streamsrt.assignment.in_flight import (
     gone_topics,
     held_detail,
     is_needed,
+    is_sent_back,
     is_version_again,
     left_topics,
+    repartition_topics,
     waiting,
 )
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
@@ -39,6 +44,31 @@ def left_unread(group_id: str, newest: Topology, context: RequestContext) -> Unr
         return NOTHING_UNREAD
     names = left_topics(group_id, newest, context.committed_topics(group_id))
     return context.unread(group_id, names) if names else NOTHING_UNREAD
+
+
+def remembered(group: StreamsGroup, newest: Topology, context: RequestContext) -> tuple[Topology, ...]:
+    """Versions that the group still knows when it takes ``newest``, the newest first: those that members run, and those that
+    read what is unread. With the latter those that tell whether one of them was sent back."""
+    known, run = group.topologies(), {each.topology_epoch for each in group.members.values()}
+    if all(one.epoch in run for one in known):
+        return known
+    unread = {topic for topic, _ in unread_of(group.group_id, newest, known, context)}
+    reading = {one.epoch for one in known if unread & repartition_topics(one)}
+    return tuple(one for one in known if one.epoch in run | reading or (reading and one.has_same_metadata(newest)))
+
+
+def told_versions(group: StreamsGroup) -> bytes:
+    """What the description of the group says of its versions (``VERSIONS_TAG``)."""
+    told = [
+        {
+            "epoch": one.epoch,
+            "repartition_topics": sorted(repartition_topics(one)),
+            "is_sent_back": one is not group.topology and is_sent_back(group.topology, group.older, one.epoch),
+        }
+        for one in group.topologies()
+        if group.topology is not None
+    ]
+    return json.dumps(told).encode()
 
 
 def may_lose(tags: Iterable[tuple[str, str]]) -> bool:

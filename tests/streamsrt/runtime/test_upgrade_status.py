@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, Task
+from streamsrt.assignment.in_flight import NOBODY_READS
+from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 
 NONE: frozenset[Task] = frozenset()
@@ -71,13 +72,65 @@ def test_what_is_in_flight_is_said_before_anything_is_started() -> None:
     left = {"app-by-g-repartition": 1_060, "app-by-a-repartition": 2}
     found = status(group(member("a", 0), epoch=1, left=left))
     counted = "app-by-a-repartition: 2 records, app-by-g-repartition: 1,060 records"
-    assert found.advice[0].startswith(
-        f"in flight while the instances of topology epoch 1 have left or failed: {counted}."
-    )
-    assert found.advice[1].startswith("no instance runs topology epoch 1")
+    assert found.advice[0] == f"in flight, and no instance reads it: {counted}"
+    assert found.advice[1].startswith("the group does not know which version has app-by-a-repartition, app-by-g-")
+    assert found.advice[2].startswith("no instance runs topology epoch 1")
     empty = status(group(epoch=None, left=left))
     assert empty.advice[0] == f"no instance runs, and records are in flight: {counted}"
     assert "start all versions that have some, each with its previous topology.epoch" in empty.advice[1]
+    assert "start the earlier one with --lose-in-flight, and the later one beside it without" in empty.advice[2]
+
+
+KNOWN = (KnownVersion(1, frozenset({"app-g-repartition"})), KnownVersion(0, frozenset({"app-a-repartition"})))
+BOTH = {"app-g-repartition": 7, "app-a-repartition": 2}
+
+
+def test_which_version_reads_what_is_left_is_said_with_the_epoch_that_it_is_taken_with() -> None:
+    found = status(group(epoch=1, left=BOTH, versions=KNOWN))
+    assert found.advice[1:] == (
+        "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition",
+        "start an instance of the version of topology epoch 1 (topology.epoch=1): it reads app-g-repartition",
+        "these run beside each other, started in any order: the earlier version reads its own first",
+    )
+    (_, only) = status(group(epoch=1, left={"app-g-repartition": 7}, versions=KNOWN)).advice
+    assert only.startswith("start an instance of the version of topology epoch 1 ")
+    back = (KnownVersion(2, frozenset({"app-a-repartition"})), KNOWN[0]._replace(is_sent_back=True))
+    (_, again) = status(group(epoch=2, left={"app-g-repartition": 7}, versions=back)).advice
+    assert again == (
+        "topology epoch 1 was rolled back: start its version under the next epoch, 3; it reads app-g-repartition"
+    )
+    (_, unknown) = status(group(epoch=1, left={"app-z-repartition": 7}, versions=KNOWN[:1])).advice
+    assert unknown.startswith(
+        "the group does not know which version has app-z-repartition: start that one under the next"
+    )
+    assert "epoch, 2, when nothing else is in flight" in unknown
+
+
+def test_what_only_the_version_of_the_group_reads_is_no_reason_to_send_it_back() -> None:
+    found = status(group(member("a", 0), epoch=1, left={"app-g-repartition": 7}, versions=KNOWN))
+    assert found.advice[-1].startswith(
+        "no instance runs topology epoch 1, and instances with epoch 0 run everything: start an instance of epoch 1 again"
+    )
+    assert "or roll back and leave its records unread" in found.advice[-1]
+
+
+def test_an_upgrade_is_not_over_while_tasks_wait_for_what_nobody_reads() -> None:
+    left = {"app-a-repartition": 2}
+    held = status(group(member("b", 1), left=left, versions=KNOWN, why=f"{NOBODY_READS}app-a-repartition: 2 records"))
+    assert not held.is_over
+    assert held.advice == (
+        "in flight, and no instance reads it, and tasks that share state with their readers wait: app-a-repartition: 2 "
+        "records",
+        "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition",
+    )
+    assert held.to_json()["unread"] == left
+    lost = status(group(member("b", 1, may_lose=True), left=left, versions=KNOWN))
+    assert lost.is_over
+    (said,) = lost.advice
+    assert said.startswith(
+        "in flight, and left unread as --lose-in-flight says: app-a-repartition: 2 records. Keep that"
+    )
+    assert "start it under the next epoch, 2" in said
 
 
 def test_the_newest_end_that_anybody_reported_counts() -> None:

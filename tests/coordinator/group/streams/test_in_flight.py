@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,10 @@ from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.status_code import StatusCode
+from streamsrt.wire import types
 from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.private_tags import VERSIONS_TAG
 from tests.coordinator.group.streams.test_preflight import CONFIG, CONTEXT, OLD, TOPICS, Group, Heartbeat
 
 RENAMED = ["0: source=in sink=x", "1: repartition=x changelog=c"]
@@ -294,3 +297,91 @@ def test_who_may_lose_records_takes_no_older_version_again() -> None:
     group.turn("new", "old")
     group.ask("old", member_epoch=-1)
     assert group.join("old", OLD, 0)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+
+
+# ----------------------------------------------------------------------------------- versions that never ran side by side
+
+
+def apart(*, lose: bool = True) -> Backlogged:
+    """The old version ended with records in flight, the new one ran alone, and ended with records in flight, too."""
+    group = Backlogged("old", waits={("r", 0): 11})
+    group.ask("old", member_epoch=-1)
+    response, _ = group.join("new", RENAMED, 1, client_tags=LOSE if lose else [])
+    assert response.error_code == 0, response.error_message
+    group.turn("new")
+    group.waits = dict(TWICE)
+    group.ask("new", member_epoch=-1)
+    return group
+
+
+def told_versions(group: Backlogged) -> list[dict[str, Any]]:
+    request = types.StreamsGroupDescribeRequest(group_ids=["app"])
+    ((_, response),) = group.shard.execute(GroupRequest(group.context, request), 1000).replies
+    (described,) = response.groups
+    told: list[dict[str, Any]] = json.loads((described.unknown_tags or {}).get(VERSIONS_TAG, b"[]"))
+    return told
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_versions_that_never_ran_side_by_side_start_together_too(order: tuple[str, str]) -> None:
+    group = apart()
+    assert [(each["epoch"], each["repartition_topics"], each["is_sent_back"]) for each in told_versions(group)] == [
+        (1, ["x"], False),
+        (0, ["r"], False),
+    ]
+    again = Shard(group.log, CONFIG, group.image())
+    again.load(1000)
+    group.shard = again
+    versions = {"old": (OLD, 0), "new": (RENAMED, 1)}
+    for name in order:
+        response, _ = group.join(name, *versions[name])
+        assert response.error_code == 0, response.error_message
+        group.turn(name)
+    group.turn("new", "old", "new")
+    assert (group.runs("old"), group.runs("new")) == ({"1": {0}}, {"0": ALL, "1": {1, 2}})
+    group.waits = {}
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({}, {"0": ALL, "1": ALL})
+
+
+def test_what_was_left_is_not_lost_by_a_start_without_the_option() -> None:
+    group = apart()
+    del group.waits["x", 0], group.waits["x", 2]
+    assert group.join("new", RENAMED, 1)[0].error_code == 0
+    group.turn("new")
+    assert group.runs("new") == {"0": ALL, "1": {1, 2}}
+    (told,) = group.beat("new").status
+    assert "that no member can read: r: 11 records of topology epoch 0." in told.status_detail
+    group.join("with", RENAMED, 1, client_tags=LOSE)
+    group.turn("with", "new")
+    runs = [group.runs(name).get("1", set()) for name in ("with", "new")]
+    assert sorted(set().union(*runs)) == [0, 1, 2]
+
+
+def test_a_version_of_which_nothing_is_unread_is_forgotten() -> None:
+    group = Backlogged("old", waits={})
+    group.ask("old", member_epoch=-1)
+    assert group.join("new", RENAMED, 1)[0].error_code == 0
+    assert group.state.older == ()
+    assert told_versions(group) == []
+    group = apart()
+    group.waits = {}
+    assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == 0
+    assert group.state.older == ()
+
+
+def test_a_version_that_was_sent_back_while_nobody_ran_is_told_so() -> None:
+    group = Backlogged("old", waits={})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.waits = {("x", 0): 5}
+    for name in ("new", "old"):
+        group.ask(name, member_epoch=-1)
+    assert group.join("back", OLD, 2, client_tags=LOSE)[0].error_code == 0
+    assert [(each["epoch"], each["is_sent_back"]) for each in told_versions(group)] == [
+        (2, False),
+        (1, True),
+        (0, False),
+    ]
+    group.ask("back", member_epoch=-1)
+    assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
