@@ -2,7 +2,7 @@
 another name, is all that there is of it.
 
 ``STRIKE`` in the environment names a file. The first function that sees the record ``strike`` takes it away and kills what
-it says: ``executor``, the JVM that runs this worker, or the process of that number.
+it says: ``executor``, the JVM that runs this worker, with the worker, or the process of that number.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ def word_of(_key: str, value: str) -> str:
             marker.unlink()
             # Above this process is the one that forked it, and above that the executor.
             os.kill(_parent(os.getppid()) if target == "executor" else int(target), signal.SIGKILL)
+            if target == "executor":
+                # It would go on to the end of its task.
+                os.kill(os.getpid(), signal.SIGKILL)
     return value[:1]
 
 
