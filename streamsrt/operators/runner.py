@@ -500,7 +500,8 @@ class Runner:
             handlers = self.plan.handlers
             if not isinstance(error, Exception):
                 self.env.skip_or_fail(context, error)
-            self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
+            handler = handlers.production if stage == "production" else handlers.processing
+            self.env.ask(handler, context, error, always_fails=True)
             if stage == "production":
                 raise production_error(self.plan, context, error) from error
             raise processing_error(self.plan, context, error) from error

@@ -194,9 +194,11 @@ class Environment:
             return
         raise processing_error(self.plan, context, error) from error
 
-    def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> HandlerResponse:
-        """Asks one of the handlers, and sends the dead letters that it gives."""
-        result, letters = self.plan.handlers.ask(handler, context, error)
+    def ask(
+        self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
+    ) -> HandlerResponse:
+        """Asks one of the handlers, and sends the dead letters that it gives. ``always_fails``: no answer lets it pass."""
+        result, letters = self.plan.handlers.ask(handler, context, error, always_fails=always_fails)
         for letter in letters:
             self.collect(letter.topic, [letter.key], [letter.value], [letter.timestamp], [letter.headers])
         return result
@@ -214,7 +216,7 @@ class Environment:
         if not isinstance(error, Exception):
             self.skip_or_fail(context, error)
         if is_mistake(self.plan, context, error):
-            self.ask(handlers.processing, context, error)
+            self.ask(handlers.processing, context, error, always_fails=True)
             raise production_error(self.plan, context, error) from error
         if isinstance(error, RefusedRecordError):
             # When the cluster refuses a record, nobody remembers what it was made of.

@@ -193,9 +193,14 @@ class ExceptionHandlers:
     processing_advice: str = "processing.exception.handler=continue"
     """What lets the processing handler skip records that fail."""
 
-    def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> Response:
-        """What one of the handlers answers, with all dead letters."""
+    def ask(
+        self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
+    ) -> Response:
+        """What one of the handlers answers, with all dead letters. ``always_fails``: the task fails whatever it answers, and
+        the letters of ours say so: the record is read again."""
         answer = handler(context, error)
+        if always_fails and not isinstance(answer, Response):
+            answer = HandlerResponse.FAIL
         if isinstance(answer, Response):
             return answer if self.sends_dead_letters else self._without_letters(answer)
         is_ours = handler in (fail, log_and_continue)

@@ -93,6 +93,18 @@ def test_a_record_that_fails_is_sent_as_it_was_read(stage: str, response: str) -
     assert where == [b"in", b"0", b"1"]
 
 
+def test_a_letter_says_that_the_task_failed_whatever_the_handlers_say() -> None:
+    """Such a record is read again at the next start: replayed before, it would be processed twice."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).to("out", value=serdes.string)
+    config = {DLQ: "dlq"} | {f"{stage}.exception.handler": "continue" for stage in WRONG}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        with pytest.raises(ProductionError, match="no handler skips"):
+            driver.pipe_raw("in", b"k", (4).to_bytes(4, "big"), 5)
+        (letter,) = driver.producer_history
+    assert dict(letter.headers)["__streamsrt.letter.response"] == b"fail"
+
+
 def test_without_a_topic_nothing_is_sent() -> None:
     assert piped(b"123", {"deserialization.exception.handler": "continue"}) == ([], None)
 
