@@ -19,7 +19,8 @@ _LARGE_SHARE_LATE = 0.05
 _REASONS: Mapping[str, str] = {
     "dropped_null": "of a null key or value",
     "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
-    "dropped_late": "they came after their window had closed, or after a newer one of the same key",
+    "dropped_late": "they came after their window had closed, or are older than what their store keeps",
+    "dropped_outdated": "a newer change of the same key had overtaken them (nothing is missing from the results)",
     "dropped_timestamp": "of a negative timestamp",
     "failed_deserialization": "they can't be deserialized and the deserialization handler continues",
     "failed_processing": "processing them failed and the processing handler continues",

@@ -595,6 +595,7 @@ class Task:
             "dropped_null": counted.dropped_null,
             "unkeyed": counted.unkeyed,
             "dropped_late": counted.dropped_late + expired,
+            "dropped_outdated": counted.dropped_outdated,
             "dropped_timestamp": self._dropped_timestamps,
             "failed_deserialization": counted.failed_deserialization,
             "failed_processing": counted.failed_processing,

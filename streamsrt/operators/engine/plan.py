@@ -23,6 +23,8 @@ from topology.spec.codecs import ProgramSerde
 class Counters:
     """Plain integers that operators add to once per run.
 
+    ``dropped_late``: records of windows that have closed. ``dropped_outdated``: changes of a table that a newer one of the
+    same key has overtaken: the result is that of the newer one, and nothing is missing.
     ``unkeyed``: records that stood before a repartition topic without a key. Kafka Streams does not count them, so they are
     no part of :meth:`dropped`. ``last_skipped``: by the name of a counter of failures, what the last record of it was that
     a handler let go, and why, as text.
@@ -31,6 +33,7 @@ class Counters:
     __slots__ = (
         "dropped_late",
         "dropped_null",
+        "dropped_outdated",
         "failed_deserialization",
         "failed_processing",
         "failed_production",
@@ -41,6 +44,7 @@ class Counters:
     def __init__(self) -> None:
         self.dropped_null = 0
         self.dropped_late = 0
+        self.dropped_outdated = 0
         self.failed_deserialization = 0
         self.failed_processing = 0
         self.failed_production = 0
@@ -50,7 +54,7 @@ class Counters:
     def dropped(self) -> int:
         """Kafka Streams' ``dropped-records-total``."""
         failed = self.failed_deserialization + self.failed_processing + self.failed_production
-        return self.dropped_null + self.dropped_late + failed
+        return self.dropped_null + self.dropped_late + self.dropped_outdated + failed
 
 
 class StreamTime:

@@ -138,7 +138,7 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if newest_only and not env.is_latest:
-            env.counters.dropped_late += 1
+            env.counters.dropped_outdated += 1
             return
         if value is None and old is None:
             return
@@ -163,7 +163,7 @@ def make_response_join(builder: PathBuilder, node: ProcessorNode, made: PathNode
         asked_hash, raw = split_response(value)
         row = row_of(key)[0]
         if asked_hash != (None if row is None else hash_bytes(serialize(row))):
-            env.counters.dropped_late += 1
+            env.counters.dropped_outdated += 1
             return
         other = None if raw is None else deserialize(raw)
         result = None
@@ -276,7 +276,7 @@ def make_foreign_table_join(builder: PathBuilder, node: ProcessorNode, made: Pat
             env.counters.dropped_null += 1
             return
         if newest_only and not env.is_latest:
-            env.counters.dropped_late += 1
+            env.counters.dropped_outdated += 1
             return
         raw = None if value is None else serialize(value)
         for subscription in subscriptions.at(combined_prefix(serialize_key(key))):

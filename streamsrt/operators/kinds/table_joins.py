@@ -55,7 +55,7 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
             env.counters.dropped_null += 1
             return
         if newest_only and not env.is_latest:
-            env.counters.dropped_late += 1
+            env.counters.dropped_outdated += 1
             return
         other, other_time = other_row(key)
         if other is None and (needs or (value is None and old is None)):

@@ -5,7 +5,9 @@
    longer than ``poll.ms``, and not beyond the next commit. Input alone is no reason to hurry, for a task may wait for its
    other partitions (``max.task.idle.ms``).
 3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
-   commit, or when one of them asks for it; repartition topics are purged after a commit.
+   commit, or when one of them asks for it; repartition topics are purged after a commit. A commit that took longer than that
+   is followed by as much time for records: a machine or a cluster that is too busy spends half of its time on commits at the
+   most, and does not commit a few records at a time.
 4. A loop that is told to stop tells the group, and processes until the group has taken note: fifteen seconds at the most
    after its tasks were released, which may take as long as asynchronous calls. One that remains in the group tells it
    nothing, commits and ends.
@@ -231,7 +233,8 @@ def _next_limit(state: LoopState, took_ms: int) -> int:
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
-    schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), list[Action]()
+    pause_ms = max(state.settings.commit_interval_ms, took_ms)
+    schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + pause_ms), list[Action]()
     slow = SlowCommit(took_ms, now_ms) if took_ms >= SLOW_COMMIT_MS else None
     if slow is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
         schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)

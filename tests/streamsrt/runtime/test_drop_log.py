@@ -9,11 +9,13 @@ from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, late_records_advice
 from streamsrt.tasks.output.refused_records import RefusedRecords
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.conftest import MakeRig
 from tests.streamsrt.rig import Rig, number
+from topology import KTable, Store, StreamsBuilder, serdes
 
-LATE = "they came after their window had closed, or after a newer one of the same key"
+LATE = "they came after their window had closed, or are older than what their store keeps"
 
 
 def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:
@@ -135,6 +137,22 @@ def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, capl
 @pytest.mark.parametrize(("late", "processed"), [(99, 100), (4_999, 100_000), (0, 0)])
 def test_few_late_records_are_worth_no_advice(late: int, processed: int) -> None:
     assert late_records_advice({"dropped_late": late, "processed": processed}) == ""
+
+
+def test_changes_that_were_overtaken_are_neither_late_nor_worth_an_advice() -> None:
+    """What a newer change of the same key has overtaken is missing nowhere: no grace period helps."""
+    builder = StreamsBuilder()
+    versioned = Store("rows", kind="versioned", retention=1_000)
+    rows: KTable[str, str] = builder.table("rows", key=serdes.string, value=serdes.string, store=versioned)
+    names: KTable[str, str] = builder.table("names", key=serdes.string, value=serdes.string)
+    rows.join(names, lambda row, name: row + name).to_stream().to("out", key=serdes.string, value=serdes.string)
+    with TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("rows", serdes.string, serdes.string)
+        for timestamp in (500, *range(200)):
+            topic.pipe_input("a", "x", timestamp)
+        counters = driver.counters()
+    assert (counters["dropped_outdated"], counters["dropped_late"], counters["dropped"]) == (200, 0, 200)
+    assert late_records_advice(counters) == ""
 
 
 def test_who_dropped_many_records_as_late_is_told_why_and_what_helps() -> None:

@@ -363,6 +363,17 @@ def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: s
     assert "9 s ago" in report(loop.state, loop.now_ms + 8_000).commit
 
 
+def test_commits_that_take_longer_than_their_interval_leave_half_of_the_time_to_records() -> None:
+    """Else a busy machine would process a few records for each commit, and less and less."""
+    loop = Loop(replace(SETTINGS, commit_interval_ms=100))
+    loop.hear(IterationBegan(has_work=True))
+    loop.hear(Committed(), after_ms=640)
+    assert CommitAll() not in loop.iteration(records=9, process_ms=630)
+    assert CommitAll() in loop.iteration(records=9, process_ms=20)
+    loop.hear(Committed(), after_ms=5)
+    assert CommitAll() in loop.iteration(records=9, process_ms=110), "a quick one makes it the interval again"
+
+
 def test_a_commit_that_takes_long_is_told_and_kept() -> None:
     loop = Loop()
     loop.hear(IterationBegan(has_work=True))
