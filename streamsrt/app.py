@@ -581,8 +581,7 @@ class KafkaStreams(Queryable):
             self._check_topics(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
-            if config.group_protocol == "streams":
-                check_group(config.application_id, self.topology, network.admin)
+            check_group(config, self.topology, network.admin, version)
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,

@@ -26,6 +26,8 @@
 - ``sent_back``         sends an upgrade back from outside: no process of the application is asked to do anything
 - ``store_metrics``     metrics of stores, their record caches and RocksDB. They are read on the processing thread, a
                         few tasks at a time
+- ``store_origins``     what generated store names stand for in the members of the group, as far as their client tags
+                        tell it
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread
 - ``task_metrics``      metrics of tasks, their nodes and their topics
 - ``topology_lock``     a topology that is checked in, which what runs must match

@@ -33,6 +33,7 @@ from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
+from streamsrt.runtime.store_origins import origin_tags
 from streamsrt.runtime.topology_version import check_group, digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
@@ -133,7 +134,7 @@ def assemble(
         routing=routing,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
-        check_version=_version_check(config, topology, network),
+        check_version=lambda: check_group(config, topology, network.admin),
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
@@ -229,6 +230,7 @@ def membership_of(config: StreamsConfig, topology: Topology, process_id: str, me
         endpoint=endpoint(config.application_server),
         client_tags={
             **digest_tag(topology),
+            **origin_tags(topology),
             **({LOSE_IN_FLIGHT: "true"} if config.upgrade_lose_in_flight else {}),
             **config.client_tags,
         },
@@ -274,13 +276,6 @@ def leader_settings(config: StreamsConfig) -> LeaderSettings:
         rack_tags=tuple(tag.strip() for tag in config.rack_aware_assignment_tags.split(",") if tag.strip()),
         probing_interval_ms=config.probing_rebalance_interval_ms,
     )
-
-
-def _version_check(config: StreamsConfig, topology: Topology, network: NetworkThread) -> Callable[[], None]:
-    """The leader of a classic group compares versions itself, by their digests."""
-    if config.group_protocol == "classic":
-        return lambda: None
-    return lambda: check_group(config.application_id, topology, network.admin)
 
 
 def _session_timeout_ms(group_id: str, network: NetworkThread) -> int:

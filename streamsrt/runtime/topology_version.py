@@ -5,7 +5,8 @@
    before the other has joined; but not both of them after. Apache Kafka compares topics and stores only; this, and the
    bundled broker, compare the whole structure, by its digest.
 2. With another epoch everything may change but the bytes in a store: what lies in a store of the same name must be
-   readable. Which of two versions is the newer one is the coordinator's to judge.
+   readable, and a generated name must stand for the same; in the other members, too
+   (:mod:`streamsrt.runtime.store_origins`). Which of two versions is the newer one is the coordinator's to judge.
 3. What ran is written down when the member runs: a version that was refused leaves no trace.
 
 The digest of a member is among its client tags, where the other members find it.
@@ -15,10 +16,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from streamsrt.client.interface import Administering
+from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
+from streamsrt.membership.classic.stream_layout import said_by_ours
+from streamsrt.runtime.store_origins import RunningMember, check_origins, continues_generated, warn_of_unknown
 from streamsrt.state.private_files import write_private
 from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
@@ -35,16 +40,34 @@ def digest_tag(topology: Topology) -> dict[str, str]:
     return {TOPOLOGY_DIGEST: topology.digest[:_TAG_DIGITS]}
 
 
-def check_group(application_id: str, topology: Topology, admin: Administering) -> None:
-    """Asks the group for its members. Raises TopologyMismatchError as :func:`check_members` does, and BrokerError."""
-    (group,) = admin.describe_streams_groups([application_id])
-    check_members(application_id, topology, group)
+def check_group(
+    config: StreamsConfig, topology: Topology, admin: Administering, on_disk: LocalVersion | None = None
+) -> None:
+    """Asks the group for its members. Raises TopologyMismatchError as :func:`check_members` does, and BrokerError.
+
+    ``on_disk``: of an instance that starts. It warns where nobody can tell what generated store names stand for.
+    """
+    name = config.application_id
+    # A version without an epoch is the first one, or the one that runs.
+    compares_names = topology.epoch > 0 and continues_generated(topology)
+    if config.group_protocol != "classic":
+        (group,) = admin.describe_streams_groups([name])
+        check_members(name, topology, group)
+        is_alone = not group.members
+    elif compares_names:
+        # Its leader compares versions, by their digests.
+        (classic,) = admin.describe_classic_groups([name])
+        check_origins(name, topology, _classic_members(classic))
+        is_alone = not classic.members
+    if compares_names and is_alone and config.topology_lock is None and on_disk is not None and on_disk.is_first:
+        warn_of_unknown(name, topology, admin)
 
 
 def check_members(
     application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
 ) -> None:
-    """Raises TopologyMismatchError where a member of the group runs another topology under the same epoch.
+    """Raises TopologyMismatchError where a member of the group runs another topology under the same epoch, or where a
+    generated store name stands for something else in it.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """
@@ -53,9 +76,28 @@ def check_members(
         theirs = {tag.key: tag.value for tag in member.client_tags}.get(TOPOLOGY_DIGEST, mine)
         if member.topology_epoch == topology.epoch and theirs != mine:
             raise TopologyMismatchError(
-                f"Application {application_id!r}: member {member.member_id} on {member.client_host.lstrip('/')} runs "
+                f"Application {application_id!r}: {_member_name(member.member_id, member.client_host)} runs "
                 f"another topology under the same topology epoch {topology.epoch}. {_advice(topology.epoch + 1)}"
             )
+    check_origins(application_id, topology, _streams_members(described))
+
+
+def _streams_members(described: types.StreamsGroupDescribeResponse.DescribedGroup) -> Iterator[RunningMember]:
+    for each in described.members:
+        tags = {tag.key: tag.value for tag in each.client_tags}
+        yield RunningMember(_member_name(each.member_id, each.client_host), each.topology_epoch, tags)
+
+
+def _classic_members(described: types.DescribeGroupsResponse.DescribedGroup) -> Iterator[RunningMember]:
+    """Those of ours. During a rebalance the group does not tell what its members said."""
+    for each in described.members:
+        said = said_by_ours(described.protocol_data, each.member_metadata)
+        if said is not None:
+            yield RunningMember(_member_name(each.member_id, each.client_host), said.topology_epoch, said.client_tags)
+
+
+def _member_name(member_id: str, host: str) -> str:
+    return f"member {member_id} on {host.lstrip('/')}"
 
 
 class LocalVersion:
@@ -65,6 +107,11 @@ class LocalVersion:
         self._file = path / FILE
         self._outline = outline(topology)
         self._remembered = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether none has run with this state directory."""
+        return self._last() is None
 
     def check(self) -> None:
         """Raises TopologyMismatchError where this version may not follow the one that ran last."""

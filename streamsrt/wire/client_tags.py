@@ -3,5 +3,8 @@
 TOPOLOGY_DIGEST = "topology.digest"
 """The start of the topology's digest. Equal topics and stores make equal metadata; this tells what is between them."""
 
+STORE_ORIGIN = "origin."
+"""Begins the key of a tag that tells what a generated store name stands for."""
+
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""

@@ -266,9 +266,7 @@ class _Compared:
         meaning = f"a generated name that means something else: it was {before}{found} and is {after}"
         if what != "store":
             return f"{meaning}: name it (name=)"
-        return (
-            f'{meaning}. Name both: as store="{name}" what it was keeps its state, under any other name it starts empty'
-        )
+        return f"{meaning}. {name_both(name)}"
 
     def _exchanged(self, before: Origin, after: Origin) -> bool:
         """Whether it is the code of another one that a name stands for now, where all else is equal."""
@@ -323,6 +321,11 @@ _NEW = "new: it starts empty"
 _UNLOGGED = "gone: it had no changelog"
 _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
 """Steps that take a record into account each time that it is read."""
+
+
+def name_both(name: str) -> str:
+    """What to do where a generated store name stands for something else than before."""
+    return f'Name both: as store="{name}" what it was keeps its state, under any other name it starts empty'
 
 
 def _two_steps(stores: list[str]) -> str:

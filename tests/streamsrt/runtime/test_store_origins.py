@@ -1,0 +1,234 @@
+"""Generated store names that stand for something else than in the members of the group: how they are told, and refused."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, ClientConfig, NewTopic
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import TopologyMismatchError
+from streamsrt.runtime.store_origins import MOST_STORES, OriginMark, RunningMember, check_origins, origin_tags
+from streamsrt.runtime.topology_version import LocalVersion, check_group
+from streamsrt.runtime.values import State
+from streamsrt.tasks.output.record_collector import RecordCollector
+from tests.fixtures_brokers import BundledBroker
+from topology import Store, StreamsBuilder, serdes
+from topology.graph.origins import Origin
+from topology.graph.topology import Topology
+
+PATIENCE_S = 60.0
+FIRST, SECOND = "KSTREAM-REDUCE-STATE-STORE-0000000001", "KSTREAM-REDUCE-STATE-STORE-0000000005"
+Step: TypeAlias = tuple[str, Callable[[int, int], int], str | Store | None]
+"""Where it writes to, its function, and the name of its store where it has one of its own."""
+SUMS: Step = ("sums", lambda last, number: last + number, None)
+MAXIMA: Step = ("maxima", max, None)
+_NUMBERS = itertools.count()
+
+
+def called(step: Step, store: str | Store) -> Step:
+    return step[0], step[1], store
+
+
+def reduced(*steps: Step, topic: str = "in", epoch: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    grouped = builder.stream(topic, key=serdes.string, value=serdes.long).group_by_key()
+    for sink, function, store in steps:
+        grouped.reduce(function, store=store).to_stream().to(f"{topic}-{sink}", key=serdes.string, value=serdes.long)
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def running(topology: Topology, **tags: str) -> RunningMember:
+    return RunningMember("member m on h", topology.epoch, {**origin_tags(topology), **tags})
+
+
+def refusal(topology: Topology, *members: RunningMember) -> str:
+    with pytest.raises(TopologyMismatchError) as raised:
+        check_origins("app", topology, members)
+    assert raised.value.exit_code == 2
+    return str(raised.value)
+
+
+def test_swapped_names_are_refused_with_what_helps() -> None:
+    told = refusal(reduced(MAXIMA, SUMS, epoch=1), running(reduced(SUMS, MAXIMA)))
+    for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
+        assert f"store '{name}': a generated name that means something else: it was what is {other} now" in told
+        assert f'Name both: as store="{name}" what it was keeps its state' in told
+    assert "member m on h, which runs topology epoch 0" in told
+
+
+def test_what_the_advice_says_is_accepted() -> None:
+    old = running(reduced(SUMS, MAXIMA))
+    check_origins("app", reduced(called(MAXIMA, SECOND), called(SUMS, FIRST), epoch=1), [old])
+    renamed = called(MAXIMA, Store("greatest", renamed_from=SECOND)), called(SUMS, Store("total", renamed_from=FIRST))
+    check_origins("app", reduced(*renamed, epoch=1), [old])
+    wrongly = called(MAXIMA, Store("greatest", renamed_from=FIRST)), called(SUMS, Store("total", renamed_from=SECOND))
+    told = refusal(reduced(*wrongly, epoch=1), old)
+    assert f"store 'greatest': renamed_from={FIRST} was what is total now" in told
+
+
+def test_another_kind_of_table_under_the_same_name_is_refused() -> None:
+    def with_table(*, keyed: bool) -> Topology:
+        builder = StreamsBuilder()
+        stream = builder.stream("in", key=serdes.string, value=serdes.long)
+        if keyed:
+            stream = stream.select_key(lambda key, _value: key)
+        else:
+            stream = stream.filter(lambda _key, _value: True)
+        stream.group_by_key().reduce(MAXIMA[1]).to_stream().to("out")
+        return builder.build(epoch=1).with_default_serdes()
+
+    keyed, plain = with_table(keyed=True), with_table(keyed=False)
+    assert origin_tags(keyed).keys() == origin_tags(plain).keys()
+    assert "it was another table, and is Aggregate of in, keyed by" in refusal(keyed, running(plain))
+
+
+def test_the_same_meaning_stays_accepted() -> None:
+    old = running(reduced(SUMS, MAXIMA))
+    edited: Step = ("sums", lambda last, number: number + last, None)
+    for epoch in (0, 1):
+        check_origins("app", reduced(SUMS, MAXIMA, epoch=epoch), [old])
+        # An edited function is no exchange.
+        check_origins("app", reduced(edited, MAXIMA, epoch=epoch), [old])
+    check_origins("app", reduced(SUMS, MAXIMA, ("more", min, None), epoch=1), [old])
+
+
+def test_who_has_no_mark_or_runs_a_later_epoch_is_not_compared() -> None:
+    swapped = reduced(MAXIMA, SUMS, epoch=1)
+    key = next(iter(origin_tags(swapped)))
+    silent = RunningMember("Java", 0, {"zone": "a", key: "a tag of the user's own", "origin.": "ä"})
+    check_origins("app", swapped, [silent, running(replace(reduced(SUMS, MAXIMA), epoch=2))])
+
+
+def test_stores_with_names_of_their_own_or_without_a_changelog_have_no_tags() -> None:
+    unlogged = Store(FIRST, logging=False)
+    assert origin_tags(reduced(called(SUMS, "total"), called(MAXIMA, unlogged))) == {}
+
+
+def test_tags_are_as_long_as_kafka_lets_them_be_and_not_too_many() -> None:
+    tags = origin_tags(reduced(*((f"{number}", MAXIMA[1], None) for number in range(MOST_STORES + 1))))
+    assert len(tags) == MOST_STORES
+    assert max(map(len, tags)) <= 20
+    assert max(map(len, tags.values())) <= 30
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    origin = Origin(topics=("a", "b"), keyed_by=("Map",), filled_by=("Aggregate",), functions="3.11:0123")
+    mark = OriginMark.of(origin)
+    assert OriginMark.read(mark.text()) == mark
+    assert mark.is_same_as(OriginMark.of(replace(origin, topics=("a",), functions="3.12:4567")))
+    assert not mark.is_same_as(OriginMark.of(replace(origin, topics=("a", "c"))))
+    assert not mark.is_same_as(OriginMark.of(replace(origin, keyed_by=())))
+    assert mark.has_other_functions(OriginMark.of(replace(origin, functions="3.11:4567")))
+    assert not mark.has_other_functions(OriginMark.of(replace(origin, functions="3.12:4567")))
+    assert [OriginMark.read(text) for text in ("", "abc", "*" * 27, "ä")] == [None] * 4
+
+
+# ------------------------------------------------------------------------------------------------- over the bundled broker
+
+
+@pytest.fixture
+def network(bundled_broker: BundledBroker) -> Iterator[NetworkThread]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=bundled_broker.bootstrap_servers))
+    network.start()
+    yield network
+    network.stop()
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_beside_a_running_instance_with_another_state_directory_it_is_refused_and_that_one_goes_on(
+    bundled_broker: BundledBroker, network: NetworkThread, tmp_path: Path, protocol: str
+) -> None:
+    topic = f"numbers-{next(_NUMBERS)}"
+    network.admin.create_topics(
+        [NewTopic(name=name, partitions=1) for name in (topic, f"{topic}-sums", f"{topic}-maxima")]
+    )
+    up, pause = threading.Event(), threading.Event()
+
+    def instance(topology: Topology, folder: str, began: threading.Event) -> KafkaStreams:
+        config = {
+            "application.id": f"{topic}-app",
+            "bootstrap.servers": bundled_broker.bootstrap_servers,
+            "state.dir": tmp_path / folder,
+            "commit.interval.ms": 50,
+            "group.protocol": protocol,
+            "client.tag.zone": "a",
+            "topology.epoch": topology.epoch,
+        }
+
+        def listen(new: State, _: State) -> None:
+            if new is State.RUNNING:
+                began.set()
+
+        return KafkaStreams(topology, config, state_listener=listen)
+
+    def wait_written(records: int) -> None:
+        for _ in range(int(PATIENCE_S / 0.05)):
+            if network.admin.list_offsets({(f"{topic}-sums", 0): LATEST})[f"{topic}-sums", 0].offset == records:
+                return
+            pause.wait(0.05)
+        raise AssertionError("the running instance has written nothing more")
+
+    def write(number: int) -> None:
+        collector = RecordCollector(network.producer.send, lambda _topic: 1)
+        collector.add(topic, [b"k"], [number.to_bytes(8, "big")], [1_000])
+        collector.flush()
+        network.producer.flush(PATIENCE_S)
+
+    with instance(reduced(SUMS, MAXIMA, topic=topic), "old", up) as old:
+        assert up.wait(PATIENCE_S)
+        write(1)
+        wait_written(1)
+        refused = instance(reduced(MAXIMA, SUMS, topic=topic, epoch=1), "new", threading.Event())
+        with pytest.raises(TopologyMismatchError, match="a generated name that means something else"):
+            refused.run(until="quiet", timeout_s=PATIENCE_S)
+        write(2)
+        wait_written(2)
+        assert old.state is State.RUNNING
+        # It left no trace in the group: the old version may start again, and so may a newer one that means the same.
+        again = threading.Event()
+        with instance(reduced(SUMS, MAXIMA, topic=topic), "more", again):
+            assert again.wait(PATIENCE_S)
+        named = threading.Event()
+        with instance(reduced(called(MAXIMA, SECOND), called(SUMS, FIRST), topic=topic, epoch=1), "new", named):
+            assert named.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_where_nobody_can_tell_what_the_names_stood_for_it_warns(
+    network: NetworkThread, tmp_path: Path, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"alone-{next(_NUMBERS)}"
+    changelog = f"{name}-{FIRST}-changelog"
+    config = StreamsConfig.of({"application.id": name, "group.protocol": protocol})
+
+    def warnings(epoch: int = 1, *, on_disk: LocalVersion | None = None, **settings: object) -> list[str]:
+        caplog.clear()
+        topology = reduced(SUMS, MAXIMA, epoch=epoch)
+        local = on_disk or LocalVersion(tmp_path, topology)
+        check_group(StreamsConfig.of(config, **settings), topology, network.admin, local)
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    assert not warnings(), "there is no changelog"
+    network.admin.create_topics([NewTopic(name=changelog, partitions=1)])
+    assert not warnings(), "it is empty"
+    collector = RecordCollector(network.producer.send, lambda _topic: 1)
+    collector.add(changelog, [b"k"], [b"v"], [1_000])
+    collector.flush()
+    network.producer.flush(PATIENCE_S)
+    (told,) = warnings()
+    assert f"the stores {FIRST} have generated names, and their changelogs have records" in told
+    assert not warnings(0), "no version came before"
+    assert not warnings(topology_lock=tmp_path / "topology.lock")
+    known = LocalVersion(tmp_path, reduced(SUMS, MAXIMA))
+    known.remember()
+    assert not warnings(on_disk=known)
