@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import GivenUpError
-from streamsrt.config import StreamsConfig
+from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
 from streamsrt.queries.errors import (
     InvalidStateStoreError,
@@ -418,7 +418,7 @@ class KafkaStreams(Queryable):
     def add_stream_thread(self) -> int:
         """Adds a process and returns their number. Source: ``KafkaStreams.addStreamThread``.
 
-        Raises UserError if the application was not started with ``num.stream.threads`` above 1, or is not running.
+        Raises UserError if the application was not started with ``num.stream.threads`` above 1, is not running, or has 256.
         """
         return self._set_threads(1)
 
@@ -436,6 +436,8 @@ class KafkaStreams(Queryable):
             )
         if processes.threads + by < 1:
             raise UserError("the last stream thread can't be removed: close() ends the application")
+        if processes.threads + by > STREAM_THREADS_MAX:
+            raise UserError(f"an instance has at most {STREAM_THREADS_MAX} stream threads: start another instance")
         processes.set_threads(processes.threads + by)
         return processes.threads
 
@@ -464,7 +466,7 @@ class KafkaStreams(Queryable):
         processes = self._processes
         self._process_queries = ProcessQueries(channel, self.store_directory, lambda: processes.threads)
         try:
-            processes.start()
+            processes.start(lambda: self._stop_requested)
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -34,7 +35,9 @@ def load_application(name: str) -> Application:
     """
     module_name, attribute = module_and_attribute(name)
     module = _imported(module_name, name)
-    topology = getattr(module, attribute, None)
+    if not hasattr(module, attribute):
+        raise ConfigError(f"{module_name} has no {attribute!r} (from {name!r}){_instead_of(attribute, module)}")
+    topology = getattr(module, attribute)
     if callable(topology):
         topology = _called(topology, f"{module_name}:{attribute}")
     if not isinstance(topology, Topology):
@@ -47,6 +50,16 @@ def load_application(name: str) -> Application:
     return Application(topology, config)
 
 
+def _instead_of(attribute: str, module: ModuleType) -> str:
+    """What may have been meant: what is called nearly so, else the topologies that there are."""
+    public = [key for key in vars(module) if not key.startswith("_")]
+    meant = difflib.get_close_matches(attribute, public, n=3)
+    if meant:
+        return f": did you mean {' or '.join(map(repr, meant))}?"
+    found = sorted(key for key, value in vars(module).items() if isinstance(value, Topology))
+    return f"; it has {', '.join(found)}" if found else "; build one with StreamsBuilder().build()"
+
+
 def load_object(name: str, default: str) -> object:
     """What ``MODULE:ATTRIBUTE`` names, whatever it is. Raises :class:`ConfigError` that says what is missing.
 
@@ -55,7 +68,9 @@ def load_object(name: str, default: str) -> object:
     module_name, attribute = module_and_attribute(name if ":" in name else f"{name}:{default}")
     module = _imported(module_name, name)
     if not hasattr(module, attribute):
-        raise ConfigError(f"there is no {attribute!r} in {module_name} (from {name!r})")
+        meant = difflib.get_close_matches(attribute, [key for key in vars(module) if not key.startswith("_")], n=3)
+        hint = f": did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+        raise ConfigError(f"there is no {attribute!r} in {module_name} (from {name!r}){hint}")
     found: object = getattr(module, attribute)
     return found
 

@@ -47,6 +47,9 @@ RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
 _LEAST_MEMORY_BYTES, _LEAST_ROCKSDB_BYTES = 4 << 20, 1 << 20
+STREAM_THREADS_MAX = 256
+"""Each is a process with the memory of an interpreter, and connections of its own."""
+_INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 _ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
 _TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX = "topic.", "client.tag.", "app."
 _BELOW_PREFIXES = {"topic_configs": _TOPIC_PREFIX, "client_tags": _TAG_PREFIX, "app_configs": _PROGRAM_PREFIX}
@@ -65,6 +68,29 @@ _OF_THE_GROUP = {
     "task.assignor.class": "streams.assignor.name",
 }
 """Settings of Kafka Streams that the group coordinator decides, with their names as settings of the group."""
+
+_INTS = frozenset(
+    {
+        "default_api_timeout_ms",
+        "delivery_timeout_ms",
+        "fetch_buffer_bytes",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+        "heartbeat_interval_ms",
+        "http_max_rows",
+        "max_partition_fetch_bytes",
+        "max_poll_interval_ms",
+        "max_request_size",
+        "max_warmup_replicas",
+        "num_stream_threads",
+        "request_timeout_ms",
+        "session_timeout_ms",
+        "topology_epoch",
+        "transaction_timeout_ms",
+    }
+)
+"""Numbers that are of type int in Kafka; the others are of type long."""
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +173,7 @@ class StreamsConfig(BaseModel):
     """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 picks a free port."""
     http_max_rows: int = Field(default=10_000, ge=1)
     """Maximum number of rows in an HTTP response, which says whether there are more."""
-    group_instance_id: str | None = None
+    group_instance_id: str | None = Field(default=None, min_length=1)
     """Makes the instance a static member: after a restart under the same id it gets its tasks back. One id per
     instance."""
     group_protocol: Literal["streams", "classic", "auto"] = "auto"
@@ -173,7 +199,8 @@ class StreamsConfig(BaseModel):
 
     # How the topology runs
     num_stream_threads: int = Field(default=1, ge=1)
-    """Number of processes that share the tasks of this instance and its state directory."""
+    """Number of processes that share the tasks of this instance and its state directory. At most 256: for more, start more
+    instances."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     """``exactly_once_v2``: input, state and output are committed in one transaction. ``at_least_once``: after a failure
     records since the last commit are processed again."""
@@ -216,7 +243,7 @@ class StreamsConfig(BaseModel):
     added. ``number``: by their order, as in Kafka Streams."""
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
-    max_task_idle_ms: Milliseconds = 0
+    max_task_idle_ms: Milliseconds = Field(default=0, ge=-1)
     """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: never; 0: as
     long as the broker has records that are not fetched yet; otherwise that much longer."""
     emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
@@ -366,6 +393,23 @@ class StreamsConfig(BaseModel):
             if not {"isolation.level", "isolation_level"} & plain.keys():
                 plain["isolation.level"] = "read_committed"
         return {**plain, "topic_configs": topics, "client_tags": tags, "app_configs": own}
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _fit_into_kafkas_types(cls, value: object, info: ValidationInfo) -> object:
+        """Numbers are no larger than their types in Kafka."""
+        name = info.field_name or ""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return value
+        if name == "num_stream_threads" and value > STREAM_THREADS_MAX:
+            raise ValueError(
+                f"num.stream.threads={value}: an instance has at most {STREAM_THREADS_MAX} stream threads, each a process "
+                "of its own. Start more instances, each with a state directory of its own"
+            )
+        kind, value_max = ("an int", _INT_MAX) if name in _INTS else ("a long", _LONG_MAX)
+        if value > value_max:
+            raise ValueError(f"{_dotted(name)}={value} is too large: it is {kind}, at most {value_max}")
+        return value
 
     @field_validator("default_key_serde", "default_value_serde", mode="before")
     @classmethod

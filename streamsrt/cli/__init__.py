@@ -4,7 +4,7 @@
 module                  commands
 ======================  =====================================================================
 ``entry``               the entry point: collects the commands, turns errors into messages
-``early_stop``          SIGTERM before an application has started
+``early_stop``          SIGTERM and Ctrl-C before an application has started
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes
@@ -56,7 +56,16 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """The console script."""
-    from streamsrt.cli.entry import run_command_line
+    """The console script. Signals are taken care of before anything that takes long to import."""
+    import sys
 
-    run_command_line()
+    from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
+
+    try:
+        with early_stop(sys.argv[1:]):
+            from streamsrt.cli.entry import run_command_line
+        run_command_line()
+    except StoppedEarlyError as stopped:
+        sys.exit(stopped.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""SIGTERM before an application has started: a clean end that says so.
+"""SIGTERM and Ctrl-C before an application has started: a clean end that says so.
 
 It is imported before anything that takes long to import.
 """
@@ -12,11 +12,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended."""
+
 _RUN_APPLICATIONS = (["run"], ["upgrade", "start"], ["faust", "run"])
+_USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
 
 
 class StoppedEarlyError(BaseException):
-    """Ends the command with exit code 0. No Exception, and no SystemExit: an application's module may not catch it."""
+    """Ends the command with exit code 0, or 130 after Ctrl-C. No Exception, and no SystemExit: an application's module may
+    not catch it."""
+
+    def __init__(self, exit_code: int = 0) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 def runs_an_application(arguments: Sequence[str]) -> bool:
@@ -27,30 +39,34 @@ def runs_an_application(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def early_stop(arguments: Sequence[str]) -> Iterator[None]:
-    """Within, SIGTERM ends a command that runs an application by :class:`StoppedEarlyError`."""
+    """Within, SIGTERM and Ctrl-C end a command that runs an application by :class:`StoppedEarlyError`."""
     if not runs_an_application(arguments) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in _USUAL}
     stop_until(lambda: False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 def stop_until(has_started: Callable[[], bool]) -> None:
-    """SIGTERM ends the command by :class:`StoppedEarlyError` until this holds, and then has its usual effect."""
+    """The signals end the command by :class:`StoppedEarlyError` until this holds, and then have their usual effect."""
     if threading.current_thread() is not threading.main_thread():
         return
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if has_started():
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, _USUAL[signal.Signals(number)])
             signal.raise_signal(signal.Signals(number))
             return
         # It may interrupt a write to sys.stderr, whose buffer must not be touched.
         os.write(2, b"streamsrt: stopped before it had started\n")
-        raise StoppedEarlyError
+        raise StoppedEarlyError(INTERRUPTED if number == signal.SIGINT else 0)
 
-    signal.signal(signal.SIGTERM, on_signal)
+    for number in _USUAL:
+        # A shell makes commands that it runs in the background ignore Ctrl-C.
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, on_signal)

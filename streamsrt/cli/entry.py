@@ -14,10 +14,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from streamsrt.cli.early_stop import StoppedEarlyError, early_stop
+from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has ended."""
 _USERS_MISTAKE = 2
 
 
@@ -114,8 +112,8 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
     try:
         with early_stop(given):
             command_line(next((each for each in given if not each.startswith("-")), None))(given)
-    except StoppedEarlyError:
-        sys.exit(0)
+    except StoppedEarlyError as stopped:
+        sys.exit(stopped.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:

@@ -29,8 +29,7 @@ from streamsrt.cli.arguments import (
     key_value_pairs,
     until_of,
 )
-from streamsrt.cli.early_stop import stop_until
-from streamsrt.cli.entry import INTERRUPTED
+from streamsrt.cli.early_stop import INTERRUPTED, stop_until
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap

@@ -30,6 +30,8 @@ from streamsrt.state.rocksdb import RocksDBStore
 
 logger = logging.getLogger(__name__)
 
+_LOOK_S = 0.1
+
 
 class StreamProcesses:
     """``work`` is what each worker does; ``prepare`` is done in the supervisor's process before the first one, and what it
@@ -59,9 +61,10 @@ class StreamProcesses:
         self.threads = threads
         self.summary = Summary(State.REBALANCING, Progress(state=State.REBALANCING), False, 0, 0, threads)
 
-    def start(self) -> None:
-        """Returns when the first worker has joined the group. Raises what a worker failed with before, and UserError where
-        this process has used RocksDB already: its threads would be missing in a forked one."""
+    def start(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        """Returns when the first worker has joined the group, or a stop is requested before. Raises what a worker failed
+        with before, and UserError where this process has used RocksDB already: its threads would be missing in a forked
+        one."""
         if RocksDBStore.opened_by == os.getpid():
             raise UserError(
                 "num.stream.threads above 1 forks this process, which has opened state stores before: start the "
@@ -76,7 +79,9 @@ class StreamProcesses:
         self._pid, self._control = pid, ours
         self._reader = threading.Thread(target=self._read, args=(ours,), name="streamsrt-processes", daemon=True)
         self._reader.start()
-        self._began.wait()
+        while not self._began.wait(_LOOK_S) and not stop_requested():
+            # A signal handler only sets a flag: it may take no lock, and so can't end the wait.
+            pass
         if self._ended.is_set():
             self.raise_failure()
 

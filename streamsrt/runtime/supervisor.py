@@ -12,7 +12,8 @@
    and later if it goes on. One that says why it failed has asked the application's exception handler already: all end.
 4. Nobody outlives the one above him: a supervisor whose application is gone stops its workers, a worker whose supervisor is
    gone is killed by the kernel.
-5. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
+5. Between two forks it reads what it is told, so that a stop does not wait until all workers are there.
+6. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ class Supervisor:
         while self._stopping is None or self._workers:
             if self._stopping is None:
                 self._fill()
-            self._wait()
+            self._wait(self._interval_s)
             self._tell()
             if self._stopping is not None and time.monotonic() > self._stop_at_s + _STOP_TIMEOUT_S:
                 self._kill()
@@ -199,6 +200,9 @@ class Supervisor:
             slot = self._slots.setdefault(index, _Slot())
             if index not in self._workers and now_s >= slot.start_at_s:
                 self._start(index)
+                self._wait(0.0)
+                if self._stopping is not None or index >= self._threads:
+                    break
         for index in [index for index in self._workers if index > self._threads]:
             self._end(self._workers[index], GroupMembershipOperation.LEAVE_GROUP)
 
@@ -216,6 +220,9 @@ class Supervisor:
         self._workers[index] = _Worker(index, pid, ours, time.monotonic())
         if self._is_paused:
             self._send(self._workers[index], SetPaused(True))
+        if self._stopping is not None:
+            # SIGTERM came since the fork: its handler does not know this worker.
+            self._end(self._workers[index], self._stopping)
         logger.info("stream thread %d runs as process %d", index, pid)
 
     def _become_worker(self, index: int, control: Connection) -> NoReturn:
@@ -235,11 +242,11 @@ class Supervisor:
         finally:
             exit_now(code)
 
-    def _wait(self) -> None:
+    def _wait(self, timeout_s: float) -> None:
         # Any: wait() has no type that says that it returns what it was given.
         by_control: dict[Any, _Worker] = {worker.control: worker for worker in self._workers.values()}
         control = [] if self._control is None else [self._control]
-        for ready in wait([*control, *by_control], self._interval_s):
+        for ready in wait([*control, *by_control], timeout_s):
             if ready is self._control:
                 self._take_command()
             else:

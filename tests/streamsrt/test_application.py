@@ -93,6 +93,8 @@ def test_a_file_of_a_package_is_a_module_of_it(write: Write) -> None:
         ("import sys\ntopology = lambda: sys.exit('no')", "bad_app:topology() raised SystemExit: no ("),
         ("from . import x", "can't be imported: ImportError: "),
         ("topology = 5", "bad_app:topology is not a topology; build one"),
+        ("x = 5", "bad_app has no 'topology' (from 'bad_app'); build one"),
+        ("topologies = topolog = _topology = 5", "has no 'topology' (from 'bad_app'): did you mean 'topolog' or"),
         ("def topology():\n    return {}['a']", "bad_app:topology() raised KeyError: 'a' ("),
         ("from examples.wordcount import topology\nconfig = 5", "bad_app:config is 5: it holds settings"),
     ],

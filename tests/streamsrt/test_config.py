@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from streamsrt.config import _OF_THE_GROUP, StreamsConfig, known_keys
+from streamsrt.config import _INTS, _OF_THE_GROUP, StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import client_config, leader_settings, topology_settings
 from topology import serdes
@@ -95,6 +95,22 @@ def test_all_mistakes_are_told_at_once() -> None:
         assert part in str(raised.value)
 
 
+def test_every_number_has_the_bounds_of_its_type() -> None:
+    numbers = [
+        key
+        for key, field in StreamsConfig.model_fields.items()
+        if field.annotation in (int, int | None) and key != "num_standby_replicas"
+    ]
+    assert len(numbers) > 30
+    for key in numbers:
+        with pytest.raises(ConfigError, match=r"is too large: it is a|at most 256 stream threads"):
+            StreamsConfig.of(APP, {key: str(1 << 63)})
+        with pytest.raises(ConfigError, match="greater than or equal"):
+            StreamsConfig.of(APP, {key: str(-(1 << 63) - 1)})
+    assert StreamsConfig.of(APP, commit_interval_ms=(1 << 63) - 1).commit_interval_ms == (1 << 63) - 1
+    assert {key.replace(".", "_") for key in _INTS} <= set(numbers)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -111,6 +127,13 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"num.standby.replicas": 3}, "num.standby.replicas=3"),
         ({"application.id": "no spaces"}, "application.id='no spaces'"),
         ({"compression.type": "rar"}, "compression.type='rar'"),
+        ({"group.instance.id": ""}, "group.instance.id=''"),
+        ({"num.stream.threads": "257"}, "at most 256 stream threads, each a process of its own. Start more instances"),
+        ({"commit.interval.ms": "9" * 20}, f"commit.interval.ms={'9' * 20} is too large: it is a long, at most"),
+        (
+            {"session.timeout.ms": 1 << 31},
+            "session.timeout.ms=2147483648 is too large: it is an int, at most 2147483647",
+        ),
     ],
 )
 def test_what_can_not_be_done_is_refused(values: dict[str, object], said: str) -> None:

@@ -286,10 +286,10 @@ topology = builder.build()
 """,
         ["numbers", "in_a_circle.py:5"],
     ),
-    "no_topology": ("builder = None\n", ["no_topology:topology is not a topology", "StreamsBuilder().build()"]),
+    "no_topology": ("builder = None\n", ["no_topology has no 'topology'", "StreamsBuilder().build()"]),
     "other_name": (
         "from topology import StreamsBuilder\nb = StreamsBuilder()\nb.stream('numbers').to('results')\nmine = b.build()\n",
-        ["other_name:topology is not a topology", "it has mine"],
+        ["other_name has no 'topology'", "it has mine"],
     ),
     "needs_more": ("import no_such_package\n", ["'needs_more' can't be imported", "no_such_package"]),
 }

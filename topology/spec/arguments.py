@@ -3,12 +3,14 @@
 1. What an argument may be is its annotation: nothing is said twice, and a new operator is checked as it stands.
 2. Only the kind of an argument is looked at. What the operators judge better themselves (:data:`JUDGED`: functions by what
    they take, durations, windows) is left to them.
-3. Nothing is looked at while records are processed: these are the calls that build a topology.
+3. So are arguments that a call does not have, too many of them and too few.
+4. Nothing is looked at while records are processed: these are the calls that build a topology.
 """
 
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import inspect
 import re
@@ -114,7 +116,8 @@ def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:
     """The function, which refuses arguments that its annotations exclude."""
     if hasattr(function, "__wrapped__"):
         return function
-    parameters = inspect.signature(function).parameters.values()
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     expected = {each.name: alternatives(str(each.annotation)) for each in parameters if _is_told(each)}
 
@@ -125,9 +128,26 @@ def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:
             if types is not None and not any(_fits(value, each) for each in types):
                 error = IllegalNameError if name in _NAMES else TopologyError
                 raise error(_refusal(called, name, value, types), call_site())
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            reason = _mismatch(signature, args, kwargs)
+            if not reason:
+                raise
+        raise TopologyError(f"{called}() {reason}", call_site())
 
     return call
+
+
+def _mismatch(signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    """Why a call can't be one of a function with that signature; empty where it can."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        meant = difflib.get_close_matches(unknown[0], list(signature.parameters), n=1) if unknown else []
+        return f"{error}: did you mean {meant[0]!r}?" if meant else str(error)
+    return ""
 
 
 def _is_told(parameter: inspect.Parameter) -> bool:

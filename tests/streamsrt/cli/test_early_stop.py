@@ -14,30 +14,63 @@ from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, runs_an_appl
 from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import ROOT
 
-
-def test_sigterm_while_the_application_is_loaded(command: Command, tmp_path: Path) -> None:
-    program = tmp_path / "told_to_stop.py"
-    program.write_text("import os, signal\n\nos.kill(os.getpid(), signal.SIGTERM)\n", encoding="utf-8")
-    before = signal.getsignal(signal.SIGTERM)
-    assert command("run", f"{program}:topology", "-a", "stopped", "-b", "127.0.0.1:1").code == 0
-    assert signal.getsignal(signal.SIGTERM) is before
+CODES = [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
+SAID = "streamsrt: stopped before it had started\n"
 
 
-def test_it_says_so(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StoppedEarlyError), early_stop(["run", "m:t"]):
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert capfd.readouterr().err == "streamsrt: stopped before it had started\n"
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_while_the_application_is_loaded(
+    command: Command, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    program = tmp_path / f"told_to_stop_{number.name}.py"
+    program.write_text(f"import os\n\nos.kill(os.getpid(), {number:d})\n", encoding="utf-8")
+    before = [signal.getsignal(each) for each, _ in CODES]
+    assert command("run", f"{program}:topology", "-a", "stopped", "-b", "127.0.0.1:1").code == code
+    assert [signal.getsignal(each) for each, _ in CODES] == before
 
 
-def test_once_it_has_started_a_signal_has_its_usual_effect() -> None:
-    program = """
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_it_says_so(capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int) -> None:
+    with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
+        os.kill(os.getpid(), number)
+    assert stopped.value.exit_code == code
+    assert capfd.readouterr().err == SAID
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_while_the_command_line_is_imported(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    # In the place of a module that the entry point imports first.
+    (tmp_path / "typer.py").write_text(f"import os\n\nos.kill(os.getpid(), {number:d})\n", encoding="utf-8")
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from streamsrt.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), "run", "m:t"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, SAID)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
+def test_once_it_has_started_a_signal_has_its_usual_effect(number: signal.Signals, code: int) -> None:
+    program = f"""
 import os, signal
 from streamsrt.cli.early_stop import stop_until
 stop_until(lambda: True)
-os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), {number:d})
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, number == signal.SIGINT)
+
+
+def test_what_runs_in_the_background_of_a_shell_goes_on_ignoring_ctrl_c() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with early_stop(["run", "m:t"]):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_which_commands_run_applications() -> None:

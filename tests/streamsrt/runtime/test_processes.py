@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -137,6 +139,48 @@ def test_workers_are_added_and_removed(make: Callable[..., StreamProcesses]) -> 
     wait_until(lambda: sorted(pids(processes)) == ["a_1", "a_2", "a_3"], "one more")
     processes.set_threads(1)
     wait_until(lambda: sorted(pids(processes)) == ["a_1"] and processes.summary.alive == 1, "two less")
+
+
+def silent(index: int, control: Connection) -> None:
+    """Joins no group, and ends when it is told to."""
+    while not isinstance(control.recv(), Stop):
+        pass
+
+
+class ToldWhileItForks(io.StringIO):
+    """Standard output of a supervisor, which gets SIGTERM when it flushes it before its third fork."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._application, self._forks = os.getpid(), 0
+
+    def flush(self) -> None:
+        if os.getppid() == self._application:
+            self._forks += 1
+            if self._forks == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_between_two_forks_ends_all(
+    make: Callable[..., StreamProcesses], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(index: int, control: Connection) -> None:
+        (tmp_path / str(index)).touch()
+        silent(index, control)
+
+    monkeypatch.setattr(sys, "stdout", ToldWhileItForks())
+    processes = make(work, 8)
+    assert processes.join(PATIENCE_S)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1", "2", "3"]
+
+
+def test_a_stop_before_any_worker_has_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RocksDBStore, "opened_by", 0)
+    processes = StreamProcesses(silent, 2, prepare=object, on_state=lambda state: None)
+    processes.start(lambda: True)
+    processes.stop(DEFAULT)
+    assert processes.join(PATIENCE_S)
+    processes.raise_failure()
 
 
 def test_one_that_says_why_it_failed_ends_all(make: Callable[..., StreamProcesses]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from streamsrt.cli.entry import INTERRUPTED
+from streamsrt.cli.early_stop import INTERRUPTED
 from tests.tools.reference.source import GENERATED, docstring_of, markdown, modules, page, table, tree_of
 
 ROOTS = ("topology", "streamsrt")

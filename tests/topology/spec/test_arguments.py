@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -265,3 +265,37 @@ def test_the_serde_that_is_meant_is_named(given: Any, hint: str) -> None:
         StreamsBuilder().stream("in", key=given)
     with pytest.raises(TopologyError, match=re.escape(hint) + "$"):
         serdes.session_windowed(given)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: StreamsBuilder().stream("a", valu=serdes.json),  # type: ignore[call-overload]
+            "stream() got an unexpected keyword argument 'valu': did you mean 'value'?",
+        ),
+        (
+            lambda: StreamsBuilder().stream("a", zzz=1),  # type: ignore[call-overload]
+            "stream() got an unexpected keyword argument 'zzz'",
+        ),
+        (lambda: StreamsBuilder().stream(), "stream() missing a required argument: 'topics'"),  # type: ignore[call-overload]
+        (lambda: Store("a", 1, 2, 3, 4), "Store() too many positional arguments"),  # type: ignore[call-arg, misc]
+    ],
+)
+def test_arguments_that_a_call_does_not_have(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call()
+    line = call.__code__.co_firstlineno
+    assert raised.value.site is not None
+    assert raised.value.site.file == __file__
+    assert line <= raised.value.site.line <= line + 1
+    assert str(raised.value).endswith(said)
+
+
+def test_an_error_of_the_operators_own_stays_what_it_is() -> None:
+    class Topics(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise TypeError("these topics can't be listed")
+
+    with pytest.raises(TypeError, match="these topics can't be listed"):
+        StreamsBuilder().stream(Topics())
