@@ -101,7 +101,9 @@ class Side:
         case = CASES[name]
         names = {*self.read_by(name), *(f"{each}-{self.name}" for each in (*case.per_key, *case.outputs))}
         admin = AdminClient(self._servers)
-        for each in admin.create_topics([NewTopic(topic, 2, 1) for topic in names]).values():
+        # The times of its records are long ago: the broker would delete them when it looks, after five minutes.
+        topics = [NewTopic(topic, 2, 1, config={"retention.ms": "-1"}) for topic in names]
+        for each in admin.create_topics(topics).values():
             each.result(PATIENCE_S)
 
     def produce(self, name: str, first: int, count: int) -> None:
