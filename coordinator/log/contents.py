@@ -3,7 +3,8 @@
 1. What is acknowledged can be read: every record is, here, by the reader of our own clients. Numbers in the header that
    follow from the records are made right (the largest timestamp; the kind of timestamp, which is the topic's to choose).
 2. As Apache Kafka decides (``LogValidator``), with its error codes and texts: all records at fault are named. Where it
-   answers UNKNOWN_SERVER_ERROR for what it can't unpack, this is INVALID_RECORD.
+   answers UNKNOWN_SERVER_ERROR for what it can't unpack, this is INVALID_RECORD. Linked LZ4 blocks, and frames behind the
+   first one, are such: our own reader takes them, others do not.
 3. Offsets within a batch that are not 0, 1, 2 ... mean nothing to readers who count, so they pass; where a batch is packed
    anew they are made right, and packed by the producer they are refused, both as in Kafka.
 4. What a batch may hold unpacked is bounded (``unpacked_bytes_max``), its records and their headers counted with what each
@@ -19,9 +20,10 @@ from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
 from coordinator.log.errors import InvalidRecordError, InvalidTimestampError, UnpackedTooLargeError
 from coordinator.log.recompression import in_codec
 from coordinator.log.validation import Batch, split_batches
-from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, TooLargeError
+from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, Compression, TooLargeError, check_lz4_frame
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
+    HEADER_SIZE_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
     Survey,
@@ -40,6 +42,8 @@ RECORD_COST_BYTES = 64
 RECORD_ERRORS_MAX = 1000
 """How many records an answer names."""
 _SHOWN = 3
+_EARLY_MS = -(1 << 62)
+"""Before that, message.timestamp.before.max.ms refuses some timestamps whatever it is."""
 
 
 class Admitted(NamedTuple):
@@ -84,7 +88,11 @@ def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
 
 def _is_plain(header: BatchHeader, config: LogConfig) -> bool:
     """Whether its records are to be written as they are if they can be read and do not lie in the future."""
-    return not (header.attributes & CODEC_MASK or config.compression) and _needs_times_only(config)
+    return (
+        not (header.attributes & CODEC_MASK or config.compression)
+        and header.base_timestamp > _EARLY_MS
+        and _needs_times_only(config)
+    )
 
 
 def _needs_times_only(config: LogConfig) -> bool:
@@ -102,6 +110,8 @@ def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
     cost_bytes = 0
     if given:
         _check_cost(header.records_count, 0, limit_bytes)
+        if given is Compression.LZ4:
+            check_lz4_frame(data[HEADER_SIZE_BYTES:])
         view = unpacked(data, header, limit_bytes)
         cost_bytes = _check_cost(header.records_count, len(view), limit_bytes)
         if codec is given and _needs_times_only(config):

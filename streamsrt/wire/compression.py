@@ -33,6 +33,10 @@ _LZ4_STEP_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 18
 _SNAPPY_RATIO_MAXIMUM = 22  # a copy of 64 bytes takes three
 _UNTOUCHED = b"\xa5\x5a\xc3\x3c\x96\x69\xf0\x0f"
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_RESERVED = 0x20, 0x10, 8, 4, 3
+_LZ4_HEADER_BYTES = 7
+_LZ4_BLOCK_MASK = 0x7FFFFFFF
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -100,6 +104,31 @@ def inflate(
         if isinstance(error, DecodeError):
             raise
         raise DecodeError(f"broken {codec.type_name} data of {len(source)} bytes: {error}") from error
+
+
+def check_lz4_frame(data: Buffer) -> None:
+    """DecodeError for LZ4 data that Kafka's clients can't read though `decompress` does.
+
+    Java's reader stops behind the first frame and has no blocks that depend on others; librdkafka refuses a second frame.
+    """
+    source = memoryview(data)
+    if len(source) < _LZ4_HEADER_BYTES or source[:4] != _LZ4_MAGIC:
+        raise DecodeError("the data does not begin with the header of an LZ4 frame")
+    flags = source[4]
+    if flags & _LZ4_RESERVED or not flags & _LZ4_INDEPENDENT:
+        raise DecodeError("the blocks of the LZ4 frame are not independent, as they have to be in Kafka (KIP-57)")
+    at = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    size = -1
+    while size and at + 4 <= len(source):
+        (size,) = _LITTLE_UINT32.unpack_from(source, at)
+        at += 4
+        if size:
+            at += (size & _LZ4_BLOCK_MASK) + checksum_bytes
+    if flags & _LZ4_CONTENT_CHECKSUM:
+        at += 4
+    if at != len(source):
+        raise DecodeError(f"the data has {len(source)} bytes, its LZ4 frame {at}; only one frame is allowed")
 
 
 def _copied(source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
@@ -207,6 +236,10 @@ def _xerial_blocks(source: memoryview) -> list[memoryview]:
     if len(source) < position:
         raise DecodeError("snappy data ends within its header")
     while position < len(source):
+        if source[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+            # Another stream begins; its first byte would make a block's length negative.
+            position += len(_XERIAL_HEADER)
+            continue
         if position + 4 > len(source):
             raise DecodeError("snappy data ends within the length of a block")
         size = _INT32.unpack_from(source, position)[0]

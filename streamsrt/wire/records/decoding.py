@@ -3,7 +3,8 @@
 1. Bytes from the network decode or raise :class:`DecodeError`, nothing else. Time and memory are bounded by their size and
    the limit for decompressed data.
 2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
-   :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It trusts a varint to end within the
+   :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It takes the
+   attributes of records for a number (:mod:`streamsrt.wire.records.attributes`). It trusts a varint to end within the
    buffer, so it gets only buffers for which that holds (``readable``).
 3. Threads beside this one get their turns, however many headers a record has: the Cython reader reads a record in one go,
    so it gets no batch with a record of more than :data:`LONG_RECORD_BYTES`.
@@ -20,6 +21,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
 from streamsrt.wire.primitives import Buffer, DecodeError
+from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.columns import Headers, RecordColumns
 from streamsrt.wire.records.header import (
     CODEC_MASK,
@@ -88,6 +90,12 @@ def decode_records(
             return columns
     if has_long_record(view[HEADER_SIZE_BYTES:], LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
+    found_quickly = _quick_columns(view, header, headers)
+    return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
+
+
+def _quick_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
+    """What the quick reader reads; None where Kafka reads the records otherwise."""
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:
@@ -97,9 +105,16 @@ def decode_records(
         else:
             columns = _columns(batch, header)
     except UnicodeDecodeError:
-        columns = _plain_columns(view, header, headers)
-    except READER_ERRORS as error:
+        return None
+    except (DecodeError, *READER_ERRORS) as error:
+        if has_long_attributes(view[HEADER_SIZE_BYTES:], header.records_count):
+            return None
+        if isinstance(error, DecodeError):
+            raise
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+    largest = _largest_of(columns)
+    if largest is not None and is_misread(view[HEADER_SIZE_BYTES:], header, columns.timestamps, largest):
+        return None
     return columns
 
 
@@ -142,7 +157,7 @@ def _columns(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
         keys.append(record.key)
         values.append(record.value)
         timestamps.append(record.timestamp)
-    return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset)
+    return RecordColumns(keys, values, timestamps, header.base_offset, header.next_offset)
 
 
 def _columns_with_headers(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
@@ -165,7 +180,7 @@ def _columns_with_headers(batch: DefaultRecordBatch, header: BatchHeader) -> Rec
             values.append(record.value)
             timestamps.append(record.timestamp)
             headers.append(tuple(record.headers))
-    return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset, None, headers)
+    return RecordColumns(keys, values, timestamps, header.base_offset, header.next_offset, None, headers)
 
 
 def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: bool) -> RecordColumns:
@@ -183,7 +198,6 @@ def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: 
         columns.values.append(record.value)
         columns.timestamps.append(record.timestamp)
         found.append(tuple(record.headers))
-    columns.timestamps = _plain(columns.timestamps)
     columns.offsets = offsets
     if headers and any(found):
         columns.headers = found
@@ -216,13 +230,16 @@ def ascending(offsets: list[int], header: BatchHeader) -> list[int]:
     return offsets
 
 
-def _plain(timestamps: list[int]) -> list[int]:
-    """The reader gives None for -1. Summing finds that at a fraction of the cost of searching."""
+def _largest_of(columns: RecordColumns) -> int | None:
+    """The largest timestamp, if there is any. The quick reader gives None for -1, which is put right here."""
     try:
-        sum(timestamps)
+        largest: int | None = max(columns.timestamps, default=None)
     except TypeError:
-        return [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in timestamps]
-    return timestamps
+        largest = None
+    if largest is None and columns.timestamps:
+        columns.timestamps = [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in columns.timestamps]
+        largest = max(columns.timestamps)
+    return largest
 
 
 def decode_control_batch(buffer: Buffer, position: int = 0, *, verify_crc: bool = True) -> ControlRecord:

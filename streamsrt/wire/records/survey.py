@@ -17,6 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES
 from streamsrt.wire.primitives import Buffer, DecodeError
+from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
@@ -29,6 +30,9 @@ PIECE_BYTES = 1 << 14
 
 HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
 """As many as can be: no limit but the one for the size."""
+
+_Wanted = tuple[Callable[[Any], Any], ...]
+_Found = tuple[int, list[Any]]
 
 _SLACK = bytes(SLACK_BYTES)
 _COUNT_AT = 57
@@ -165,29 +169,38 @@ def _given(times: Sequence[int | None]) -> Sequence[int]:
     return [NO_TIMESTAMP if time is None else time for time in times] if None in times else times  # type: ignore[return-value]
 
 
-def _columns(
-    view: memoryview, header: BatchHeader, wanted: tuple[Callable[[Any], Any], ...], headers_max: int
-) -> Iterator[tuple[int, list[Any]]]:
+def _columns(view: memoryview, header: BatchHeader, wanted: _Wanted, headers_max: int) -> Iterator[_Found]:
     """Piece by piece: how many headers all records have, and what is wanted of them, column by column."""
-    held = 0
+    held = done = 0
     for piece, records, count in _pieces(view, header):
-        rows: list[Any] | None = None
-        if len(records) <= PIECE_BYTES:
-            try:
-                rows = list(DefaultRecordBatch(piece()))
-                headers_count = sum(map(len, map(_headers, rows)))
-            except UnicodeDecodeError:
-                rows = None
-            except READER_ERRORS as error:
-                raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
-        if rows is None:
+        found = _quick_columns(piece(), records, header, done, wanted) if len(records) <= PIECE_BYTES else None
+        if found is None:
             rows = walk_plain(records, count, header, headers_max - held)
-            headers_count = sum(row.headers_count for row in rows)
-        if not rows:
-            raise DecodeError(f"batch at offset {header.base_offset} holds no records")
-        held += headers_count
+            found = sum(row.headers_count for row in rows), [tuple(map(each, rows)) for each in wanted]
+        held += found[0]
         check_headers(held, headers_max)
-        yield headers_count, [tuple(map(each, rows)) for each in wanted]
+        done += count
+        yield found
+
+
+def _quick_columns(
+    batch: memoryview, records: memoryview, header: BatchHeader, done: int, wanted: _Wanted
+) -> _Found | None:
+    """Of a piece with so many records before it; None where Kafka reads them otherwise. The timestamp is wanted first."""
+    try:
+        rows = list(DefaultRecordBatch(batch))
+        headers_count = sum(map(len, map(_headers, rows)))
+    except UnicodeDecodeError:
+        return None
+    except READER_ERRORS as error:
+        if has_long_attributes(records, header.records_count):
+            return None
+        raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+    if not rows:
+        raise DecodeError(f"batch at offset {header.base_offset} holds no records")
+    columns = [tuple(map(each, rows)) for each in wanted]
+    times = _given(columns[0])
+    return None if is_misread(records, header, times, max(times), done) else (headers_count, columns)
 
 
 def _pieces(view: memoryview, header: BatchHeader) -> Iterator[tuple[Callable[[], memoryview], memoryview, int]]:
@@ -248,24 +261,19 @@ def _shape(header: BatchHeader) -> tuple[int, int]:
 
 
 def renumbered_records(batch: Buffer) -> bytearray:
-    """The records of a batch that was surveyed, with the offsets 0, 1, 2 ... after the batch's.
-
-    DecodeError where attributes are not written as anybody writes them.
-    """
+    """The records of a batch that was surveyed, with the offsets 0, 1, 2 ... after the batch's, and without attributes."""
     records = memoryview(batch)[HEADER_SIZE_BYTES:]
     made = bytearray()
     at = 0
     for offset in range(read_header(batch).records_count):
         size, start = read_number(records, at)
         at = start + size
-        if records[start] >= 0x80:
-            # Readers do not agree on whether this is one byte.
-            raise DecodeError(f"a record has the attributes {records[start]:#x}")
         _, behind_time = read_number(records, start + 1)
         _, behind_offset = read_number(records, behind_time)
         number = written_number(offset)
         made += written_number(behind_time - start + len(number) + at - behind_offset)
-        made += records[start:behind_time]
+        made.append(0)
+        made += records[start + 1 : behind_time]
         made += number
         made += records[behind_offset:at]
     return made

@@ -14,6 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
 
+import cramjam
 from crc32c import crc32c
 
 from streamsrt.wire import types
@@ -83,9 +84,22 @@ def record(key: bytes | None = b"k", value: bytes | None = b"value", **fields: A
     return sized(body(key, value, **fields))
 
 
-def several(*deltas: int, key: bytes | None = b"k") -> bytes:
+def several(*deltas: int, key: bytes | None = b"k", attributes: int = 0) -> bytes:
     """Records with these offset deltas."""
-    return b"".join(record(key, offset=delta, ms=number) for number, delta in enumerate(deltas))
+    return b"".join(record(key, offset=delta, ms=number, attributes=attributes) for number, delta in enumerate(deltas))
+
+
+def in_two(codec: Compression, data: bytes) -> bytes:
+    """Compressed as two streams, one behind the other."""
+    half = len(data) // 2
+    return bytes(compress(codec, data[:half])) + bytes(compress(codec, data[half:]))
+
+
+def linked_lz4(data: bytes) -> bytes:
+    """A frame whose blocks depend on those before."""
+    frame = cramjam.lz4.Compressor(block_linked=True)
+    frame.compress(data)
+    return bytes(frame.finish())
 
 
 def batch(
@@ -129,6 +143,8 @@ def old_message(magic: int) -> bytes:
 ONE = batch(record())
 THREE = several(0, 1, 2)
 GARBAGE = bytes(range(7, 255, 3))
+MANY_COUNT = 800
+MANY = b"".join(record(b"k%d" % offset, b"value" * 30, offset=offset) for offset in range(MANY_COUNT))
 
 COUNTS = {
     "one record": batch(record()),
@@ -179,6 +195,12 @@ CODECS = {
     "gzip, count 2, one record": batch(record(), 2, codec=Compression.GZIP),
     "gzip, count 1, two records": batch(several(0, 1), 1, codec=Compression.GZIP),
     "zstd, count 1, two records": batch(several(0, 1), 1, codec=Compression.ZSTD),
+    **{f"{codec.type_name} in two": packed(codec, in_two(codec, THREE), 3) for codec in Compression if codec},
+    "lz4, an empty frame behind": packed(
+        Compression.LZ4, bytes(compress(Compression.LZ4, record())) + bytes(compress(Compression.LZ4, b""))
+    ),
+    "lz4 of linked blocks": packed(Compression.LZ4, linked_lz4(MANY), MANY_COUNT),
+    "lz4 with a header for linked blocks, one block": packed(Compression.LZ4, linked_lz4(record())),
     "lz4, bytes behind": packed(Compression.LZ4, bytes(compress(Compression.LZ4, record())) + b"xyz"),
     "gzip, bytes behind": packed(Compression.GZIP, bytes(compress(Compression.GZIP, record())) + b"xyz"),
 }
@@ -193,6 +215,10 @@ RECORDS = {
     "record length written long": batch(bytes((len(body()) * 2 | 0x80, 0)) + body()),
     "record attributes 1": batch(record(attributes=1)),
     "record attributes 255": batch(record(attributes=255)),
+    "record attributes 128": batch(several(0, 1, 2, attributes=128), 3),
+    "record attributes 128, key of an odd letter": batch(record(b"a", attributes=128)),
+    "record attributes 128 in gzip": batch(several(0, 1, 2, attributes=128), 3, codec=Compression.GZIP),
+    "record attributes 128, offset deltas with gaps": batch(several(0, 2, 4, attributes=128), 3),
     "key length too long": batch(sized(b"\0\0\0" + varint(60) + b"k" + sized(b"value") + b"\0")),
     "key length -2": batch(sized(b"\0\0\0" + varint(-2) + sized(b"value") + b"\0")),
     "value length too long": batch(sized(b"\0\0\0" + sized(b"k") + varint(60) + b"value" + b"\0")),
@@ -225,6 +251,8 @@ TIMES = {
     "no time in gzip": batch(record(), base_ms=-1, max_ms=-1, codec=Compression.GZIP),
     "time below -1": batch(record(), base_ms=-500, max_ms=-500),
     "one time below 0": batch(record() + record(ms=-START_MS - 9, offset=1), 2, max_ms=START_MS),
+    "time of -2^63": batch(record(), base_ms=-(2**63), max_ms=-(2**63)),
+    "time of -2^63 in gzip": batch(record(), base_ms=-(2**63), max_ms=-(2**63), codec=Compression.GZIP),
     "time that overflows": batch(record(ms=2**63 - 1), base_ms=2**62, max_ms=2**62),
     "far ahead": batch(record(), base_ms=FAR_AHEAD_MS),
     "long ago": batch(record(), base_ms=LONG_AGO_MS),
@@ -278,6 +306,8 @@ def _cases() -> Iterator[tuple[str, OddBatch]]:
             *("offset deltas all 0", "offset deltas with gaps", "codec 5", "gzip", "lz4", "broken gzip", "broken lz4"),
             *("gzip, count 2, one record", "null key", "null value", "largest time too large", "header count -1"),
             *("largest time too small in zstd", "lz4 of garbage", "no time", "header key that is no text"),
+            *("record attributes 128", "record attributes 128, key of an odd letter", "lz4 in two", "time of -2^63"),
+            "record attributes 128, offset deltas with gaps",
         ):
             yield f"{topic}: {name}", OddBatch({**COUNTS, **OFFSETS, **CODECS, **RECORDS, **TIMES}[name], topic)
     nulls = record() + record(None, offset=1) + record(offset=2) + record(None, offset=3)
@@ -361,6 +391,7 @@ def golden() -> dict[str, dict[str, Any]]:
 DIFFERENCES = {
     "lz4, bytes behind": (87, "not every client unpacks it; Kafka looks at what it needs only"),
     "gzip, bytes behind": (87, "the same"),
+    "lz4, an empty frame behind": (87, "the same"),
     "a byte behind": (2, "what is acknowledged is all that was sent; Kafka drops the rest without a word"),
     "half a second batch": (2, "the same"),
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsrt.wire.compression import SLACK_BYTES, Compression, compress, decompress, inflate
+from streamsrt.wire.compression import SLACK_BYTES, Compression, check_lz4_frame, compress, decompress, inflate
 from streamsrt.wire.primitives import DecodeError
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
@@ -50,12 +50,37 @@ def test_lz4_blocks_are_independent() -> None:
     assert flags >> 5 & 1 == 1
 
 
+LINKED = cramjam.lz4.Compressor(block_linked=True)
+LINKED.compress(TEXT)
+FULL = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
+FULL.compress(TEXT)
+FRAME, EMPTY_FRAME = bytes(compress(Compression.LZ4, TEXT)), bytes(compress(Compression.LZ4, b""))
+FRAME_WITH_CHECKSUM, LINKED_FRAME = bytes(FULL.finish()), bytes(LINKED.finish())
+
+
+@pytest.mark.parametrize("frame", [FRAME, FRAME_WITH_CHECKSUM, EMPTY_FRAME])
+def test_an_lz4_frame_that_all_clients_read(frame: bytes) -> None:
+    check_lz4_frame(frame)
+    for behind in (b"\0", frame):
+        with pytest.raises(DecodeError, match="only one frame"):
+            check_lz4_frame(frame + behind)
+    for end in {*range(0, len(frame), 97), len(frame) - 1}:
+        with pytest.raises(DecodeError):
+            check_lz4_frame(frame[:end])
+
+
+def test_linked_lz4_blocks_are_not_what_all_clients_read() -> None:
+    assert decompress(Compression.LZ4, LINKED_FRAME) == TEXT
+    with pytest.raises(DecodeError, match="not independent"):
+        check_lz4_frame(LINKED_FRAME)
+
+
 def test_snappy_of_librdkafka_is_not_framed() -> None:
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
 
 
 def test_frames_may_follow_each_other() -> None:
-    for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+    for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
         assert decompress(codec, bytes(compress(codec, TEXT)) + bytes(compress(codec, b"end"))) == TEXT + b"end"
 
 

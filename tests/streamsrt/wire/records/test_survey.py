@@ -214,9 +214,9 @@ class TestManyHeaders:
         with pytest.raises(DecodeError, match="no key"):
             largest_timestamp(data, read_header(data))
 
-    def test_renumbering_refuses_what_readers_do_not_agree_on(self) -> None:
-        with pytest.raises(DecodeError, match="attributes 0xff"):
-            renumbered_records(batch(record(attributes=255)))
+    def test_renumbering_leaves_out_attributes(self) -> None:
+        """As Kafka does; other readers do not agree on how many bytes they are."""
+        assert bytes(renumbered_records(batch(record(attributes=255)))) == record()
 
     def test_renumbering_leaves_them_as_they_are(self) -> None:
         records = [record(offset=offset, headers=self.FIELDS) for offset in (5, 1000, 2)]
