@@ -59,6 +59,7 @@ def handed_over(
     settings: AssignorSettings,
     unread: Unread = NOTHING_UNREAD,
     *,
+    held: frozenset[TaskId] = frozenset(),
     may_lose: bool = False,
     is_paused: bool = False,
 ) -> Mapping[str, Tasks]:
@@ -67,6 +68,7 @@ def handed_over(
     ``members``: of two in one process the later one is the one whose task offsets were heard last. ``epochs``: the version
     that each runs, by its topology epoch. ``configurations``: the group's topology and older ones, as far as they are known,
     the newest first, for the topics that there are; versions that nobody runs are looked at for what they have left unread.
+    ``held``: tasks of the lead that nobody gets, besides those that wait for what these versions have left.
     ``may_lose``: whether that may be lost. ``is_paused``: whether the lead gets no more of what older versions run
     than it has (:mod:`~streamsrt.assignment.setbacks`).
     """
@@ -75,7 +77,8 @@ def handed_over(
     if not lead.is_ready:
         return _kept(members, epochs, configurations)
     left = [one.topology for one in configurations if one.topology.epoch < lead.topology.epoch and one not in older]
-    held = frozenset() if may_lose or not unread else held_tasks(lead.topology, left, unread)
+    if unread and not may_lose:
+        held |= held_tasks(lead.topology, left, unread)
     return _HandOver(members, epochs, lead, older, settings, unread, held, is_paused=is_paused).targets()
 
 

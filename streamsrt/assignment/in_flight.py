@@ -187,6 +187,36 @@ def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
     )
 
 
+def held_by_name(group_id: str, epoch: int, unread: Unread) -> str:
+    """Why tasks of this version are held, where nobody knows the versions that would read what is unread."""
+    return (
+        f"{NOBODY_READS}{_counted(unread)}. Tasks that have state in common with their readers wait until they are read. "
+        f"Start the version that has these topics again, under the next epoch, topology.epoch={epoch + 1}, and go on from "
+        f"there as in any upgrade (streamsrt upgrade status --group {group_id}): it reads them. {_READS_STORES} {_LOSE}"
+    )
+
+
+def refusal_to_follow(unread: Unread) -> str:
+    """Why a version can't be the next one of a group that holds tasks."""
+    return (
+        f"{NOBODY_READS}{_counted(unread)}. Tasks of the running version wait for them. Start a version that has these "
+        f"topics first, under this epoch: it reads them. Then start this one under the epoch after it. {_LOSE}"
+    )
+
+
+def topics_met(newest: Topology, older: Iterable[Topology]) -> dict[str, frozenset[str]]:
+    """Repartition topics of older versions that the newest does not have, each with the subtopologies of the newest that
+    meet its readers."""
+    found: dict[str, frozenset[str]] = {}
+    for old in older:
+        versions, gone = versions_of(newest, (old,)), gone_topics(newest, [old])
+        for part in old.subtopologies:
+            met = frozenset(each.id for each in versions.meeting(old.epoch, part.id) if each.epoch == newest.epoch)
+            for topic in {each.name for each in part.repartition_sources} & gone:
+                found[topic] = found.get(topic, frozenset()) | met
+    return found
+
+
 def _counted(unread: Unread) -> str:
     topics = sorted({name for name, _ in unread})
     counts = {topic: sum(count for (name, _), count in unread.items() if name == topic) for topic in topics}

@@ -8,12 +8,14 @@ PRIVATE_TABLE = """\
 StreamsrtAssignment data - 0-0 0+ ; ProcessId:uuid Unique:int32 Generation:int32 GroupEpoch:int32 GroupDigest:uuid
  Tasks:RoleTasks TargetAsGiven:bool Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null
  SendTopology:bool RejoinAfterMs:int64=-1
- RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null ; RoleTasks Active:[]TaskIds Standby:[]TaskIds
- Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string
+ RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null Waits:[]TopicWaits#0 ; RoleTasks Active:[]TaskIds
+ Standby:[]TaskIds Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string ;
+ TopicWaits Topic:string SubtopologyIds:[]string
 StreamsrtSubscription data - 0-0 0+ ; Unique:int32 ProcessId:uuid UserEndpoint:Endpoint?=null ClientTags:[]KeyValue
  Features:int32 TopologyEpoch:int32 TopologyDigest:uuid Topology:bytes?=null Held:RoleTasks Echo:EchoedTarget?=null
  Offsets:[]TaskOffset EndOffsets:[]TaskOffset Flags:int8 ; Endpoint Host:string Port:uint16 ; KeyValue Key:string
  Value:string ; RoleTasks Active:[]TaskIds Standby:[]TaskIds Warmup:[]TaskIds ; TaskIds SubtopologyId:string
- Partitions:[]int32 ; EchoedTarget Generation:int32 GroupEpoch:int32 GroupDigest:uuid AsHeld:bool Target:RoleTasks ;
+ Partitions:[]int32 ; EchoedTarget Generation:int32 GroupEpoch:int32 GroupDigest:uuid AsHeld:bool Target:RoleTasks
+ Waits:[]TopicWaits#0 ; TopicWaits Topic:string SubtopologyIds:[]string ;
  TaskOffset SubtopologyId:string Partition:int32 Offset:int64
 """

@@ -6023,6 +6023,16 @@ class StreamsrtAssignment(Message):
             detail: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
+    class TopicWaits(Message):
+        topic: str
+        subtopology_ids: list[str]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            subtopology_ids: list[str] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[None]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
@@ -6042,6 +6052,7 @@ class StreamsrtAssignment(Message):
     recovery_lag: int
     offset_interval_ms: int
     why: str | None
+    waits: list[StreamsrtAssignment.TopicWaits]
     def __init__(
         self,
         *,
@@ -6061,6 +6072,7 @@ class StreamsrtAssignment(Message):
         recovery_lag: int = ...,
         offset_interval_ms: int = ...,
         why: str | None = ...,
+        waits: list[StreamsrtAssignment.TopicWaits] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -6113,6 +6125,7 @@ class StreamsrtSubscription(Message):
         group_digest: bytes
         as_held: bool
         target: StreamsrtSubscription.RoleTasks
+        waits: list[StreamsrtSubscription.TopicWaits]
         def __init__(
             self,
             *,
@@ -6121,6 +6134,17 @@ class StreamsrtSubscription(Message):
             group_digest: bytes = ...,
             as_held: bool = ...,
             target: StreamsrtSubscription.RoleTasks = ...,
+            waits: list[StreamsrtSubscription.TopicWaits] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TopicWaits(Message):
+        topic: str
+        subtopology_ids: list[str]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            subtopology_ids: list[str] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     class TaskOffset(Message):

@@ -25,8 +25,8 @@ class Words(Scene):
         super().__init__(cluster, folder, application_id)
         self.more = dict(settings or {})
 
-    def app(self, name: str, version: str, **surroundings: str) -> AppProcess:
-        settings = {**SETTINGS, **self.more}
+    def app(self, name: str, version: str, epoch: int | None = None, **surroundings: str) -> AppProcess:
+        settings = {**SETTINGS, **self.more, **({} if epoch is None else {"topology.epoch": epoch})}
         place, address = self.folder / name, self.cluster.address
         return AppProcess(place, version, self.application_id, address, settings, surroundings=surroundings)
 
@@ -166,3 +166,36 @@ def test_versions_that_never_ran_side_by_side_lose_nothing_if_one_does_what_stat
         scene.assert_all_counted()
         wait_until(lambda: scene.status()[0] == 0, "it is over")
         assert c.terminate() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", [pytest.param("streams", marks=pytest.mark.full), "classic"])
+def test_when_the_last_old_instance_dies_too_early_what_shares_state_with_its_reader_waits(
+    bundled: Cluster, tmp_path: Path, application_id: str, protocol: str
+) -> None:
+    scene = Words(bundled, tmp_path, application_id, {"group.protocol": protocol})
+    with scene.app("A", FIRST, **SLOW) as a:
+        a.wait_running(tasks=8)
+        scene.write(60)
+        wait_until(lambda: scene.unread() > 600, "records are in flight")
+        with scene.app("C", SECOND) as c:
+            wait_until(lambda: len(c.tasks("active", "running")) >= PARTITIONS, "it has the writers")
+            a.kill()
+            wait_until(lambda: "are in flight that no member can read" in c.stderr, "it waits", timeout_s=120)
+            left = scene.unread()
+            assert left > 0
+            code, said = scene.status()
+            assert code == 10, said
+            assert "tasks that share state with their readers wait" in said
+            assert len(c.tasks("active", "running")) < 8
+            # What is said helps.
+            epoch = 0 if protocol == "streams" else 2
+            assert f"topology.epoch={epoch}" in said
+            scene.write(2)
+            assert scene.unread() == left
+            with scene.app("B", FIRST, epoch) as b:
+                scene.assert_all_counted()
+                wait_until(lambda: scene.unread() == 0, "nothing is left")
+                assert b.terminate() == 0
+            assert c.terminate() == 0

@@ -120,7 +120,7 @@ def _assigned(session: Session, told: ClassicAssignment) -> Assigned:
         return Assigned(error=refusal(membership, told.error_code, told.error_text))
     echo = None
     if told.group_epoch >= 0:
-        echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target)
+        echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target, told.waits)
     statuses = tuple(
         Status(status.code, with_missing_right(membership, status.detail))
         for status in told.statuses

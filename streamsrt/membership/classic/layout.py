@@ -16,7 +16,14 @@ from typing import TypeAlias
 
 from streamsrt.assignment.digest import topology_bytes
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
+from streamsrt.membership.classic.values import (
+    ClassicAssignment,
+    ClassicSubscription,
+    Echo,
+    Topology,
+    Unreadable,
+    Waits,
+)
 from streamsrt.membership.values import Endpoint, Status, Task, Tasks, TopicPartition, UnknownStatus
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
 from streamsrt.wire.packed import packed, unpacked
@@ -141,6 +148,7 @@ def assignment_data(told: ClassicAssignment) -> bytes:
         recovery_lag=told.recovery_lag,
         offset_interval_ms=told.offset_interval_ms,
         why=told.why or None,
+        waits=[StreamsrtAssignment.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(told.waits)],
     )
     return packed(encode(own, _VERSION))
 
@@ -186,6 +194,7 @@ def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> Clas
         recovery_lag=own.recovery_lag,
         offset_interval_ms=own.offset_interval_ms,
         why=own.why or "",
+        waits=_waits(own.waits),
     )
 
 
@@ -249,12 +258,21 @@ def _echo(echo: Echo, held: Tasks) -> StreamsrtSubscription.EchoedTarget:
         group_digest=echo.group_digest,
         as_held=as_held,
         target=_said_roles(Tasks() if as_held else echo.target),
+        waits=[StreamsrtSubscription.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(echo.waits)],
     )
 
 
 def _echoed(echo: StreamsrtSubscription.EchoedTarget, held: Tasks) -> Echo:
     target = held if echo.as_held else _tasks(echo.target)
-    return Echo(echo.generation, echo.group_epoch, echo.group_digest, target)
+    return Echo(echo.generation, echo.group_epoch, echo.group_digest, target, _waits(echo.waits))
+
+
+def _sorted_waits(waits: Waits) -> list[tuple[str, list[str]]]:
+    return [(topic, sorted(names)) for topic, names in sorted(waits.items())]
+
+
+def _waits(entries: Iterable[StreamsrtAssignment.TopicWaits | StreamsrtSubscription.TopicWaits]) -> Waits:
+    return {entry.topic: frozenset(entry.subtopology_ids) for entry in entries}
 
 
 def _offsets(offsets: Mapping[Task, int]) -> list[StreamsrtSubscription.TaskOffset]:

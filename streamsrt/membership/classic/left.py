@@ -1,18 +1,33 @@
-"""What versions that nobody runs have left unread, when a group starts anew: who reads it, and what waits for whom.
+"""What versions that nobody runs have left unread: who reads it, and what waits for whom.
+
+When a group starts anew:
 
 1. Members of an earlier version that read some of it are taken beside the version that begins, as while an upgrade rolls.
    Else they would be refused, and it for what it leaves unread.
 2. A version that reads some of what is unread waits for members that read the rest. One that reads nothing of it is refused:
    who reads the rest does not need it.
+
+In a group that runs:
+
+3. While members run earlier versions, all members are told which topics only those have, and which subtopologies of the
+   group's version share state with the readers (``Waits``). They echo it, so that whoever leads next knows it, too.
+4. When nobody is left who reads such a topic, and something is unread in it, tasks of these subtopologies are *held*: of
+   each partition where something is unread nobody gets them, until it is read, or may be lost. It is counted in each
+   generation; a topic of which nothing is unread is not told any more.
+5. A version that does not have the topic either is refused meanwhile. One that has it reads it.
+6. What is unread in other topics, which no member was told of, is warned of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from streamsrt.assignment.in_flight import Unread
+from streamsrt.assignment.in_flight import Unread, held_by_name, left_detail, repartition_topics, topics_met
+from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topology import Topology
+from streamsrt.membership.classic.placing import older_versions
+from streamsrt.membership.classic.values import Waits
 from streamsrt.membership.classic.view import Version, View
 
 
@@ -41,3 +56,51 @@ def returning(view: View, version: Version, left: LeftUnread) -> tuple[frozenset
     topics = {topic for topic, _ in left.unread}
     found = [m for m in view.members if m.version.epoch < version.epoch and topics & m.said.topics]
     return frozenset(m.member_id for m in found), left.without(topic for m in found for topic in m.said.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What follows from what nobody reads. ``held``: tasks that nobody gets, and ``detail``: why; ``warning``: what is said
+    of the rest; ``read``: topics that members were told of, of which nothing is unread any more."""
+
+    held: frozenset[TaskId] = frozenset()
+    detail: str = ""
+    warning: str = ""
+    read: frozenset[str] = frozenset()
+
+
+NOTHING_LEFT = LeftBehind()
+
+
+def nobodys_topics(view: View, version: Version, without: Container[str]) -> frozenset[str]:
+    """Topics that members were told of, and that no version has which members run."""
+    texts = [view.texts.get(one.digest) for one in (version, *older_versions(view, version, without))]
+    return frozenset(view.waits).difference(*(repartition_topics(text) for text in texts if text is not None))
+
+
+def left_behind(view: View, version: Version, group_id: str, unread: Unread, *, may_lose: bool) -> LeftBehind:
+    """For the version that the group runs. ``unread``: of topics that no member reads."""
+    waits = view.waits if view.echoed == version else {}
+    read = frozenset(waits) - {topic for topic, _ in unread}
+    if may_lose:
+        return LeftBehind(warning=left_detail(group_id, unread, may_lose=True) if unread else "")
+    known = {place: count for place, count in unread.items() if waits.get(place[0])}
+    others = {place: count for place, count in unread.items() if place not in known}
+    return LeftBehind(
+        held=frozenset(TaskId(name, partition) for topic, partition in known for name in waits[topic]),
+        detail=held_by_name(group_id, version.epoch, known) if known else "",
+        warning=left_detail(group_id, others, may_lose=False) if others else "",
+        read=read,
+    )
+
+
+def waits_to_tell(view: View, version: Version | None, without: Container[str], left: LeftBehind) -> Waits:
+    """With an assignment that is made for this version."""
+    if version is None or view.is_mixed:
+        return {}
+    told = view.waits if view.echoed == version else {}
+    topology = view.texts.get(version.digest)
+    older = [view.texts.get(one.digest) for one in older_versions(view, version, without)]
+    met = {} if topology is None else topics_met(topology, [text for text in older if text is not None])
+    kept = {topic: names for topic, names in told.items() if topic not in left.read or topic in met}
+    return {**kept, **{topic: names | kept.get(topic, frozenset()) for topic, names in met.items()}}

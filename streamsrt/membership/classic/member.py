@@ -341,7 +341,7 @@ def _failed(leading: Leading, reason: str) -> leader.Event | None:
         case ListTopics():
             return leader.TopicsUnknown(reason)
         case EndOffsets():
-            return leader.EndOffsetsListed({})
+            return leader.EndOffsetsListed(None)
         case CountLeft():
             return leader.LeftCounted(None)
         case CreateTopics(specs):

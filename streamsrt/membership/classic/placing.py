@@ -83,11 +83,12 @@ def targets_of(
     without: Iterable[str],
     ends: Mapping[TaskId, int],
     unread: Unread = NOTHING_UNREAD,
+    held: frozenset[TaskId] = frozenset(),
 ) -> Mapping[str, Tasks]:
     """The target of every member but those that get nothing, in tasks of its own version.
 
     ``ends``: ends of changelogs of the group's version that the leader asked for. ``unread``: what the group has not read of
-    repartition topics that this version does not have.
+    repartition topics that this version does not have. ``held``: tasks that nobody gets.
     """
     excluded = set(without)
     older = older_versions(view, group, excluded)
@@ -101,6 +102,7 @@ def targets_of(
         [configuration, *(configure(view.texts[version.digest], image) for version in older)],
         settings,
         unread,
+        held=held,
     )
 
 

@@ -20,6 +20,7 @@ from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.java_members import Told
 from streamsrt.membership.classic.layout import encode_assignment
+from streamsrt.membership.classic.left import NOTHING_LEFT, LeftBehind, waits_to_tell
 from streamsrt.membership.classic.placing import inputs_of, source_partitions
 from streamsrt.membership.classic.stream_layout import UserDataVersions
 from streamsrt.membership.classic.stream_telling import Inputs, encode_for_all
@@ -66,8 +67,8 @@ class LeaderSettings:
 class GenerationPlan:
     """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
     ``postponed``: why the next version is not taken yet; ``unknown``: why it is not even looked at; ``draining``: what is
-    read to the end before it is handed over; ``asked``: members that are to send their topology; ``left``: what older
-    versions have left unread, in words."""
+    read to the end before it is handed over; ``asked``: members that are to send their topology; ``left``: what follows from
+    what older versions have left unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -83,7 +84,7 @@ class GenerationPlan:
     conflicts: tuple[str, ...] = ()
     image: TopicsImage = NO_TOPICS
     rejoin_after_ms: int | None = None
-    left: str = ""
+    left: LeftBehind = NOTHING_LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def told(
     subscriptions_bytes: int,
     versions: UserDataVersions,
 ) -> LeaderOutcome:
-    why = _why(view, plan, memory)
+    why, waits = _why(view, plan, memory), waits_to_tell(view, plan.group, plan.refused, plan.left)
     inputs = inputs_of(view, plan.image)
     shutdown = _shutdown(view)
     everybody: dict[str, ClassicAssignment] = {}
@@ -140,6 +141,7 @@ def told(
             assigned_partitions=source_partitions(member, tasks, inputs, plan.image),
             statuses=_statuses(member, plan, settings, shutdown),
             why=why,
+            waits=waits,
         )
     for name, reason in view.unreadable.items():
         everybody[name] = _unreadable(view, name, reason, leader_id)
@@ -149,7 +151,7 @@ def told(
         everybody = {name: replace(assignment, why="") for name, assignment in everybody.items()}
         encoded = _encoded(view, everybody, versions, inputs, plan.image)
         size = _size(encoded, subscriptions_bytes)
-    warnings = [plan.left] if plan.left else []
+    warnings = [plan.left.warning] if plan.left.warning else []
     if plan.conflicts:
         warnings.append(
             f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions, and must let go "
@@ -219,6 +221,8 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
         found.append(Status(StatusCode.STALE_TOPOLOGY, detail))
     if plan.waiting and not member.held and not is_behind:
         found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.waiting))
+    if plan.left.detail and plan.group == member.version:
+        found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.left.detail))
     problem = None if plan.configuration is None else plan.configuration.problem
     is_ahead = plan.group is not None and member.version.epoch > plan.group.epoch
     if is_ahead and plan.unknown:
@@ -310,7 +314,7 @@ def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
     """Why there is a new generation, as far as its leader led the one before."""
     if plan.waiting:
         return plan.waiting
-    drains = [plan.draining.rstrip(".")] if plan.draining else []
+    drains = [text.rstrip(".") for text in (plan.draining, plan.left.detail) if text]
     if memory.generation != view.generation - 1:
         return "; ".join(drains)
     now = {m.member_id: _name(m) for m in view.members}

@@ -22,6 +22,10 @@ Topology: TypeAlias = types.StreamsGroupHeartbeatRequest.Topology
 PROTOCOL_NAME = "streamsrt-1"
 """The name under which our members offer this layout. Another layout is another name: the members vote."""
 
+Waits: TypeAlias = Mapping[str, frozenset[str]]
+"""Repartition topics that earlier versions alone have, each with the subtopologies of the group's version that share state
+with its readers. They wait while something is unread there and no member reads it."""
+
 PROTOCOL_TYPE = "consumer"
 
 NO_DIGEST = bytes(16)
@@ -37,6 +41,7 @@ class Echo:
     group_epoch: int
     group_digest: bytes
     target: Tasks
+    waits: Waits = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,8 @@ class Joined:
 class ClassicAssignment:
     """What the leader tells a member.
 
-    ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo.
+    ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo, as
+    ``waits`` is.
     ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
     member. ``rejoin_after_ms``: when to join again without another reason, counted from this assignment. ``process_id`` and
     ``unique`` are those of the subscription that it answers: brokers give a restarted static member what they stored.
@@ -105,6 +111,7 @@ class ClassicAssignment:
     recovery_lag: int = -1
     offset_interval_ms: int = 60_000
     why: str = ""
+    waits: Waits = field(default_factory=dict)
     process_id: str = NO_PROCESS
     unique: int = 0
 

@@ -48,6 +48,7 @@ from streamsrt.membership.classic.values import (
     Echo,
     Joined,
     Unreadable,
+    Waits,
 )
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.values import Task
@@ -154,8 +155,18 @@ class View:
     @property
     def echoed(self) -> Version | None:
         """The version that the group runs, by the newest echo; None if nobody echoes anything."""
-        newest = max((m.echo for m in self.members if m.echo is not None), key=lambda e: e.generation, default=None)
+        newest = self._newest_echo
         return None if newest is None else Version(newest.group_epoch, newest.group_digest)
+
+    @property
+    def waits(self) -> Waits:
+        """What was told with that version."""
+        newest = self._newest_echo
+        return {} if newest is None else newest.waits
+
+    @property
+    def _newest_echo(self) -> Echo | None:
+        return max((m.echo for m in self.members if m.echo is not None), key=lambda e: e.generation, default=None)
 
 
 def view_of(
@@ -292,7 +303,7 @@ def _as_given(member: Participant, given: Given, generation: int) -> Participant
     held = Tasks(active, standby, (member.held.warmup | more.warmup) - active - standby)
     echo = member.echo
     if told.group_epoch >= 0:
-        echo = Echo(generation, told.group_epoch, told.group_digest, told.target)
+        echo = Echo(generation, told.group_epoch, told.group_digest, told.target, told.waits)
     return replace(member, held=held, echo=echo, is_away=True)
 
 

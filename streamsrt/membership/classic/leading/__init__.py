@@ -19,10 +19,9 @@ there is an outcome.
    topics that are not there, or what everybody has.
 7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
    away or in doubt, and now and then while tasks warm up.
-8. Before a version runs alone that the group does not run yet, the leader looks what older versions have left unread in
-   repartition topics that it does not have. If there is anything the version is refused, unless its members may lose it, or
-   versions that start together read all of it (:mod:`~streamsrt.membership.classic.left`). A group that runs the version
-   already goes on, with a warning. A leader looks once, and again when older members are gone.
+8. Where a version runs alone, the leader looks what older ones have left unread in repartition topics that it does not have:
+   once, and again when older members are gone. A version that begins is refused then, unless that may be lost, or it starts
+   together with versions that read it; of one that runs, tasks wait (:mod:`~streamsrt.membership.classic.left`).
 9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
    the outcome warns.
 

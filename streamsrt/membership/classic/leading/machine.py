@@ -9,8 +9,8 @@ from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.in_flight import (
     Unread,
     detail_of_waiting,
-    left_detail,
     left_topics,
+    refusal_to_follow,
     refusal_to_leave,
     repartition_topics,
 )
@@ -41,7 +41,14 @@ from streamsrt.membership.classic.leading.values import (
     TopicsListed,
     TopicsUnknown,
 )
-from streamsrt.membership.classic.left import LeftUnread, left_of, returning
+from streamsrt.membership.classic.left import (
+    NOTHING_LEFT,
+    LeftUnread,
+    left_behind,
+    left_of,
+    nobodys_topics,
+    returning,
+)
 from streamsrt.membership.classic.placing import changelogs_to_ask, older_versions
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
 from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
@@ -127,7 +134,7 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> LeadingStep:
             errors = {spec.name: (int(ErrorCode.REQUEST_TIMED_OUT), "no answer in time") for spec in specs}
             return _created(leading, specs, errors, now_ms)
         case EndOffsets():
-            return _offsets_listed(leading, {}, now_ms)
+            return _offsets_listed(leading, None, now_ms)
         case CountLeft():
             return _left_counted(leading, None, now_ms)
 
@@ -183,7 +190,7 @@ def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: in
         created=None,
         creation_detail="",
         has_counted=False,
-        left="",
+        left=NOTHING_LEFT,
     )
     if was_candidate:
         return _choose(leading, now_ms)
@@ -252,15 +259,15 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     return assign(leading, {}, now_ms)
 
 
-def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> LeadingStep:
+def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int] | None, now_ms: int) -> LeadingStep:
     """Of topics that are gone both are asked for, one after the other: the ends first, so that no record is overlooked."""
     gone = gone_of(leading)
     if not gone:
-        return assign(leading, offsets, now_ms)
-    if leading.ends is None and gone <= offsets.keys():
+        return assign(leading, offsets or {}, now_ms)
+    if leading.ends is None and offsets is not None and gone <= offsets.keys():
         return _await(replace(leading, ends=offsets), EndOffsets(frozenset(), gone))
-    if leading.ends is not None and (offsets or not any(leading.ends[each] for each in gone)):
-        return assign(leading, leading.ends, now_ms, offsets)
+    if leading.ends is not None and (offsets is not None or not any(leading.ends[each] for each in gone)):
+        return assign(leading, leading.ends, now_ms, offsets or {})
     why = (
         "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
     )
@@ -276,8 +283,14 @@ def _runs_beside_older(leading: Leading) -> bool:
 
 
 def _is_to_look(leading: Leading) -> bool:
-    """Whether the version runs alone, and the leader does not know yet what older ones have left."""
-    return not leading.has_counted and leading.memory.looked != leading.version and not _runs_beside_older(leading)
+    """Whether the leader does not know yet what is left by versions that nobody runs."""
+    is_known = leading.memory.looked == leading.version or _runs_beside_older(leading)
+    return not leading.has_counted and (not is_known or bool(_nobodys(leading)))
+
+
+def _nobodys(leading: Leading) -> frozenset[str]:
+    version = leading.version
+    return nobodys_topics(leading.view, version, refused_of(leading, version)) if version is not None else frozenset()
 
 
 def _look(leading: Leading, now_ms: int) -> LeadingStep:
@@ -285,6 +298,8 @@ def _look(leading: Leading, now_ms: int) -> LeadingStep:
     assert leading.version is not None
     topology, image = leading.view.texts[leading.version.digest], leading.image
     names = left_topics(leading.settings.group_id, topology, image)
+    if _runs_beside_older(leading):
+        names &= _nobodys(leading)
     if not names:
         return _left_counted(leading, {}, now_ms)
     # What is its own tells whether another version would be refused for it.
@@ -300,20 +315,22 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
     is_new = leading.view.echoed != version and not leading.view.javas
     leading = replace(leading, has_counted=True)
     if unread is None:
-        if not is_new or may_lose:
+        if may_lose or not (is_new or _nobodys(leading)):
             return _configure(leading, now_ms)
         why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
         return keep(leading, why, rejoin_after_ms=DRAINING_MS)
     found = left_of(leading.view.texts[version.digest], unread)
     if found.unread and is_new and not may_lose:
         return _start_together(leading, version, found, now_ms)
-    left = left_detail(group_id, found.unread, may_lose=may_lose) if found.unread else ""
+    left = left_behind(leading.view, version, group_id, found.unread, may_lose=may_lose)
     return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
 
 
 def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:
     """Something is unread that this version does not read: takes it where others do, else waits for them, or refuses it."""
     group_id, is_certain = leading.settings.group_id, leading.verdicts.is_certain
+    if is_certain and _runs_beside_older(leading):
+        return _refuse_update(leading, refusal_to_follow(found.unread), now_ms)
     again, rest = (frozenset(), found) if is_certain else returning(leading.view, version, found)
     if not rest.unread:
         return _choose(replace(leading, again=again), now_ms)
@@ -336,7 +353,7 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
 def _postpone(leading: Leading, detail: str, now_ms: int) -> LeadingStep:
     """The update waits for its topics: the group goes on with the version that it has."""
     leading = replace(leading, candidates=(), postponed=detail, created=None, creation_detail="")
-    return _choose(replace(leading, has_counted=False, left=""), now_ms)
+    return _choose(replace(leading, has_counted=False, left=NOTHING_LEFT), now_ms)
 
 
 def _created(

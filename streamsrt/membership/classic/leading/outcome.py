@@ -91,6 +91,7 @@ def assign(
             without={*refused, *waiting},
             ends=ends,
             unread=unread,
+            held=leading.left.held if lead == version else frozenset(),
         )
     except AssignedTwiceError as error:
         return keep(leading, f"The assignor made a mistake: {error}.")
@@ -125,7 +126,7 @@ def _rejoin_after(
     leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], unread: Unread, now_ms: int
 ) -> int | None:
     """When the leader joins again though nobody else does."""
-    due = []
+    due = [IN_FLIGHT_MS] if leading.left.held else []
     if unread and leading.lead is not None and leading.version is not None:
         waits = waiting_of(leading.view, leading.lead, refused_of(leading, leading.version), unread)
         drains = any(partitions is not None for _, parts in waits.draining for _, partitions in parts)

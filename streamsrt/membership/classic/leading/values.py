@@ -11,6 +11,7 @@ from streamsrt.assignment.in_flight import (
 )
 from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage, TopicSpec
+from streamsrt.membership.classic.left import NOTHING_LEFT, LeftBehind
 from streamsrt.membership.classic.placing import (
     older_versions,
 )
@@ -75,9 +76,9 @@ class TopicsCreated:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsetsListed:
-    """Those that are known, of both kinds; none after a failure."""
+    """Those that are known, of both kinds; None after a failure."""
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Leading:
     """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
     become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
     asked for, while those are that the group has committed of topics that are gone. ``lists_all``: the image has all topics;
-    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: that, in words;
+    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: what follows;
     ``again``: members of earlier versions that are taken for it."""
 
     view: View
@@ -118,7 +119,7 @@ class Leading:
     ends: Mapping[TopicPartition, int] | None = None
     lists_all: bool = False
     has_counted: bool = False
-    left: str = ""
+    left: LeftBehind = NOTHING_LEFT
     again: frozenset[str] = frozenset()
 
     @property

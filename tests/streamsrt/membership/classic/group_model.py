@@ -128,12 +128,12 @@ SOURCES = {"t": 3, "u": 3, "v": 3, "w": 2, "x1": 2}
 
 
 class Cluster:
-    """The topics that there are. ``ends`` and ``committed``: offsets that are others than ``END``. ``left``: what is unread
-    of topics that nobody's topology has."""
+    """The topics that there are. ``ends`` and ``committed``: offsets that are others than ``END``; None: nothing. ``left``:
+    what is unread of topics that nobody's topology has."""
 
     def __init__(self) -> None:
         self.ends: dict[tuple[str, int], int] = {}
-        self.committed: dict[tuple[str, int], int] = {}
+        self.committed: dict[tuple[str, int], int | None] = {}
         self.left: dict[tuple[str, int], int] = {}
         self.topics = dict(SOURCES)
         self.refuses: set[str] = set()
@@ -160,7 +160,7 @@ class Cluster:
                         self.topics.setdefault(spec.name, spec.partitions)
                 return leading.TopicsCreated(errors)
             case leading.EndOffsets(partitions, committed, written):
-                found = {place: self.committed.get(place, END) for place in committed}
+                found = {place: at for place in committed if (at := self.committed.get(place, END)) is not None}
                 ends = {place: self.ends.get(place, END) for place in partitions | written}
                 return leading.EndOffsetsListed(found | ends)
             case leading.CountLeft(partitions):

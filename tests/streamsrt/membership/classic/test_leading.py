@@ -69,7 +69,7 @@ class Member:
         """Opens and closes what it is told, and forgets what it had to say once."""
         self.held = told.tasks
         if told.group_epoch >= 0:
-            self.echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target)
+            self.echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target, told.waits)
         self.extra = {"topology": self.version.wire} if told.send_topology else {}
 
 
@@ -666,10 +666,18 @@ def test_old_members_read_a_repartition_topic_that_goes_to_its_end() -> None:
     assert told["m1"].why == ""
 
 
+def test_what_an_old_version_wrote_and_never_read_is_unread() -> None:
+    group = draining()
+    group.cluster.committed = {("r", n): None for n in range(3)}
+    told = rounds(group, 6)
+    assert told["m1"].tasks.active == tasks("s0 s1 s2").active
+    assert told["m2"].tasks.active == tasks("w0 w1 w2").active
+
+
 def test_while_nobody_can_say_what_is_unread_everybody_keeps_its_tasks() -> None:
     group = draining()
     before = rounds(group, 6)
-    told = rounds(group, 2, answers={leading.EndOffsets: leading.EndOffsetsListed({})})
+    told = rounds(group, 2, answers={leading.EndOffsets: leading.EndOffsetsListed(None)})
     assert {name: each.tasks.active for name, each in told.items()} == {
         name: each.tasks.active for name, each in before.items()
     }
@@ -771,7 +779,7 @@ def test_what_may_be_lost_is_left_with_a_warning() -> None:
     assert "upgrade.lose.in.flight" in warning
 
 
-def test_when_the_last_old_member_leaves_too_early_the_group_goes_on_with_a_warning() -> None:
+def test_what_is_left_in_topics_that_no_member_was_told_of_is_warned_of() -> None:
     group = settled(Member("m2", BY_R))
     group.members["m1"] = Member("m1", BY_X, extra={"topology": BY_X.wire})
     group.leader = "m1"
@@ -784,7 +792,9 @@ def test_when_the_last_old_member_leaves_too_early_the_group_goes_on_with_a_warn
     (warning,) = outcome.warnings
     assert f"{LEFT}: 7 records" in warning
     assert "under the next epoch" in warning
-    assert len(read(outcome)["m1"].tasks.active) == 6
+    told = read(outcome)["m1"]
+    assert len(told.tasks.active) == 6
+    group.members["m1"].hears(told)
     assert not group.lead().warnings, "it is said once"
 
 

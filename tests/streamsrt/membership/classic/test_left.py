@@ -1,14 +1,18 @@
-"""Versions that start together read what each of them has left, in a group whose versions nobody knows any more."""
+"""What versions that nobody runs have left unread: who starts together to read it, and what waits for it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from streamsrt.assignment.in_flight import tells_of_held, topics_met
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.left import LeftUnread, left_of
-from streamsrt.membership.values import NOTHING
+from streamsrt.membership.classic.values import ClassicAssignment
+from streamsrt.membership.values import NOTHING, Task
 from streamsrt.wire.error_codes import ErrorCode
-from tests.streamsrt.membership.classic.group_model import Version
-from tests.streamsrt.membership.classic.test_leading import LOSES, Group, Member, detail, rounds, tasks
+from tests.streamsrt.membership.classic.group_model import END, Version
+from tests.streamsrt.membership.classic.test_leading import LOSES, Group, Member, detail, read, rounds, tasks
 
 OLD_TOPIC, NEW_TOPIC, THIRD_TOPIC = "app-by-group-repartition", "app-by-g-repartition", "app-by-h-repartition"
 EARLIER = Version.of(2, f"w: source=t sink={OLD_TOPIC}", f"s: repartition={OLD_TOPIC} changelog=c")
@@ -86,3 +90,130 @@ def test_what_a_version_has_itself_is_its_own() -> None:
     found = left_of(LATER.value, unread)
     assert found == LeftUnread({(OLD_TOPIC, 0): 1}, {(NEW_TOPIC, 2): 3})
     assert found.without([OLD_TOPIC]).unread == {}
+
+
+# ------------------------------------------------------------------------------- the last old member ends too early
+
+
+def warm(group: Group, count: int) -> dict[str, ClassicAssignment]:
+    """Generations in each of which everybody says that it has all state."""
+    told: dict[str, ClassicAssignment] = {}
+    for _ in range(count):
+        for each in group.members.values():
+            each.extra |= {"offsets": {("s", n): END for n in range(3)}}
+        told = group.round()
+    return told
+
+
+def rolling(*names: str) -> Group:
+    """The old version runs with a member that leads, the new one with others: half of them, so that it has the writer."""
+    group = Group(member("m1", EARLIER, OLD_TOPIC))
+    group.cluster.topics |= {"t": 3}
+    warm(group, 3)
+    for partition in range(3):
+        group.cluster.ends[OLD_TOPIC, partition] = 100
+        group.cluster.committed[OLD_TOPIC, partition] = 100
+    group.cluster.committed[OLD_TOPIC, 1] = 93
+    group.members |= {name: member(name, LATER, NEW_TOPIC) for name in names}
+    told = warm(group, 6)
+    assert told["m1"].tasks.active == tasks("s1").active
+    assert told[names[0]].waits == {OLD_TOPIC: frozenset({"s"})}
+    return group
+
+
+def dies(group: Group, *names: str) -> None:
+    """They are gone, and have left what they had not read."""
+    for name in names:
+        del group.members[name]
+    group.leader = next(iter(group.members))
+    group.cluster.left = {(OLD_TOPIC, 1): 7}
+
+
+def running(told: Mapping[str, ClassicAssignment]) -> frozenset[Task]:
+    return frozenset[Task]().union(*(each.tasks.active for each in told.values()))
+
+
+def test_what_shares_state_with_unread_records_waits_when_the_last_old_member_is_gone() -> None:
+    group = rolling("m2")
+    dies(group, "m1")
+    for _ in range(3):
+        told = group.round()["m2"]
+        assert told.tasks.active == tasks("w0 w1 w2 s0 s2").active
+        text = detail(told, StatusCode.ASSIGNMENT_DELAYED)
+        assert f"no member can read: {OLD_TOPIC}: 7 records. Tasks that have state in common" in text
+        assert "under the next epoch, topology.epoch=4" in text
+        assert tells_of_held(told.why)
+        assert told.rejoin_after_ms == leading.IN_FLIGHT_MS
+    group.cluster.left = {}
+    told = warm(group, 2)["m2"]
+    assert told.tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
+    assert (told.statuses, told.waits, told.rejoin_after_ms) == ((), {}, None)
+    group.round()
+    assert not any(isinstance(effect, leading.CountLeft) for effect in group.effects)
+
+
+def test_it_waits_whoever_leads_afterwards() -> None:
+    group = rolling("m2", "m3", "m4")
+    dies(group, "m1")
+    for leader in ("m2", "m3", "m4"):
+        group.leader, group.memories = leader, {}
+        told = group.round()
+        assert running(told) == tasks("w0 w1 w2 s0 s2").active
+    # A member that starts anew has heard nothing of it.
+    group.members["m5"] = member("m5", LATER, NEW_TOPIC)
+    dies(group, "m2")
+    group.cluster.left = {(OLD_TOPIC, 1): 7}
+    told = warm(group, 3)
+    assert running(told) == tasks("w0 w1 w2 s0 s2").active
+    assert told["m5"].waits == {OLD_TOPIC: frozenset({"s"})}
+
+
+def test_while_nobody_can_say_what_is_left_everybody_keeps_what_it_has() -> None:
+    group = rolling("m2")
+    dies(group, "m1")
+    told = group.round(answers={leading.CountLeft: leading.LeftCounted(None)})["m2"]
+    assert (1 in {partition for name, partition in told.tasks.active if name == "s"}, told.rejoin_after_ms) == (
+        False,
+        leading.DRAINING_MS,
+    )
+    assert running(group.round()) == tasks("w0 w1 w2 s0 s2").active, "that it is to wait is not forgotten"
+
+
+def test_who_may_lose_it_holds_nothing() -> None:
+    group = rolling("m2")
+    group.members["m2"].extra = LOSES
+    dies(group, "m1")
+    outcome = group.lead()
+    assert read(outcome)["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
+    (warning,) = outcome.warnings
+    assert "They are left unread, as upgrade.lose.in.flight says" in warning
+
+
+def test_a_version_that_has_the_topic_follows_and_reads_it_and_another_one_does_not() -> None:
+    group = rolling("m2")
+    dies(group, "m1")
+    group.round()
+    next_version = Version.of(
+        4, f"w: source=t sink={NEW_TOPIC}", f"s: repartition={NEW_TOPIC} changelog=c", "z: source=t2"
+    )
+    group.cluster.topics["t2"] = 1
+    group.members["m6"] = member("m6", next_version, NEW_TOPIC)
+    told = group.round()
+    assert told["m6"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    text = told["m6"].error_text or ""
+    assert "can't replace topology epoch 3 of group app, which continues unchanged. Records are in flight that" in text
+    assert f"{OLD_TOPIC}: 7 records. Tasks of the running version wait for them. Start a version that has these" in text
+    assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s2").active
+    del group.members["m6"]
+    again = Version.of(4, f"w: source=t sink={OLD_TOPIC}", f"s: repartition={OLD_TOPIC} changelog=c")
+    group.members["m7"] = member("m7", again, OLD_TOPIC)
+    told = warm(group, 6)
+    assert not any(each.error_code for each in told.values())
+    assert ("s", 1) in told["m7"].tasks.active
+    assert OLD_TOPIC not in told["m7"].waits
+
+
+def test_topics_of_a_version_that_only_reads_other_subtopologies_hold_only_those() -> None:
+    old = Version.of(0, "w: source=t sink=x,y", "s: repartition=x changelog=c", "u: repartition=y changelog=d")
+    new = Version.of(1, "w: source=t sink=y", "s: source=t2 changelog=c", "u: repartition=y changelog=d")
+    assert topics_met(new.value, [old.value]) == {"x": frozenset({"s"})}
