@@ -26,6 +26,8 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``topic_pattern``     patterns of topic names, which have RE2's syntax
 - ``topics``            topics as values: those that there are, and one to create
 - ``topology``          the topology of a streams group as its members describe it, as a value
+- ``value_versions``    versions of the values in stores, as members tell them, and updates that can't be made because
+                        of them
 - ``versions``          which tasks of two versions of a topology get in each other's way, and what of them changes hands
                         together
 """

@@ -19,6 +19,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.client.interface import Administering
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
@@ -26,8 +27,9 @@ from streamsrt.membership.classic.stream_layout import said_by_ours
 from streamsrt.runtime.store_origins import RunningMember, check_origins, continues_generated, warn_of_unknown
 from streamsrt.state.private_files import write_private
 from streamsrt.wire import types
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
 from topology.graph.diff import diff
+from topology.graph.nodes import internal_topic_name
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
@@ -38,6 +40,20 @@ _TAG_DIGITS = 16
 def digest_tag(topology: Topology) -> dict[str, str]:
     """The client tag that tells the version of a member."""
     return {TOPOLOGY_DIGEST: topology.digest[:_TAG_DIGITS]}
+
+
+def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
+    """The client tag that tells the versions of the values in its stores; none where all have version 1."""
+    versions = {
+        internal_topic_name(application_id, spec.changelog_name): ValueVersion(
+            spec.version, frozenset(version for version, _ in spec.upcasts)
+        )
+        for part in topology.subtopologies
+        for spec in part.stores
+        if spec.logging and spec.source_topic is None
+    }
+    told = written_versions(versions)
+    return {VALUE_VERSIONS: told} if told else {}
 
 
 def check_group(

@@ -8,3 +8,6 @@ STORE_ORIGIN = "origin."
 
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""
+
+VALUE_VERSIONS = "store.versions"
+"""Versions of the values in stores (:mod:`streamsrt.assignment.value_versions`)."""

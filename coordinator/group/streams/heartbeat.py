@@ -27,7 +27,13 @@ from coordinator.group.streams.in_flight import (
     unread_of,
     waiting_of,
 )
-from coordinator.group.streams.preflight import check_in_flight, check_left, check_update, forbidden_topics
+from coordinator.group.streams.preflight import (
+    check_in_flight,
+    check_left,
+    check_update,
+    check_values,
+    forbidden_topics,
+)
 from coordinator.group.streams.records import (
     current_record,
     member_record,
@@ -346,6 +352,7 @@ class _Heartbeat:
             check_in_flight(self.group.group_id, configuration.topology, versions, unread, others)
         if any(name != member.member_id for name in self.group.members):
             check_update(self.group.group_id, known, configuration, self.context)
+            check_values(self.group, configuration.topology, member, versions)
 
     def _take_offsets(self) -> None:
         known = self.before.soft.task_offsets

@@ -6,22 +6,24 @@
 3. A group without other members has nothing to protect: its topology is taken and waits for its topics, as at a first start.
 4. A topology update after which nobody could read what is in flight is refused, with other members and without. So is the
    first topology of a group that has committed offsets of repartition topics which that topology does not have.
+5. So is one whose stores get a later version of their values, where members that are there could not go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.in_flight import left_unread
-from coordinator.group.streams.state import Member
+from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import RequestContext
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.in_flight import Unread, refusal_to_leave, refusal_to_strand
 from streamsrt.assignment.refused_update import could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.topics import TopicSpec
 from streamsrt.assignment.topology import Topology
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.assignment.value_versions import ValueVersions, problem_of_values, read_versions
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
 from streamsrt.wire.error_codes import ErrorCode
 
 
@@ -39,6 +41,20 @@ def check_in_flight(
     problem = refusal_to_strand(newest, known, unread, epochs)
     if problem is not None:
         raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))
+
+
+def check_values(group: StreamsGroup, newest: Topology, member: Member, known: Sequence[Topology]) -> None:
+    """Raises Refused where values of stores get a later version, and members that are there could not go on, or their values
+    not be read. ``known``: the versions before ``newest``, the newest of them first."""
+    tags = {each.topology_epoch: each.client_tags for name, each in group.members.items() if name != member.member_id}
+    older = [(one, told_versions_of(tags[one.epoch])) for one in known if one.epoch in tags]
+    problem = problem_of_values(newest, told_versions_of(member.client_tags), older)
+    if problem is not None:
+        raise Refused(*could_not_run(group.group_id, newest.epoch, known[0].epoch, problem))
+
+
+def told_versions_of(tags: Iterable[tuple[str, str]]) -> ValueVersions:
+    return read_versions(dict(tags).get(VALUE_VERSIONS))
 
 
 def check_left(group_id: str, newest: Topology, member: Member, context: RequestContext) -> None:

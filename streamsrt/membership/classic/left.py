@@ -1,4 +1,4 @@
-"""What versions that nobody runs have left unread: who reads it, and what waits for whom.
+"""What versions that nobody runs have left unread: who reads it, what waits for whom, and what can't follow.
 
 When a group starts anew:
 
@@ -23,12 +23,16 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
+from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.in_flight import Unread, held_by_name, left_detail, repartition_topics, topics_met
+from streamsrt.assignment.refused_update import topics_problem
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topology import Topology
+from streamsrt.assignment.value_versions import NO_VERSIONS, problem_of_values, read_versions
 from streamsrt.membership.classic.placing import older_versions
 from streamsrt.membership.classic.values import Waits
 from streamsrt.membership.classic.view import Version, View
+from streamsrt.wire.client_tags import VALUE_VERSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +108,16 @@ def waits_to_tell(view: View, version: Version | None, without: Container[str], 
     met = {} if topology is None else topics_met(topology, [text for text in older if text is not None])
     kept = {topic: names for topic, names in told.items() if topic not in left.read or topic in met}
     return {**kept, **{topic: names | kept.get(topic, frozenset()) for topic, names in met.items()}}
+
+
+def problem_of_update(
+    view: View, version: Version, configuration: Configuration, without: Container[str]
+) -> str | None:
+    """Why this version can't follow those that members run: its topics, or the versions of values in its stores."""
+    problem = configuration.problem
+    if problem is not None and problem.is_fatal:
+        return topics_problem(problem)
+    told = {m.version: read_versions(m.said.client_tags.get(VALUE_VERSIONS)) for m in view.members}
+    texts = [(one, view.texts.get(one.digest)) for one in older_versions(view, version, without)]
+    older = [(text, told[one]) for one, text in texts if text is not None]
+    return problem_of_values(configuration.topology, told.get(version, NO_VERSIONS), older)

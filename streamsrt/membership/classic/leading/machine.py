@@ -14,7 +14,7 @@ from streamsrt.assignment.in_flight import (
     refusal_to_leave,
     repartition_topics,
 )
-from streamsrt.assignment.refused_update import Refusal, could_not_run, topics_problem
+from streamsrt.assignment.refused_update import Refusal, could_not_run
 from streamsrt.assignment.topics import NO_TOPICS, TopicSpec
 from streamsrt.membership.classic.leading.creation import FINAL, cannot_be_made, creation_detail_of, with_created
 from streamsrt.membership.classic.leading.outcome import (
@@ -47,6 +47,7 @@ from streamsrt.membership.classic.left import (
     left_behind,
     left_of,
     nobodys_topics,
+    problem_of_update,
     returning,
 )
 from streamsrt.membership.classic.placing import changelogs_to_ask, older_versions
@@ -240,8 +241,8 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     assert lead is not None
     configuration = configure(leading.view.texts[lead.digest], leading.image)
     problem = configuration.problem
-    if problem is not None and problem.is_fatal and leading.is_update:
-        return _refuse_update(leading, topics_problem(problem), now_ms)
+    if leading.is_update and (why := problem_of_update(leading.view, lead, configuration, leading.refused)):
+        return _refuse_update(leading, why, now_ms)
     if _is_to_look(leading):
         return _look(leading, now_ms)
     if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:

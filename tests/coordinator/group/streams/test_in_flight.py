@@ -14,8 +14,9 @@ from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import EventOutcome, Shard
 from streamsrt.assignment.in_flight import Unread
 from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.wire import types
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST, VALUE_VERSIONS
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.private_tags import VERSIONS_TAG
 from tests.coordinator.group.streams.test_preflight import CONFIG, CONTEXT, OLD, TOPICS, Group, Heartbeat
@@ -385,3 +386,43 @@ def test_a_version_that_was_sent_back_while_nobody_ran_is_told_so() -> None:
     ]
     group.ask("back", member_epoch=-1)
     assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+
+
+# ------------------------------------------------------------------------------------------ values with a later version
+
+
+def values(version: int, *upcasts: int) -> list[Heartbeat.KeyValue]:
+    told = written_versions({"c": ValueVersion(version, frozenset(upcasts))})
+    return [Heartbeat.KeyValue(key=VALUE_VERSIONS, value=told)]
+
+
+def test_a_repartition_topic_that_goes_and_a_later_version_of_values_are_two_upgrades() -> None:
+    group = Backlogged("old", waits={})
+    response, _ = group.join("new", RENAMED, 1, client_tags=values(2, 1))
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "Repartition topic r is gone, while the values in c get a later version" in response.error_message
+    assert "Do it in two upgrades: first drop or rename the repartition topic" in response.error_message
+    assert group.topology_epoch == 0
+    # One after the other.
+    assert group.join("new", RENAMED, 1)[0].error_code == 0
+    group.turn("new", "old")
+    group.ask("old", member_epoch=-1)
+    assert group.join("next", RENAMED, 2, client_tags=values(2, 1))[0].error_code == 0
+    # Going back is not looked at here: nothing of the later version may have been written yet.
+    assert group.join("back", RENAMED, 3)[0].error_code == 0
+
+
+def test_values_that_old_members_write_need_an_upcast() -> None:
+    group = Backlogged("old", waits={})
+    response, _ = group.join("new", OLD, 1, client_tags=values(3, 2))
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert (
+        "The values in c have version 1, and version 3 of the store has no upcast={1: ...}." in response.error_message
+    )
+    assert group.join("new", OLD, 1, client_tags=values(3, 1, 2))[0].error_code == 0
+
+
+def test_where_no_member_is_left_values_may_change_with_the_topics() -> None:
+    group = Backlogged("old", waits={})
+    group.ask("old", member_epoch=-1)
+    assert group.join("new", RENAMED, 1, client_tags=values(2, 1))[0].error_code == 0

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from streamsrt.assignment.in_flight import tells_of_held, topics_met
 from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.left import LeftUnread, left_of
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.values import NOTHING, Task
+from streamsrt.wire.client_tags import VALUE_VERSIONS
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.group_model import END, Version
 from tests.streamsrt.membership.classic.test_leading import LOSES, Group, Member, detail, read, rounds, tasks
@@ -217,3 +219,18 @@ def test_topics_of_a_version_that_only_reads_other_subtopologies_hold_only_those
     old = Version.of(0, "w: source=t sink=x,y", "s: repartition=x changelog=c", "u: repartition=y changelog=d")
     new = Version.of(1, "w: source=t sink=y", "s: source=t2 changelog=c", "u: repartition=y changelog=d")
     assert topics_met(new.value, [old.value]) == {"x": frozenset({"s"})}
+
+
+def test_a_repartition_topic_that_goes_and_a_later_version_of_values_are_two_upgrades() -> None:
+    group = Group(member("m1", EARLIER, OLD_TOPIC))
+    warm(group, 2)
+    raised = member("m2", LATER, NEW_TOPIC)
+    tags = {VALUE_VERSIONS: written_versions({"c": ValueVersion(2, frozenset({1}))})}
+    raised.extra["client_tags"] = tags
+    group.members["m2"] = raised
+    told = group.round()
+    assert told["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert f"Repartition topic {OLD_TOPIC} is gone, while the values in c get a later" in (told["m2"].error_text or "")
+    assert len(told["m1"].tasks.active) == 6
+    group.members["m2"] = member("m2", LATER, NEW_TOPIC)
+    assert not group.round()["m2"].error_code

@@ -1,0 +1,76 @@
+"""Versions of the values in stores, as members tell them, and updates that can't be made because of them.
+
+1. A member tells them in a client tag, of stores whose values have a later version than 1: the changelog, the version, and
+   from which earlier ones there are upcasts. Who tells nothing has version 1.
+2. While old members read a repartition topic that is gone, the values of what they keep must not get a later version: they
+   could not go on after the first value that a new member writes. So that is two upgrades, as a plan says, too.
+3. Values that get a later version need the upcast from the version that old members write.
+4. An earlier version than that of old members is no reason to refuse: going back is looked at by who goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from streamsrt.assignment.in_flight import gone_topics
+from streamsrt.assignment.topology import Topology
+
+_PLAIN = 1
+
+
+class ValueVersion(NamedTuple):
+    """What a program writes into a store; ``upcasts``: versions that it reads besides."""
+
+    version: int
+    upcasts: frozenset[int] = frozenset()
+
+
+ValueVersions = Mapping[str, ValueVersion]
+"""By the name of the changelog."""
+
+NO_VERSIONS: ValueVersions = {}
+
+
+def written_versions(versions: ValueVersions) -> str:
+    """The value of the tag; empty: there is nothing to tell."""
+    found = ((name, each) for name, each in sorted(versions.items()) if each.version > _PLAIN)
+    return ",".join(f"{name}={each.version}/{'.'.join(map(str, sorted(each.upcasts)))}" for name, each in found)
+
+
+def read_versions(tag: str | None) -> ValueVersions:
+    """What a member tells. What can't be read is not told: a member of another program may have such a tag."""
+    found: dict[str, ValueVersion] = {}
+    for part in (tag or "").split(","):
+        name, _, numbers = part.partition("=")
+        version, _, upcasts = numbers.partition("/")
+        read = [each for each in upcasts.split(".") if each]
+        if name and all(each.isascii() and each.isdigit() for each in (version, *read)):
+            found[name] = ValueVersion(int(version), frozenset(map(int, read)))
+    return found
+
+
+def problem_of_values(
+    newest: Topology, versions: ValueVersions, older: Iterable[tuple[Topology, ValueVersions]]
+) -> str | None:
+    """Why ``newest`` must not follow versions that members run, each with what those tell."""
+    for old, told in older:
+        gone = gone_topics(newest, [old])
+        for part in old.subtopologies:
+            topics = sorted({topic.name for topic in part.repartition_sources} & gone)
+            for log in part.own_changelogs:
+                had = told.get(log, ValueVersion(_PLAIN)).version
+                now = versions.get(log, ValueVersion(_PLAIN))
+                if now.version > had and had not in now.upcasts:
+                    return (
+                        f"The values in {log} have version {had}, and version {now.version} of the store has no "
+                        f"upcast={{{had}: ...}}. Add it, and start this version again."
+                    )
+                if now.version > had and topics:
+                    return (
+                        f"Repartition topic {topics[0]} is gone, while the values in {log} get a later version: only old "
+                        "members read what is in flight in that topic, and they can't go on with the store once this "
+                        "version has written there. Do it in two upgrades: first drop or rename the repartition topic, "
+                        "then raise the version of the values. streamsrt upgrade plan shows both."
+                    )
+    return None
