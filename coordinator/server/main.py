@@ -10,8 +10,8 @@ exit code   meaning
 0           drained and closed
 1           the disk failed, or the broker did: the logs are checked at the next start
 2           a setting or argument is wrong
-3           the data directory can't be used: locked, of another format, corrupt or not accessible
-4           the address can't be bound
+3           the address can't be bound
+4           the data directory can't be used: locked, of another format, corrupt or not accessible
 ==========  ====================================================================================
 """
 
@@ -53,6 +53,7 @@ _HOT = (
     ApiKey.API_VERSIONS,
 )
 _PORT_MAX = 65535
+_ADDRESS, _DIRECTORY = 3, 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         directory = _open_directory(options.data_dir, configs, repair=options.truncate_corrupt)
     except (LogError, OSError) as error:
-        return _stop(3, error)
+        return _stop(_DIRECTORY, _unusable(options.data_dir, error))
     try:
         broker = Broker(directory, configs, group_config, Surroundings())
         broker.load()
@@ -83,9 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidConfigError as error:
         return _stop(2, error)
     except (LogError, OSError) as error:
-        return _stop(3, error)
+        return _stop(_DIRECTORY, _unusable(options.data_dir, error))
     except (DecodeError, UnknownRecordError) as error:
-        return _stop(3, ValueError(f"data directory {options.data_dir} holds records that can't be read: {error}"))
+        return _stop(
+            _DIRECTORY, ValueError(f"data directory {options.data_dir} holds records that can't be read: {error}")
+        )
     listener = Listener(new_handler, limits, broker.memory, tls=tls)
     code = asyncio.run(_serve(options, broker, listener))
     try:
@@ -98,6 +101,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _stop(code: int, error: Exception) -> int:
     print(f"coordinator: {error}", file=sys.stderr)
     return code
+
+
+def _unusable(path: Path, error: LogError | OSError) -> Exception:
+    """What is said of a data directory: a LogError says it itself."""
+    if isinstance(error, LogError):
+        return error
+    where = f" ({error.filename})" if error.filename is not None and str(error.filename) != str(path) else ""
+    return OSError(
+        f"data directory {path} can't be used: {error.strerror or error}{where}. Give a --data-dir that this user may "
+        "create and write to"
+    )
 
 
 def _raise_file_limit() -> None:
@@ -180,14 +194,17 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
     try:
         address, broker.port = await listener.start(options.host, options.port)
     except OSError as error:
-        return _stop(4, OSError(f"can't listen on {options.host}:{options.port}: {error.strerror}"))
+        advice = "give another --port (0: a free one), or stop what listens there, perhaps another broker"
+        return _stop(_ADDRESS, OSError(f"can't listen on {options.host}:{options.port}: {error.strerror}; {advice}"))
     metrics = MetricsEndpoint(broker.metrics_text)
     if options.metrics is not None:
         host, port = options.metrics
         try:
             logger.info("metrics at %s", await metrics.start(host, port))
         except OSError as error:
-            return _stop(4, OSError(f"can't listen on {host}:{port}: {error.strerror}"))
+            return _stop(
+                _ADDRESS, OSError(f"can't listen on {host}:{port}: {error.strerror}; give another address as --metrics")
+            )
     broker.port = broker.integer("advertised.port") or broker.port
     broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -41,6 +42,8 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
 from topology.dsl.printing import draws_tables
+
+logger = logging.getLogger(__name__)
 
 
 def run(
@@ -140,7 +143,9 @@ def run_application(
         if given is not None:
             bootstrap_servers = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # What can be refused without a cluster is refused before one is started.
-    StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
+    door = open_door(StreamsConfig.of(values, application_id=application_id, state_dir=state_dir).http_listen)
+    if door is not None:
+        logger.warning("%s", door)
     if bootstrap_servers is not None:
         parse_servers(bootstrap_servers)
     with bootstrap(bootstrap_servers, begins=True) as address:
@@ -181,6 +186,18 @@ def run_application(
         if advice := late_records_advice(done.counters):
             note(advice)
     raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
+
+
+def open_door(listen: str) -> str | None:
+    """What is said of an address for HTTP that others on the network can reach."""
+    host = listen.rpartition(":")[0].strip("[]")
+    with suppress(ValueError):
+        if not listen or host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return None
+    return (
+        f"http.listen={listen}: everybody who reaches this address reads all state, without a password. Listen on "
+        "127.0.0.1, or let a firewall say who may"
+    )
 
 
 def set_up_logging(level: str) -> None:

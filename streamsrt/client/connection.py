@@ -158,6 +158,14 @@ class Connection:
             ) from error
         except OSError as error:
             self.close()
+            if tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+                # That may also be a broker that is just ending: it is tried again.
+                raise BrokerUnreachableError(
+                    f"{self.address} closed the connection during the TLS handshake. Check security.protocol="
+                    f"{self._config.security.protocol}: a listener without TLS needs "
+                    f"{self._config.security.protocol.replace('SSL', 'PLAINTEXT')}. "
+                    "Else check the address (bootstrap.servers)."
+                ) from error
             raise BrokerUnreachableError(
                 f"No broker can be reached at {self.address}: {error.strerror or error}. "
                 "Check the address (bootstrap.servers) and that the broker is running."

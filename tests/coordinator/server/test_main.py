@@ -130,7 +130,7 @@ class TestDataDirectory:
     def test_another_broker_has_it(self, tmp_path: Path) -> None:
         with BrokerProcess(tmp_path / "data") as first:
             code, message = refused(tmp_path / "data")
-            assert code == 3
+            assert code == 4
             assert f"is in use by process {first.process.pid}" in message
             assert "give this one another --data-dir" in message
 
@@ -138,7 +138,7 @@ class TestDataDirectory:
         LogDirectory(tmp_path / "data").close()
         (tmp_path / "data" / "format-version").write_text("streamsrt-log 99\n")
         code, message = refused(tmp_path / "data")
-        assert code == 3
+        assert code == 4
         assert "has format 'streamsrt-log 99'" in message
         assert "use the version of streamsrt that wrote it" in message
 
@@ -146,15 +146,21 @@ class TestDataDirectory:
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "letter.txt").write_text("Dear")
         code, message = refused(tmp_path / "data")
-        assert code == 3
+        assert code == 4
         assert "it holds letter.txt" in message
 
     def test_it_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_text("")
         code, message = refused(tmp_path / "data")
-        assert code == 3
-        assert str(tmp_path / "data") in message
+        assert code == 4
+        assert f"data directory {tmp_path / 'data'} can't be used: File exists. Give a --data-dir that" in message
         assert "Traceback" not in message
+
+    def test_it_can_not_be_made(self) -> None:
+        code, message = refused(Path("/proc/data/logs"))
+        assert code == 4
+        assert "data directory /proc/data/logs can't be used: " in message
+        assert "Give a --data-dir that this user may create and write to" in message
 
 
 def test_a_group_log_of_a_newer_broker(tmp_path: Path) -> None:
@@ -162,7 +168,7 @@ def test_a_group_log_of_a_newer_broker(tmp_path: Path) -> None:
     broker.broker.groups.log_of("g").append(encode_batch([b"\x7f\x00key"], [b"value"], [START_MS]), now_ms=START_MS)
     broker.close()
     code, message = refused(tmp_path / "data")
-    assert code == 3
+    assert code == 4
     assert f"data directory {tmp_path / 'data'} holds records that can't be read" in message
     assert "newer broker" in message
     assert "Traceback" not in message
@@ -197,7 +203,7 @@ class TestCorruption:
         (log,) = (data_dir / f"{topic}-0").glob("*.log")
         before = damage(data_dir, topic, log.stat().st_size * 2 // 3).read_bytes()
         code, message = refused(data_dir)
-        assert code == 3
+        assert code == 4
         assert str(log) in message
         assert "are unreadable" in message
         assert "--truncate-corrupt" in message
@@ -231,15 +237,15 @@ class TestAddress:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             code, message = refused(tmp_path / "data", "--port", str(port))
-        assert code == 4
+        assert code == 3
         assert f"can't listen on 127.0.0.1:{port}: " in message
-        assert "in use" in message
+        assert "in use; give another --port" in message
         LogDirectory(tmp_path / "data").close()
         assert (tmp_path / "data" / "clean-shutdown").exists()
 
     def test_the_host_is_unknown(self, tmp_path: Path) -> None:
         code, message = refused(tmp_path / "data", "--host", "no-such-host.invalid", "--insecure")
-        assert code == 4
+        assert code == 3
         assert "can't listen on no-such-host.invalid:0" in message
 
     def test_localhost_is_told_as_the_address_that_was_bound(self, tmp_path: Path) -> None:

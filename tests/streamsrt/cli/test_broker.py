@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamsrt.runtime.bundled_broker import find_broker
+from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import COMMAND_LINE, PATIENCE_S, environment
 
 
@@ -28,3 +29,20 @@ def test_the_address_stands_in_the_directory_while_the_broker_runs(tmp_path: Pat
         broker.terminate()
         assert broker.wait(PATIENCE_S) == 0
     assert list((tmp_path / ".streamsrt").iterdir()) == [tmp_path / ".streamsrt" / "broker"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--port", "99999", "65535"),
+        ("--port", "x", "Invalid value for '--port'"),
+        ("--metrics", "9100", "9100 is not an address: give HOST:PORT"),
+        ("--metrics", "localhost:99999", "with a port of 0 to 65535"),
+    ],
+)
+def test_the_usage_is_that_of_the_command(command: Command, option: str, value: str, said: str) -> None:
+    done = command("broker", option, value)
+    assert done.code == 2
+    assert " broker [OPTIONS]" in done.err
+    assert said in done.err
+    assert "coordinator" not in done.err

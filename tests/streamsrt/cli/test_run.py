@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from streamsrt.cli.run import _show
+from streamsrt.cli.run import _show, open_door
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from tests.system.processes import run_command
 
@@ -35,3 +35,14 @@ def test_what_is_refused_at_the_start_is_the_only_line(arguments: tuple[str, ...
     done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *arguments)
     assert done.returncode in (2, 4)
     assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_an_address_for_http_that_others_reach_is_warned_of() -> None:
+    listen = ("--http", "192.0.2.1:8080", "-b", "127.0.0.1:1", "--state-dir", "/proc/nope")
+    done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *listen)
+    assert "http.listen=192.0.2.1:8080: everybody who reaches this address reads all state" in done.stderr
+
+
+def test_which_addresses_others_reach() -> None:
+    assert not any(map(open_door, ("", "127.0.0.1:80", "127.9.9.9:0", "[::1]:80", "localhost:80")))
+    assert all(map(open_door, ("0.0.0.0:80", "[::]:80", ":80", "10.0.0.1:80", "shop.example:80")))

@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -129,6 +131,30 @@ def test_an_unknown_certificate_is_refused(tls_broker: ScriptedBroker) -> None:
 def test_a_plain_client_on_a_tls_port_is_told_to_check_the_protocol(tls_broker: ScriptedBroker) -> None:
     with pytest.raises((BrokerUnreachableError, NotABrokerError), match=r"security\.protocol"):
         refuse(ClientConfig(bootstrap_servers=tls_broker.address), 0.5)
+
+
+@pytest.mark.parametrize(("protocol", "needed"), [("SSL", "PLAINTEXT"), ("SASL_SSL", "SASL_PLAINTEXT")])
+def test_a_tls_client_on_a_plain_port_is_told_to_check_the_protocol(
+    protocol: Literal["SSL", "SASL_SSL"], needed: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # As brokers do, whose first four bytes of a request are its length.
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        hanging_up = threading.Thread(target=hang_up, daemon=True)
+        hanging_up.start()
+        security = SecurityConfig(protocol=protocol, sasl_username="ada", sasl_password="lovelace")
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        said = (
+            rf"during the TLS handshake\. Check security\.protocol={protocol}: a listener without TLS needs {needed}\."
+        )
+        with pytest.raises(BrokerUnreachableError, match=said):
+            refuse(ClientConfig(bootstrap_servers=address, security=security), 0.5)
+        server.shutdown(socket.SHUT_RDWR)
+    hanging_up.join(60.0)
 
 
 # --------------------------------------------------------------------------------------------------------- Apache Kafka
