@@ -164,6 +164,34 @@ def test_modules_are_found_in_lists_and_tables() -> None:
     }
 
 
+DOTTED = re.compile(r"(?<![\w./-])(?:streamsrt|topology|coordinator)(?:\.[A-Za-z_]\w*)+")
+"""The name of a module, or of something in it, in a text."""
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or what follows its longest part that is one is found in there."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:length])
+        file = path.with_suffix(".py") if path.with_suffix(".py").is_file() else path / "__init__.py"
+        if file.is_file():
+            # A package's own names are those that it exports, and some settings begin like one.
+            return length == 1 or parts[length:] == [] or parts[length] in file.read_text(encoding="utf-8")
+    return False
+
+
+def test_modules_that_docstrings_name_exist() -> None:
+    wrong = [
+        f"{module} names {name}: there is nothing of that name"
+        for module, tree, _ in sources(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in DOTTED.findall(ast.get_docstring(node) or "")
+        if not _is_there(name)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     "package",
     sorted(

@@ -13,7 +13,8 @@ module                  APIs
 ``produce``             Produce
 ``fetch``               Fetch, ListOffsets, OffsetForLeaderEpoch
 ``groups``              FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DeleteGroups,
-                        StreamsGroupHeartbeat, StreamsGroupDescribe
+                        JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ConsumerGroupHeartbeat,
+                        ConsumerGroupDescribe, StreamsGroupHeartbeat, StreamsGroupDescribe
 ``transactions``        InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ListTransactions,
                         DescribeTransactions, DescribeProducers
 ======================  ==================================================================================================
@@ -28,7 +29,6 @@ module                  what the handlers share
 ``alarm``               who sleeps until a deadline
 ``producer_ids``        producer ids, never given out twice
 ``purgatory``           fetches that wait for records
-``queued_bytes``        memory for what is to be read and sent
 ``slices``              long work, a slice at a time
 ``splitting``           which requests are taken apart, and how
 ``keyed_log``           a small durable map as an internal log
@@ -48,8 +48,8 @@ module                  what the handlers share
 ``security``            ACLs and SCRAM credentials by request; SASL where a listener has none (else: ``sasl``)
 ======================  ==================================================================================================
 
-Not served: quotas, and of transactions what brokers do for clients of ``transaction.version`` 2. APIs that are not served
-are not advertised.
+Not served: what brokers do in transactions for clients of ``transaction.version`` 2. Quotas are described as empty and are
+refused when they are set. APIs that are not served are not advertised.
 
 Accepted for the sake of Kafka's tools and files, without effect: ``preallocate``, ``flush.*`` (see ``log.fsync``),
 ``segment.jitter.ms``, ``segment.index.bytes``, ``file.delete.delay.ms``, ``min.insync.replicas`` and

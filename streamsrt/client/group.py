@@ -23,7 +23,7 @@ GroupEvent: TypeAlias = Any  # likewise
 
 
 class Todo(Protocol):
-    """What a machine wants next (:class:`streamsrt.membership.session.Step`). Times are monotonic milliseconds."""
+    """What a machine wants next (:class:`streamsrt.membership.session.SessionStep`). Times are monotonic milliseconds."""
 
     @property
     def request(self) -> Request[Message] | None: ...

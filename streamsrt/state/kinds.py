@@ -4,7 +4,7 @@
    opens a store asks here, so that a new kind is known everywhere at once: in tasks and standbys, in the state directory, in
    tests and in backfills.
 2. What a kind means to the program and to the changelog comes from :data:`topology.graph.store_kinds.STORE_TRAITS`. Which
-   queries it answers stands in :mod:`streamsrt.queries.kinds`.
+   queries it answers is in :data:`streamsrt.queries.preparation.QUERIES`.
 """
 
 from __future__ import annotations

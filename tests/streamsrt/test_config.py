@@ -16,6 +16,7 @@ from streamsrt.runtime.assembly import client_config, leader_settings, topology_
 from topology import serdes
 
 APP = {"application.id": "app"}
+ROOT = Path(__file__).parents[2]
 
 
 def test_only_the_application_id_has_to_be_given() -> None:
@@ -25,6 +26,13 @@ def test_only_the_application_id_has_to_be_given() -> None:
     assert config.processing_guarantee == "at_least_once"
     with pytest.raises(ConfigError, match=r"application\.id is missing: set it in the configuration or"):
         StreamsConfig.of({})
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    """A setting that nothing reads is accepted and shown, and changes nothing."""
+    files = [path for name in ("streamsrt", "topology") for path in (ROOT / name).rglob("*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    assert [name for name in StreamsConfig.model_fields if not re.search(rf"[.\"]{name}\b", text)] == []
 
 
 def test_both_forms_of_a_key_are_the_same_key() -> None:

@@ -2,7 +2,7 @@
 
 1. Every kind has a row, and every row says all of it: there are no defaults.
 2. The rows say what a store means to a program and to its changelog. How a kind is kept, logged and read stands in
-   ``streamsrt.state.kinds``, which queries it answers in ``streamsrt.queries.kinds``.
+   ``streamsrt.state.kinds``, which queries it answers in ``streamsrt.queries.preparation.QUERIES``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import coordinator
 from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -88,3 +91,19 @@ def test_settings_in_minutes_and_hours(given: dict[str, str], expected: dict[str
 def test_hours_that_are_no_number() -> None:
     with pytest.raises(InvalidConfigError, match=r"log\.retention\.hours"):
         in_milliseconds({"log.retention.hours": "soon"})
+
+
+WITHOUT_EFFECT = {
+    *("file.delete.delay.ms", "flush.messages", "flush.ms", "min.insync.replicas", "preallocate"),
+    *("segment.index.bytes", "segment.jitter.ms", "unclean.leader.election.enable"),
+}
+"""Settings of topics that are accepted for the sake of Kafka's tools, and documented as such in ``coordinator.broker``."""
+
+
+def test_every_setting_is_read_by_somebody() -> None:
+    tables = {"config_definitions.py", "kafka_settings.py", "__init__.py"}
+    folder = Path(coordinator.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py") if path.name not in tables)
+    of_topics = {row.broker_key for row in TOPIC_CONFIGS.values()}
+    unread = {key for key in {*TOPIC_CONFIGS, *(BROKER_CONFIGS.keys() - of_topics)} if f'"{key}"' not in text}
+    assert unread == WITHOUT_EFFECT, "read it where it has its effect, or say that it has none"
