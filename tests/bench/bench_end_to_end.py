@@ -82,6 +82,8 @@ class Result:
     wall_s: float
     outputs: int
     wrong: str
+    peak_bytes: int = 0
+    """Resident memory; 0 where nobody looked."""
 
 
 # -------------------------------------------------------------------------------------------------------- the broker

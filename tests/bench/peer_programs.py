@@ -1,11 +1,13 @@
 """The programs of the peers: each in an environment of its own, made on first use, watched by what it prints.
 
 A program is called with ``SERVERS WORKLOAD SOURCE SINK APPLICATION RECORDS DIRECTORY [NAME=VALUE ...]`` and prints
-``MARK NAME RECORDS CPU_SECONDS`` at its START, when HALF is done, and at its END.
+``MARK NAME RECORDS CPU_SECONDS`` at its START, when HALF is done, and at its END. Programs of operators print SEEN several
+times a second instead of HALF, with all the records processed until then, and QUIET when they have waited for more in vain.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,7 +23,7 @@ from tests.kafka_server import streams_classpath
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
-JAVA = PROGRAMS / "java" / "PeerStreams.java"
+JAVA = tuple(PROGRAMS / "java" / name for name in ("PeerStreams.java", "PeerOperators.java"))
 PACKAGES = {
     "quix": ("quixstreams==3.28.1",),
     "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),
@@ -75,11 +77,14 @@ def _python_of(peer: str) -> str:
 
 
 def _java_classes() -> Path:
-    """Where the compiled program is."""
-    home = _cache() / f"java-{sha256(JAVA.read_bytes()).hexdigest()[:12]}"
+    """Where the compiled programs are."""
+    digest = sha256()
+    for source in JAVA:
+        digest.update(source.read_bytes())
+    home = _cache() / f"java-{digest.hexdigest()[:12]}"
     if not home.exists():
         scratch = home.with_name(f"{home.name}.{os.getpid()}")
-        subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(scratch), str(JAVA)], check=True)
+        subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(scratch), *map(str, JAVA)], check=True)
         scratch.rename(home)
     return home
 
@@ -92,13 +97,27 @@ def _command(peer: str) -> list[str]:
     return [_python_of(peer), "-P", str(PROGRAMS / f"{program}.py")]
 
 
+def _peak_bytes(pid: int) -> int:
+    """The most memory that was resident so far; 0 where the system does not tell, or the process is over."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
 class PeerProgram:
-    """A program that runs. ``marks``: the last one of each name; use it as a context manager, which ends it."""
+    """A program that runs; use it as a context manager, which ends it.
+
+    ``marks``: the last one of each name. ``seen``: all SEEN marks. ``peak_bytes``: resident memory, as of the last of these.
+    """
 
     def __init__(self, peer: str, arguments: list[str], log: Path) -> None:
         ours = peer in ("ours", "bundled")
         environment = {**os.environ, "PYTHONPATH": str(ROOT)} if ours else dict(os.environ)
         self.marks: dict[str, Mark] = {}
+        self.seen: list[Mark] = []
+        self.peak_bytes = 0
         self._log = log
         self._graceful = peer != "faust"
         self._changed = threading.Condition()
@@ -120,8 +139,12 @@ class PeerProgram:
         for line in self.process.stdout:
             words = line.split()
             if words[:1] == ["MARK"]:
+                mark = Mark(int(words[2]), float(words[3]), time.monotonic())
+                if words[1] == "SEEN":
+                    self.seen.append(mark)
+                    self.peak_bytes = max(self.peak_bytes, _peak_bytes(self.process.pid))
                 with self._changed:
-                    self.marks[words[1]] = Mark(int(words[2]), float(words[3]), time.monotonic())
+                    self.marks[words[1]] = mark
                     self._changed.notify_all()
         with self._changed:
             self._over = True

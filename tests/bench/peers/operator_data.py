@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -12,7 +13,6 @@ from functools import cache
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.bench.peers.data import KEYS, PARTITIONS, T0, Columns, Expected, Message, rows
 
-WORKLOADS = ("hopping", "sliding", "session", "suppress", "stream-table", "stream-stream", "table-table", "foreign-key")
 HOPPING_MS, ADVANCE_MS = 60_000, 15_000
 SLIDING_MS = 2_000
 GAP_MS = 2_000
@@ -20,6 +20,8 @@ CLOSING_MS = 5_000
 WITHIN_MS = 200
 HEAD_BYTES = 20
 """Of each value, so much goes into the result of a join: what tells it from all others."""
+WORDS = 5_000
+LINE_WORDS = 12
 
 _MASK = (1 << 64) - 1
 _SIDES = {"stream-table": "table", "stream-stream": "stream", "table-table": "table", "foreign-key": "table"}
@@ -30,12 +32,32 @@ def foreign_key(value: bytes) -> bytes:
     return b"user-%07d" % (int(value[51:56]) % KEYS)
 
 
-def other_side(workload: str, records: int) -> tuple[Columns, ...] | None:
-    """What is in the other topic of a join; None where there is none."""
+def inputs(workload: str, records: int) -> dict[str, tuple[Columns, ...]]:
+    """What is in each input topic, in the order in which the programs take them. The same name means the same content."""
+    if workload == "words":
+        return {f"lines-{records}": lines(records)}
+    found = {f"stream-{records}": rows(records)}
     kind = _SIDES.get(workload)
     if kind == "table":
-        return table_rows()
-    return rows(records, seed=2) if kind == "stream" else None
+        found["table"] = table_rows()
+    elif kind == "stream":
+        found[f"other-{records}"] = rows(records, seed=2)
+    return found
+
+
+@cache
+def lines(records: int) -> tuple[Columns, ...]:
+    """Lines of words of one to seven characters, of which few are frequent; a millisecond apart in each partition."""
+    known = [f"{rank * 7919:x}" for rank in range(WORDS)]
+    weights = list(itertools.accumulate(1 / (rank + 10) for rank in range(WORDS)))
+    draw = random.Random(3)
+    columns: tuple[Columns, ...] = tuple(([], [], []) for _ in range(PARTITIONS))
+    for number in range(records):
+        keys, values, timestamps = columns[number % PARTITIONS]
+        timestamps.append(T0 + len(keys))
+        keys.append(b"%d" % number)
+        values.append(" ".join(draw.choices(known, cum_weights=weights, k=LINE_WORDS)).encode())
+    return columns
 
 
 @cache
@@ -72,8 +94,12 @@ def joined(one: bytes, other: bytes) -> bytes:
 # --------------------------------------------------------------------------------------------------- what must come out
 
 
+@cache
 def expected(workload: str, records: int) -> Expected:
-    """Rows by key and window; how many and a hash for joins of streams; last values by key for joins of tables."""
+    """Counts by word, or by key and window; how many and a hash for joins of streams; last values for joins of tables."""
+    if workload == "words":
+        texts = itertools.chain.from_iterable(values for _, values, _ in lines(records))
+        return Counter(itertools.chain.from_iterable(map(bytes.split, texts)))
     stream = [list(zip(*columns, strict=True)) for columns in rows(records)]
     every = itertools.chain.from_iterable(stream)
     if workload == "hopping":
@@ -162,6 +188,8 @@ def summarised(peer: str, workload: str, messages: Iterable[list[Message]]) -> t
     for key, value in every:
         if peer == "quix":
             _from_quix(found, workload, key, value)
+        elif workload == "words":
+            _keep(found, key, value)
         elif workload == "session":
             place = (key[:-16], int.from_bytes(key[-8:], "big"), int.from_bytes(key[-16:-8], "big"))
             _keep(found, place, value)

@@ -28,6 +28,11 @@ def build(workload: str, sources: str, sink: str) -> Topology:
     """``sources``: one topic or two, with a comma between them."""
     source, _, other = sources.partition(",")
     builder = StreamsBuilder()
+    if workload == "words":
+        words = builder.stream(source, key=serdes.bytes, value=serdes.string).flat_map_values(str.split)
+        by_word = words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string)
+        by_word.count(store="counts").to_stream().to(sink, key=serdes.string, value=serdes.long)
+        return builder.build()
     if workload in ("table-table", "foreign-key"):
         left, right = (
             builder.table(topic, key=serdes.bytes, value=serdes.bytes, store=f"of-{index}")

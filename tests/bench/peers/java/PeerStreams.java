@@ -30,7 +30,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
  *
  * W1 filter and map, W2 count per key, W3 count per key and minute, W6 restore of a table of RECORDS changelog records, W7 one
  * record in many is mapped. MARK lines as those of ours.py; the CPU time is that of the whole JVM; START is the first record.
- * With RECORDS 0, and in W6, it runs until SIGTERM.
+ * With RECORDS 0, and in W6, it runs until SIGTERM. All other workloads are operators, see {@link PeerOperators}.
  */
 public class PeerStreams {
     private static final CountDownLatch DONE = new CountDownLatch(1);
@@ -146,6 +146,10 @@ public class PeerStreams {
         for (int i = 7; i < arguments.length; i++) {
             String[] pair = arguments[i].split("=", 2);
             settings.put(pair[0], pair[1]);
+        }
+        if (!workload.matches("W\\d")) {
+            PeerOperators.run(arguments, settings);
+            return;
         }
         KafkaStreams streams = new KafkaStreams(topology(workload, arguments[2], arguments[3]), settings);
         if (workload.equals("W6")) {
