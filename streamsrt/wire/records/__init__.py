@@ -10,6 +10,7 @@
 | ``plain`` | the same for header keys that are no text |
 | ``latest`` | the largest timestamp of records that lie as producers mostly write them |
 | ``attributes`` | whether the quick reader took the attributes of a record for more than they are |
+| ``overlong`` | whether the quick reader may have read a number that Kafka refuses as too long |
 | ``unlike`` | what is in records of unlike sizes, field by field |
 | ``survey`` | what is in a batch, without its columns |
 | ``encoding`` | columns into batches, batches with other headers |

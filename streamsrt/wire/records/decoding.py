@@ -77,9 +77,10 @@ def decode_records(
 ) -> RecordColumns:
     view = readable(buffer, position, header, limit_bytes)
     check_count(header, len(view))
+    records = view[HEADER_SIZE_BYTES:]
     if header.records_count > header.last_offset_delta:
-        records = view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp
-        found = read_uniform(*records) or read_small(*records)
+        shape = header.records_count, header.base_timestamp
+        found = read_uniform(records, *shape) or read_small(records, *shape)
         if found is not None:
             keys, values, times = found
             if header.is_log_append_time:
@@ -88,13 +89,13 @@ def decode_records(
             columns.times = times
             columns.timestamp_bounds = int(times.min()), int(times.max())
             return columns
-    if has_long_record(view[HEADER_SIZE_BYTES:], LONG_RECORD_BYTES):
+    if has_long_record(records, LONG_RECORD_BYTES):
         return _plain_columns(view, header, headers)
-    found_quickly = _quick_columns(view, header, headers)
+    found_quickly = _quick_columns(view, records, header, headers)
     return _plain_columns(view, header, headers) if found_quickly is None else found_quickly
 
 
-def _quick_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
+def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
     """What the quick reader reads; None where Kafka reads the records otherwise."""
     try:
         batch = DefaultRecordBatch(view)
@@ -107,15 +108,15 @@ def _quick_columns(view: memoryview, header: BatchHeader, headers: bool) -> Reco
     except UnicodeDecodeError:
         return None
     except (DecodeError, *READER_ERRORS) as error:
-        if has_long_attributes(view[HEADER_SIZE_BYTES:], header.records_count):
+        if has_long_attributes(records, header.records_count):
             return None
         if isinstance(error, DecodeError):
             raise
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+    if not columns.timestamps:
+        return columns
     largest = _largest_of(columns)
-    if largest is not None and is_misread(view[HEADER_SIZE_BYTES:], header, columns.timestamps, largest):
-        return None
-    return columns
+    return None if is_misread(records, header, columns.timestamps, largest, 0, columns) else columns
 
 
 def check_count(header: BatchHeader, size_bytes: int) -> None:
@@ -230,13 +231,13 @@ def ascending(offsets: list[int], header: BatchHeader) -> list[int]:
     return offsets
 
 
-def _largest_of(columns: RecordColumns) -> int | None:
-    """The largest timestamp, if there is any. The quick reader gives None for -1, which is put right here."""
+def _largest_of(columns: RecordColumns) -> int:
+    """The largest timestamp of at least one. The quick reader gives None for -1, which is put right here."""
     try:
-        largest: int | None = max(columns.timestamps, default=None)
+        largest: int | None = max(columns.timestamps)
     except TypeError:
         largest = None
-    if largest is None and columns.timestamps:
+    if largest is None:
         columns.timestamps = [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in columns.timestamps]
         largest = max(columns.timestamps)
     return largest

@@ -3,6 +3,8 @@
 1. Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there.
 2. Keys and values are not copied: where records are long, that is what costs, and it keeps all threads waiting.
 3. ``walk_plain`` makes no object per header, and no header is looked at before their number is known to be allowed.
+4. ``walk_plain`` refuses numbers that are longer than Kafka reads them: all but timestamps have five bytes or fewer.
+   ``read_plain`` takes them, for logs that hold such batches.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
 
 _NUMBER_BYTES_MAX = 10
+_INT_BYTES_MAX = 5
 _HEADER_BYTES_MIN = 2
 
 
@@ -116,17 +119,17 @@ def _walked(data: memoryview, records_count: int, header: BatchHeader, headers_m
     found = []
     at = held = 0
     for _ in range(records_count):
-        size, at = read_number(data, at)
+        size, at = read_int(data, at)
         end = at + size
         delta_ms, at = read_number(data, at + 1)
-        delta, at = read_number(data, at)
-        key, at = _sized(data, at)
-        _, at = _sized(data, at)
-        count, at = read_number(data, at)
+        delta, at = read_int(data, at)
+        key, at = _sized(data, at, _INT_BYTES_MAX)
+        _, at = _sized(data, at, _INT_BYTES_MAX)
+        count, at = read_int(data, at)
         _check_headers_count(count, len(data) - at)
         held += count
         check_headers(held, headers_max)
-        at = _behind_headers(data, at, count)
+        at = _behind_headers(data, at, count, _INT_BYTES_MAX)
         if at != end:
             raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
         timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
@@ -147,14 +150,14 @@ def _check_headers_count(count: int, left_bytes: int) -> None:
         raise DecodeError(f"a record claims {count} headers in {left_bytes} bytes")
 
 
-def _behind_headers(data: memoryview, at: int, count: int) -> int:
+def _behind_headers(data: memoryview, at: int, count: int, bytes_max: int = _NUMBER_BYTES_MAX) -> int:
     limit = len(data)
     for _ in range(count):
         size = data[at]
         if size < 0x80 and not size & 1:
             at += 1 + (size >> 1)
         else:
-            number, at = read_number(data, at)
+            number, at = read_number(data, at, bytes_max)
             if number < 0:
                 raise DecodeError("a header has no key")
             at += number
@@ -162,23 +165,28 @@ def _behind_headers(data: memoryview, at: int, count: int) -> int:
         if size < 0x80 and not size & 1:
             at += 1 + (size >> 1)
         else:
-            number, at = read_number(data, at)
+            number, at = read_number(data, at, bytes_max)
             at += max(number, 0)
         if at > limit:
             raise DecodeError("a header ends behind its batch")
     return at
 
 
-def read_number(data: memoryview, at: int) -> tuple[int, int]:
+def read_number(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
     """The varint at that position, and what stands behind it. IndexError behind the end."""
     value = 0
-    for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
+    for shift in range(0, 7 * bytes_max, 7):
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value >> 1 ^ -(value & 1), at
-    raise DecodeError("a number has too many bytes")
+    raise DecodeError(f"a number has more than {bytes_max} bytes")
+
+
+def read_int(data: memoryview, at: int) -> tuple[int, int]:
+    """The same of a number of 32 bits, as Kafka reads it. DecodeError for a longer one."""
+    return read_number(data, at, _INT_BYTES_MAX)
 
 
 def written_number(number: int) -> bytes:
@@ -201,8 +209,8 @@ def _long(number: int) -> int:
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _sized(data: memoryview, at: int) -> tuple[memoryview | None, int]:
-    size, at = read_number(data, at)
+def _sized(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[memoryview | None, int]:
+    size, at = read_number(data, at, bytes_max)
     if size < 0:
         return None, at
     if at + size > len(data):

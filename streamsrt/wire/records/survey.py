@@ -1,6 +1,7 @@
 """What is in a batch, without making its columns: for whoever only passes it on and vouches that it can be read.
 
-1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same.
+1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same. There is one exception: numbers
+   that are longer than Kafka reads them (:mod:`streamsrt.wire.records.overlong`) are refused here, and read there.
 2. Of a batch that is not compressed only the largest timestamp is asked as a rule, which costs no object per record.
 3. Threads beside this one get their turns, however large the batch is, and however many headers its records have:
    the quick reader gets no more than a piece at a time, and a record that is longer than a piece is walked over.
@@ -21,7 +22,8 @@ from streamsrt.wire.records.attributes import has_long_attributes, is_misread
 from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
-from streamsrt.wire.records.plain import check_headers, read_number, walk_plain, written_number
+from streamsrt.wire.records.overlong import may_be_overlong
+from streamsrt.wire.records.plain import check_headers, read_int, read_number, walk_plain, written_number
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 from streamsrt.wire.records.unlike import Unlike, survey_unlike
 
@@ -75,7 +77,7 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HE
     largest: list[int] = []
     headers_count = 0
     for count, (times,) in _columns(view, header, _times, headers_max):
-        largest.append(max(_given(times)))
+        largest.append(max(times))
         headers_count += count
     return max(largest), headers_count
 
@@ -112,7 +114,7 @@ def _times_and_offsets_of(view: memoryview, header: BatchHeader) -> tuple[Sequen
     timestamps: list[int] = []
     offsets: list[int] = []
     for _, (times, found) in _columns(view, header, _times_and_offsets, HEADERS_MAX):
-        timestamps += _given(times)
+        timestamps += times
         offsets += found
     if is_whole:
         return timestamps, whole
@@ -146,7 +148,7 @@ def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HE
     headers_count = 0
     for count, (times, offsets, keys) in _columns(view, header, _all, headers_max):
         start = len(timestamps)
-        timestamps += _given(times)
+        timestamps += times
         headers_count += count
         if None in keys:
             keyless += [index for index, key in enumerate(keys, start) if key is None]
@@ -164,9 +166,16 @@ def _survey_unlike(view: memoryview, header: BatchHeader, headers_max: int) -> U
     return unlike
 
 
-def _given(times: Sequence[int | None]) -> Sequence[int]:
-    """The quick reader gives None for none."""
-    return [NO_TIMESTAMP if time is None else time for time in times] if None in times else times  # type: ignore[return-value]
+def _with_largest(times: Sequence[int | None]) -> tuple[Sequence[int], int]:
+    """The timestamps, and the largest of at least one. The quick reader gives None for -1, which is put right here."""
+    try:
+        largest = max(times)  # type: ignore[type-var]
+    except TypeError:
+        largest = None
+    if largest is not None:
+        return times, largest  # type: ignore[return-value]
+    given = [NO_TIMESTAMP if time is None else time for time in times]
+    return given, max(given)
 
 
 def _columns(view: memoryview, header: BatchHeader, wanted: _Wanted, headers_max: int) -> Iterator[_Found]:
@@ -189,7 +198,7 @@ def _quick_columns(
     """Of a piece with so many records before it; None where Kafka reads them otherwise. The timestamp is wanted first."""
     try:
         rows = list(DefaultRecordBatch(batch))
-        headers_count = sum(map(len, map(_headers, rows)))
+        headers_count = sum(map(len, filter(None, map(_headers, rows))))
     except UnicodeDecodeError:
         return None
     except READER_ERRORS as error:
@@ -198,9 +207,11 @@ def _quick_columns(
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
     if not rows:
         raise DecodeError(f"batch at offset {header.base_offset} holds no records")
-    columns = [tuple(map(each, rows)) for each in wanted]
-    times = _given(columns[0])
-    return None if is_misread(records, header, times, max(times), done) else (headers_count, columns)
+    times, largest = _with_largest(tuple(map(wanted[0], rows)))
+    data = bytes(records)
+    if is_misread(data, header, times, largest, done) or may_be_overlong(data, rows, header.base_offset):
+        return None
+    return headers_count, [times, *(tuple(map(each, rows)) for each in wanted[1:])]
 
 
 def _pieces(view: memoryview, header: BatchHeader) -> Iterator[tuple[Callable[[], memoryview], memoryview, int]]:
@@ -250,7 +261,7 @@ def _spans(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int,
 
 
 def _behind(records: memoryview, at: int, header: BatchHeader) -> int:
-    size, start = read_number(records, at)
+    size, start = read_int(records, at)
     if size < 0:
         raise DecodeError(f"batch at offset {header.base_offset} has a record of {size} bytes")
     return start + size

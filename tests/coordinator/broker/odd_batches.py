@@ -219,6 +219,13 @@ RECORDS = {
     "record attributes 128, key of an odd letter": batch(record(b"a", attributes=128)),
     "record attributes 128 in gzip": batch(several(0, 1, 2, attributes=128), 3, codec=Compression.GZIP),
     "record attributes 128, offset deltas with gaps": batch(several(0, 2, 4, attributes=128), 3),
+    "offset delta of five bytes": batch(sized(b"\0\0" + b"\x80" * 4 + b"\0" + sized(b"k") + sized(b"value") + b"\0")),
+    "offset delta of ten bytes": batch(sized(b"\0\0" + b"\x80" * 9 + b"\0" + sized(b"k") + sized(b"value") + b"\0")),
+    "offset delta of 2^40": batch(sized(b"\0\0" + varint(1 << 40) + sized(b"k") + sized(b"value") + b"\0")),
+    "key length of six bytes": batch(sized(b"\0\0\0" + b"\x82" + b"\x80" * 4 + b"\0k" + sized(b"value") + b"\0")),
+    "value length of six bytes": batch(sized(b"\0\0\0" + sized(b"k") + b"\x82" + b"\x80" * 4 + b"\0v" + b"\0")),
+    "header count of six bytes": batch(sized(b"\0\0\0" + sized(b"k") + sized(b"v") + b"\x80" * 5 + b"\0")),
+    "time of ten bytes": batch(sized(b"\0" + b"\x80" * 9 + b"\0\0" + sized(b"k") + sized(b"value") + b"\0")),
     "key length too long": batch(sized(b"\0\0\0" + varint(60) + b"k" + sized(b"value") + b"\0")),
     "key length -2": batch(sized(b"\0\0\0" + varint(-2) + sized(b"value") + b"\0")),
     "value length too long": batch(sized(b"\0\0\0" + sized(b"k") + varint(60) + b"value" + b"\0")),
@@ -307,7 +314,7 @@ def _cases() -> Iterator[tuple[str, OddBatch]]:
             *("gzip, count 2, one record", "null key", "null value", "largest time too large", "header count -1"),
             *("largest time too small in zstd", "lz4 of garbage", "no time", "header key that is no text"),
             *("record attributes 128", "record attributes 128, key of an odd letter", "lz4 in two", "time of -2^63"),
-            "record attributes 128, offset deltas with gaps",
+            *("record attributes 128, offset deltas with gaps", "offset delta of ten bytes"),
         ):
             yield f"{topic}: {name}", OddBatch({**COUNTS, **OFFSETS, **CODECS, **RECORDS, **TIMES}[name], topic)
     nulls = record() + record(None, offset=1) + record(offset=2) + record(None, offset=3)

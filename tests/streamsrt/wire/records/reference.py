@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
-from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, decode_batch
 from streamsrt.wire.records.plain import read_number
 
@@ -80,3 +80,27 @@ def check_damaged(read: Read, whole: bytes, damages: list[tuple[int, int]], miss
     else:
         found = columns.keys, columns.values, columns.timestamps
         assert columns.headers is not None or found in (expected, read_one_by_one(without_attributes(sealed)))
+
+
+def has_long_number(records: Buffer, count: int) -> bool:
+    """Whether a number of one of these records takes more than five bytes, but for timestamps."""
+    sizes: list[int] = []
+
+    def number(at: int) -> tuple[int, int]:
+        value, behind = read_number(memoryview(records), at)
+        sizes.append(behind - at)
+        return value, behind
+
+    def behind_sized(at: int) -> int:
+        size, at = number(at)
+        return at + max(size, 0)
+
+    at = 0
+    for _ in range(count):
+        _, at = number(at)
+        _, at = read_number(memoryview(records), at + 1)
+        _, at = number(at)
+        headers_count, at = number(behind_sized(behind_sized(at)))
+        for _ in range(headers_count):
+            at = behind_sized(behind_sized(at))
+    return max(sizes) > 5

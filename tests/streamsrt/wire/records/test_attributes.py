@@ -23,6 +23,7 @@ from streamsrt.wire.records import (
     renumbered_records,
     survey_batch,
 )
+from streamsrt.wire.records.attributes import FILLED_MIN
 from streamsrt.wire.records.header import ControlRecord, ControlType
 from streamsrt.wire.records.plain import read_number, read_plain, walk_plain
 from streamsrt.wire.records.small import read_small
@@ -56,6 +57,15 @@ SHAPES = {
     "uniform": Shape(500, lambda i: b"k%03d" % i, lambda _: b"v" * 90, lambda i: i // 7),
     "small": Shape(900, lambda i: b"%d" % i, lambda i: b"v%d" % (i * i), lambda i: i // 7),
     "unlike": Shape(300, lambda i: b"k%d" % i, lambda i: b"v" * (60 + i % 40), lambda i: i),
+    "unlike, around 64 bytes": Shape(300, lambda i: b"k%d" % i, lambda i: b"v" * (40 + i % 40), lambda i: i),
+    "unlike without keys": Shape(150, lambda _: None, lambda i: b"v" * (60 + i % 40), lambda i: i),
+    "unlike, some without keys": Shape(150, lambda i: b"k" if i % 3 else None, lambda i: b"v" * i, lambda i: i),
+    "unlike, of thousands of bytes": Shape(100, lambda i: b"k" * i, lambda i: b"v" * (8100 + i), lambda i: i),
+    "keys as long as their indexes": Shape(200, lambda i: b"\x02" * i, lambda i: b"v" * (i % 7), lambda i: i),
+    "keys that begin with their sizes": Shape(
+        150, lambda i: sized(b"%d" % i), lambda i: b"v" * (60 + i % 9), lambda i: i
+    ),
+    "one byte as key, without values": Shape(150, lambda _: b"a", lambda _: b"", lambda i: i),
     "headers": Shape(300, lambda i: b"k%d" % i, lambda i: b"v" * (i % 40), headers=b"\x02" + sized(b"h") + sized(b"v")),
     "no text as header": Shape(9, lambda i: b"k" * i, lambda _: b"v", headers=b"\x02" + sized(b"\xff") + sized(b"v")),
     "long": Shape(3, lambda i: b"k" * i, lambda _: b"v" * 300_000),
@@ -141,6 +151,30 @@ def test_whatever_the_records_hold(rows: list[tuple[int, bytes | None, bytes, in
             for index, (odd, key, value, ms) in enumerate(rows)
         ]
         return batch(b"".join(records), len(rows), base_ms=T0, max_ms=T0 + max(row[3] for row in rows))
+
+    assert everything(of(True)) == everything(of(False))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 255),
+            # A wrong reading takes the first bytes of a key for a size.
+            st.none() | st.binary(max_size=4) | st.binary(max_size=4).map(sized),
+            st.binary(max_size=9),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_whatever_the_last_ones_hold_in_a_batch_whose_times_are_indexes(
+    rows: list[tuple[int, bytes | None, bytes]],
+) -> None:
+    def of(is_odd: bool) -> bytes:
+        records = [record(b"k", b"v" * (index % 9), ms=index, offset=index) for index in range(FILLED_MIN)]
+        for index, (odd, key, value) in enumerate(rows, FILLED_MIN):
+            records.append(record(key, value, ms=index, offset=index, attributes=odd if is_odd else 0))
+        return batch(b"".join(records), len(records), base_ms=T0, max_ms=T0 + len(records) - 1)
 
     assert everything(of(True)) == everything(of(False))
 

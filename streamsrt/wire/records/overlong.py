@@ -1,0 +1,52 @@
+"""Whether a number of a record may be longer than Kafka reads it, although the quick reader has read it.
+
+1. Kafka reads every number of a record as one of 32 bits, in five bytes or fewer, but for the timestamp, which has 64 bits
+   and takes up to ten. The quick reader reads ten bytes of each.
+2. A number of six bytes or more has five bytes in a row from 0x80 on. Where there are none, nothing more is looked at.
+3. Where there are such bytes, in text that is not ASCII or in binary, the rest is asked of the records. A size or a count
+   that fits into a piece of a batch is filled up with zeros, one that does not is that of a null; an offset may be large.
+   A suspicion suffices: whoever has it walks over the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import numpy as np
+
+_WORD = np.dtype("<u2")
+_HIGH = np.array(0x8080, _WORD)
+_FILLED_UP = b"\x80\x80\0"
+_NEAR = 1 << 20
+"""Smaller numbers take three bytes or fewer. So they have such bytes where they are filled up to six or more."""
+
+_keys, _values, _offsets, _headers = map(attrgetter, ("key", "value", "offset", "headers"))
+
+
+def may_be_overlong(records: bytes, rows: Sequence[object], base_offset: int) -> bool:
+    """Of records that fill the buffer, and the quick reader's rows for them."""
+    if records.isascii() or not _has_high_run(records):
+        return False
+    if _FILLED_UP in records:
+        return True
+    return _has_null(rows) or not _are_near(rows, base_offset)
+
+
+def _has_high_run(data: bytes) -> bool:
+    """Whether there may be five bytes in a row from 0x80 on: such a run covers two words."""
+    words = np.frombuffer(data, _WORD, len(data) >> 1) & _HIGH
+    is_high = (words == _HIGH).tobytes()
+    # A search for one byte is much quicker than one for two.
+    return b"\1" in is_high and b"\1\1" in is_high
+
+
+def _has_null(rows: Sequence[object]) -> bool:
+    if None in map(_keys, rows) or None in map(_values, rows):
+        return True
+    return any(value is None for headers in filter(None, map(_headers, rows)) for _, value in headers)
+
+
+def _are_near(rows: Sequence[object], base_offset: int) -> bool:
+    offsets: list[int] = list(map(_offsets, rows))
+    return base_offset - _NEAR < min(offsets) and max(offsets) < base_offset + _NEAR
