@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench clean requirements dist tutorial docs
+.PHONY: demo demo-backfill demo-upgrade quick test test-all test-classic lint types contracts check bench bench-quick clean requirements dist tutorial docs
 
 $(BIN)/python:
 	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
@@ -103,6 +103,10 @@ bench: $(STAMP)
 	$(BIN)/python -m tests.bench.bench_end_to_end
 	$(BIN)/python -m tests.bench.bench_operators_end_to_end
 	for name in stages operators records wire state metrics log broker groups consumer_groups backfill backfill_memory restart warmup classic_scale classic_pause queries processes restore restore_beside latency memory; do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
+
+# The hottest paths against loops by hand, in a few minutes. BENCH=--write records the ratios; BENCH=--help lists the rest.
+bench-quick: $(STAMP)
+	$(BIN)/python -m tests.bench.bench_quick $(BENCH)
 
 clean:
 	rm -rf $(VENV) .streamsrt dist build

@@ -401,6 +401,12 @@ def workloads() -> dict[str, Callable[[], Workload]]:
     }
 
 
+def remove_directories() -> None:
+    """What the stores of all tasks wrote."""
+    while DIRECTORIES:
+        shutil.rmtree(DIRECTORIES.pop(), ignore_errors=True)
+
+
 def main(chosen: list[str]) -> None:
     """Prints one line per workload: task, bare stages, their ratio, and the ratio to the prototype."""
     tune_process()
@@ -419,8 +425,7 @@ def main(chosen: list[str]) -> None:
                 flush=True,
             )
     finally:
-        for directory in DIRECTORIES:
-            shutil.rmtree(directory, ignore_errors=True)
+        remove_directories()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ functions but the program's own, no errors, no timestamps that go back, no resta
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
@@ -21,6 +23,10 @@ from streamsrt.wire.murmur2 import murmur2_many
 
 ENOUGH_RECORDS = 1000
 _CRC = Struct(">I")
+_LENGTH = Struct(">i")
+_HEAD = Struct(">hhih")
+_ANSWER = Struct(">ihqqqBBBBiB")
+_pack_answer = _LENGTH.pack
 _pack8 = Struct(">q").pack
 _pack16 = Struct(">qq").pack
 _unpack16 = Struct(">qq").unpack
@@ -277,5 +283,98 @@ def join(batches: Sequence[bytes], table: Sequence[bytes], store: Store, partiti
                     add_time(time)
             out.add(*joined)
         out.flush()
+
+    return run
+
+
+def stream_join(batches: Sequence[tuple[int, bytes]], store: Store, commit_records: int, within_ms: int) -> Run:
+    """Two streams within a time of each other, in the order of time: batches come with the number of their side."""
+
+    def run() -> None:
+        held: tuple[dict[bytes, deque[tuple[int, bytes]]], ...] = ({}, {})
+        out, logs, rows, joiner = Out(1), (Out(1), Out(1)), [], lambda one, other: one + other
+        since = 0
+        for side, batch in batches:
+            keys, values, times = decode(batch)
+            own, others = held[side], held[1 - side]
+            joined: Columns = ([], [], [])
+            for key, value, time in zip(keys, values, times, strict=True):
+                own.setdefault(key, deque()).append((time, value))
+                near = others.get(key)
+                while near and near[0][0] < time - within_ms:
+                    near.popleft()
+                for _, other in near or ():
+                    joined[0].append(key)
+                    joined[1].append(joiner(other, value) if side else joiner(value, other))
+                    joined[2].append(time)
+            stored = [key + _pack8(time) for key, time in zip(keys, times, strict=True)]
+            rows += zip(stored, values, strict=True)
+            logs[side].add(stored, values, times)
+            out.add(*joined)
+            since += len(keys)
+            if since >= commit_records or batch is batches[-1][1]:
+                store.write(sorted(rows))
+                rows, since = [], 0
+                for each in (*logs, out):
+                    each.flush()
+
+    return run
+
+
+def restore(keys: Sequence[bytes], values: Sequence[bytes], store: Store, batch_records: int) -> Run:
+    """A changelog's rows as they come, to the disk."""
+
+    def run() -> None:
+        for start in range(0, len(keys), batch_records):
+            stop = start + batch_records
+            store.write(list(zip(keys[start:stop], values[start:stop], strict=True)))
+        store.db.flush()
+
+    return run
+
+
+def _size(frame: bytes, at: int) -> tuple[int, int]:
+    """The length of what follows, which is written with one added, and where that begins."""
+    size = shift = 0
+    while True:
+        byte = frame[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size - 1, at
+        shift += 7
+
+
+def append(
+    frames: Sequence[bytes], topics: dict[bytes, int], next_offset: int, answer: Callable[[bytes], object] = len
+) -> Run:
+    """Produce requests of version 12 with one batch each: read, look whether it is whole, number it, write it, answer.
+
+    ``topics``: their files. Each run writes to the same place, so that what is measured is not how quick the disk is.
+    """
+
+    def run() -> None:
+        position, offset = 0, next_offset
+        for frame in frames:
+            api_key, version, correlation_id, client_size = _HEAD.unpack_from(frame)
+            if api_key != 0 or version != 12:
+                raise ValueError("API")
+            _, at = _size(frame, 11 + client_size)  # behind the tags of the header: no transactional id
+            _, at = _size(frame, at + 6)
+            size, at = _size(frame, at)
+            topic = frame[at : at + size]
+            _, at = _size(frame, at + size)
+            partition = _LENGTH.unpack_from(frame, at)[0]
+            size, at = _size(frame, at + 4)
+            batch = memoryview(frame)[at : at + size]
+            if _LENGTH.unpack_from(batch, 8)[0] + 12 != size or batch[16] != 2:
+                raise ValueError("batch")
+            if crc32c(batch[21:]) != _CRC.unpack_from(batch, 17)[0]:
+                raise ValueError("CRC")
+            position += os.pwrite(topics[topic], _pack8(offset) + batch[8:], position)
+            head = b"\x00\x02" + bytes((len(topic) + 1,)) + topic + b"\x02"
+            body = _pack_answer(correlation_id) + head + _ANSWER.pack(partition, 0, offset, -1, 0, 1, 0, 0, 0, 0, 0)
+            answer(_pack_answer(len(body)) + body)
+            offset += _LENGTH.unpack_from(batch, 57)[0]
 
     return run
