@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import GivenUpError
 from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
+from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.queries.errors import (
     InvalidStateStoreError,
     StreamsNotStartedError,
@@ -33,7 +33,7 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
-from streamsrt.runtime.assembly import assemble, client_config, ready_topology, without_old_state
+from streamsrt.runtime.assembly import assemble, client_config, ready_topology, refuse_missing_topics, without_old_state
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive
 from streamsrt.runtime.instance_metrics import InstanceMetrics
@@ -580,7 +580,8 @@ class KafkaStreams(Queryable):
         try:
             network.start(config.default_api_timeout_ms / 1000)
             config = self._group_protocol.settle(config, network.admin)
-            self._check_topics(config, network)
+            refuse_missing_topics(self.topology, config, network.admin)
+            self._set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
             check_group(config, self.topology, network.admin, version)
@@ -648,19 +649,8 @@ class KafkaStreams(Queryable):
         if server is not None:
             server.stop()
 
-    def _check_topics(self, config: StreamsConfig, network: NetworkThread) -> None:
-        outputs = {
-            sink.topic
-            for subtopology in self.topology.subtopologies
-            for sink in subtopology.sinks
-            if sink.topic is not None and not sink.repartition
-        }
-        missing = sorted(outputs - set(network.admin.topics(outputs))) if outputs else []
-        if missing:
-            raise MissingTopicError(
-                f"the application writes to topics that don't exist: {', '.join(missing)}. Create them "
-                f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
-            )
+    def _set_standbys_of_group(self, config: StreamsConfig, network: NetworkThread) -> None:
+        """Writes the number of standbys into the settings of the group, where the program has one."""
         if "num_standby_replicas" in config.model_fields_set and config.group_protocol == "streams":
             standbys = str(config.num_standby_replicas)
             network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from streamsrt.client.interface import GroupMember
+from streamsrt.client.interface import Administering, GroupMember
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
@@ -303,6 +303,27 @@ def wall_clock() -> Callable[[], int]:
     """Epoch milliseconds that never go back: where the system's clock is set, this one goes on evenly."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
+
+
+def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Administering) -> None:
+    """Raises MissingTopicError where a topic that is written to is not there; it names those that are read, too."""
+    outputs = {
+        sink.topic
+        for subtopology in topology.subtopologies
+        for sink in subtopology.sinks
+        if sink.topic is not None and not sink.repartition
+    }
+    if config.errors_dead_letter_queue_topic_name is not None:
+        outputs.add(config.errors_dead_letter_queue_topic_name)
+    inputs = {topic for subtopology in topology.subtopologies for topic in subtopology.source_topics}
+    there = set(admin.topics(outputs | inputs)) if outputs else outputs
+    if outputs <= there:
+        return
+    missing = sorted((outputs | inputs) - there)
+    raise MissingTopicError(
+        f"the application needs topics that don't exist: {', '.join(missing)}. Create them "
+        f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
+    )
 
 
 class PartitionCounts:

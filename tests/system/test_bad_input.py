@@ -199,13 +199,24 @@ def test_a_source_topic_is_missing(bundled: Cluster, tmp_path: Path, modules: Pa
     assert results(bundled) == [2]
 
 
+def test_all_topics_that_are_missing_are_named_at_the_start(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+) -> None:
+    """That for dead letters, too: the first bad record would find out."""
+    bundled.delete_topics("numbers", "results")
+    letters = {"errors_dead_letter_queue_topic_name": "wrong-numbers"}
+    with numbers_app(bundled, tmp_path / "app", modules, application_id, **letters) as app:
+        assert app.wait_end() == 2
+        assert "needs topics that don't exist: numbers, results, wrong-numbers" in app.last_words
+
+
 def test_a_sink_topic_is_missing(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
     bundled.make_topics(1, "numbers")
     bundled.delete_topics("results")
     write_numbers(bundled, [number(1), number(2)])
     with numbers_app(bundled, tmp_path / "app", modules, application_id) as app:
         assert app.wait_end() == 2
-        assert "writes to topics that don't exist: results" in app.last_words
+        assert "needs topics that don't exist: results" in app.last_words
         assert "streamsrt topics create results" in app.last_words
         assert bundled.committed(application_id) == {}
 
