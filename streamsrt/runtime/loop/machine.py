@@ -6,8 +6,8 @@
    other partitions (``max.task.idle.ms``).
 3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
    commit, or when one of them asks for it; repartition topics are purged after a commit. A commit that took longer than that
-   is followed by as much time for records: a machine or a cluster that is too busy spends half of its time on commits at the
-   most, and does not commit a few records at a time.
+   is followed by as much time for records, up to a second: a machine that is too busy does not commit a few records at a
+   time, and one that has waited for a cluster commits soon again.
 4. A loop that is told to stop tells the group, and processes until the group has taken note: fifteen seconds at the most
    after its tasks were released, which may take as long as asynchronous calls. One that remains in the group tells it
    nothing, commits and ends.
@@ -101,6 +101,8 @@ OFFSETS_INTERVAL_MS = 500
 """How often the membership hears how far the tasks' state is; it decides when the group is told."""
 LATE_COMMIT_MS = 100
 SLOW_COMMIT_MS = 1_000
+AFTER_SLOW_COMMIT_MAX_MS = 1_000
+"""How long records are processed before the next commit, where the interval is shorter than what the last one took."""
 LATE_COMMIT_LOG_INTERVAL_MS = 10_000
 
 
@@ -233,7 +235,7 @@ def _next_limit(state: LoopState, took_ms: int) -> int:
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
-    pause_ms = max(state.settings.commit_interval_ms, took_ms)
+    pause_ms = max(state.settings.commit_interval_ms, min(took_ms, AFTER_SLOW_COMMIT_MAX_MS))
     schedule, actions = state.schedule.set(Deadline.COMMIT, now_ms + pause_ms), list[Action]()
     slow = SlowCommit(took_ms, now_ms) if took_ms >= SLOW_COMMIT_MS else None
     if slow is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):

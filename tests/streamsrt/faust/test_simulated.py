@@ -112,6 +112,16 @@ def test_a_group_by_loses_and_doubles_nothing(seeds: int) -> None:
         """It raises where something is wrong."""
 
 
+def test_results_are_committed_soon_after_a_broker_was_away() -> None:
+    """Seed 220: a commit that had waited eight seconds for the broker put off the next one by as much."""
+    app = grouping()
+    list(
+        simulate_seeds(
+            streamsrt.faust.topology(app), seeds=[220], inputs=ORDERS, config=settings(app), check=values_only
+        )
+    )
+
+
 def test_what_counts_twice_is_found_out() -> None:
     app = counting()
     at_least_once = {**settings(app), "processing.guarantee": "at_least_once", "commit.interval.ms": 1000}

@@ -363,7 +363,7 @@ def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: s
     assert "9 s ago" in report(loop.state, loop.now_ms + 8_000).commit
 
 
-def test_commits_that_take_longer_than_their_interval_leave_half_of_the_time_to_records() -> None:
+def test_commits_that_take_longer_than_their_interval_leave_as_much_time_to_records() -> None:
     """Else a busy machine would process a few records for each commit, and less and less."""
     loop = Loop(replace(SETTINGS, commit_interval_ms=100))
     loop.hear(IterationBegan(has_work=True))
@@ -372,6 +372,14 @@ def test_commits_that_take_longer_than_their_interval_leave_half_of_the_time_to_
     assert CommitAll() in loop.iteration(records=9, process_ms=20)
     loop.hear(Committed(), after_ms=5)
     assert CommitAll() in loop.iteration(records=9, process_ms=110), "a quick one makes it the interval again"
+
+
+def test_a_commit_that_waited_for_the_cluster_is_soon_followed_by_the_next() -> None:
+    """What was processed since is seen by nobody until then."""
+    loop = Loop(replace(SETTINGS, commit_interval_ms=100))
+    loop.hear(IterationBegan(has_work=True))
+    loop.hear(Committed(), after_ms=60_000)
+    assert CommitAll() in loop.iteration(records=9, process_ms=1_000)
 
 
 def test_a_commit_that_takes_long_is_told_and_kept() -> None:
