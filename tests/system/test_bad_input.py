@@ -47,13 +47,15 @@ from topology import Processor, StreamsBuilder, serdes
 
 class AddOne(Processor):
     def init(self, context):
-        self.context = context
+        self.context, self.is_used = context, False
 
     def process(self, record):
+        self.is_used = True
         self.context.forward(record.with_value(record.value + 1))
 
     def close(self):
-        raise OSError("the file is gone")
+        if self.is_used:
+            raise OSError("the file is gone")
 
 
 builder = StreamsBuilder()
@@ -338,14 +340,15 @@ def test_a_processor_can_not_be_closed(
     ) as app:
         assert app.wait_end() == 5
         assert "close of a processor raised OSError: the file is gone (in node KSTREAM-PROCESSOR-" in app.last_words
-        assert "closes_app.py:18)" in app.last_words
+        assert "closes_app.py:20)" in app.last_words
         assert "Traceback" not in app.stderr
         assert bundled.members(application_id) == []
 
-        # All is committed: the next start has nothing to do.
+        # All is committed: the next start has nothing to do. Of two threads the second one may join when the first has begun
+        # to process: then a task fails as it moves, and what was processed beside it may be processed again.
         app.start()
-        assert app.wait_end() == 5
-    assert results(bundled) == [2, 3]
+        assert app.wait_end() in ((0,) if threads == 1 else (0, 5))
+    assert results(bundled) == [2, 3] if threads == 1 else set(results(bundled)) == {2, 3}
 
 
 def test_another_topology_at_the_same_epoch(
