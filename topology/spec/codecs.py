@@ -148,7 +148,7 @@ class JsonSerde:
     serialize = staticmethod(orjson.dumps)
     deserialize = staticmethod(orjson.loads)
 
-    def __call__(self, model: type[T]) -> ModelSerde[T]:
+    def __call__(self, model: type[T]) -> CallableSerde[T]:
         adapter = _adapter(model)
         name = f"json({getattr(model, '__qualname__', model)})"
         return ModelSerde(name, adapter.dump_json, adapter.validate_json, adapter)
