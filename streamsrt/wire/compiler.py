@@ -372,7 +372,8 @@ class ReaderSource:
         if not nullable:
             out.add(read)
             return
-        out.add("n = b[o]", "o += 1", "if n < 128:")
+        # In a tagged field a number says whether it is there, elsewhere the sign of a byte; -1 is read in both.
+        out.add("n = b[o]", "o += 1", "if n < 128:" if f.tag is None else "if 0 < n < 128:")
         out.block(read)
         out.add("else:")
         out.block(f"{target} = None")
@@ -541,7 +542,7 @@ class WriterSource:
     def struct(self, f: Field, value: str, nullable: bool) -> None:
         self.flush()
         self.out.add(f"s = {value}")
-        self.null_or("s", nullable, "b'\\xff'")
+        self.null_or("s", nullable, "b'\\xff'" if f.tag is None else "V[0]")
         if nullable:
             self.out.add("w(V[1])")
         self.out.add(f"{self.plan.call(f, 'write')}(s, {self.arguments(self.plan.struct(f))})")

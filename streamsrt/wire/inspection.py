@@ -100,8 +100,10 @@ class Walk:
         elif f.type in FORMATS:
             self.take(SIZES[f.type], path)
         elif f.type in self.plan.schema.structs:
-            if nullable and self.take(1, path)[0] > 127:
-                return
+            if nullable:
+                there = self.take(1, path)[0]
+                if there > 127 or (there == 0 and f.tag is not None):
+                    return
             self.struct(self.plan.struct(f), path)
         else:
             self.text(f.type, path, nullable)

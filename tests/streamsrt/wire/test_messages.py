@@ -704,6 +704,23 @@ def test_an_unknown_record_type_says_its_number() -> None:
         encode_record_key(types.StreamsGroupMetadataValue())
 
 
+def test_a_tagged_structure_that_is_not_there_is_written_as_kafka_writes_it() -> None:
+    """A number says so, in the generated code of Kafka's ``ConsumerGroupMemberMetadataValue``: its tools read no other one.
+    What logs hold with the sign of a byte, as in front of structures elsewhere, is read too."""
+    value = types.ConsumerGroupMemberMetadataValue(client_id="c", client_host="h", rebalance_timeout_ms=5)
+    value.instance_id = value.rack_id = value.subscribed_topic_regex = value.server_assignor = None
+    value.classic_member_metadata = None
+    head = bytes.fromhex("000000000263026801000000000500")
+    assert encode_record_value(value) == head + bytes.fromhex("01000100")
+    for there in ("00", "ff"):
+        read = decode_record_value(types.ConsumerGroupMemberMetadataValue, head + bytes.fromhex("010001" + there))
+        assert read.classic_member_metadata is None
+    value.classic_member_metadata = types.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(session_timeout_ms=7)
+    written = encode_record_value(value)
+    assert written == head + bytes.fromhex("01000701000000070100")
+    assert decode_record_value(types.ConsumerGroupMemberMetadataValue, written) == value
+
+
 def test_group_metadata_is_written_in_the_version_that_kafka_writes() -> None:
     assert encode_record_value(types.GroupMetadataValue())[:2] == b"\0\3"
     assert encode_record_value(types.OffsetCommitValue())[:2] == b"\0\4"
