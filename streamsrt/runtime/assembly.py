@@ -315,14 +315,14 @@ def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Admi
     }
     if config.errors_dead_letter_queue_topic_name is not None:
         outputs.add(config.errors_dead_letter_queue_topic_name)
-    inputs = {topic for subtopology in topology.subtopologies for topic in subtopology.source_topics}
-    there = set(admin.topics(outputs | inputs)) if outputs else outputs
-    if outputs <= there:
+    missing = outputs - set(admin.topics(outputs)) if outputs else outputs
+    if not missing:
         return
-    missing = sorted((outputs | inputs) - there)
+    inputs = {topic for subtopology in topology.subtopologies for topic in subtopology.source_topics}
+    listed = sorted(missing | inputs - set(admin.topics(inputs)))
     raise MissingTopicError(
-        f"the application needs topics that don't exist: {', '.join(missing)}. Create them "
-        f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
+        f"the application needs topics that don't exist: {', '.join(listed)}. Create them "
+        f"(streamsrt topics create {' '.join(listed)} --partitions N) and start it again."
     )
 
 
