@@ -224,7 +224,8 @@ class StreamsConfig(BaseModel):
     """Extracts the time of a record if its source does not set an extractor: a name of :mod:`topology.spec.timestamps`,
     or a function ``(record, partition_time_ms)``. None: the timestamp that the record has."""
     topology_epoch: int | None = Field(default=None, ge=0)
-    """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
+    """Epoch of the topology (KIP-1071): one more than that of the running version. Overrides the epoch that the topology
+    was built with."""
     topology_lock: Path | None = None
     """Lock file with the agreed topology (``streamsrt topology lock``): any other topology is refused, and the epoch is
     that of the file."""
@@ -233,22 +234,25 @@ class StreamsConfig(BaseModel):
     They stay there until the topics are deleted or their retention time passes, and a version that has the topic reads
     them later."""
     topology_optimization: str | None = None
-    """What the topology was built with (``builder.build(config)``): given here only, it can't be done any more."""
+    """The optimizations that the topology was built with (``builder.build(config)``). If it was built with others, this
+    setting is refused."""
     processor_wrapper_class: Any = None
-    """What the topology's nodes were wrapped by (``builder.build(config)``): given here only, it is refused."""
+    """The wrapper that the topology was built with (``builder.build(config)``). If it was built without one, this setting
+    is refused."""
     upgrade_from: str | None = None
-    """The oldest Kafka Streams version in the group, e.g. ``3.4``, while members move here from there."""
+    """The oldest Kafka Streams version in the group, e.g. ``3.4``, while this application replaces its Java members."""
     subtopology_id: Literal["hash", "number"] = "hash"
     """How subtopologies are identified. ``hash``: by what they own, so that a task keeps its state when others are
     added. ``number``: by their order, as in Kafka Streams."""
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
-    """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
+    """Number of standby tasks of each stateful task. In a streams group, it becomes the group's setting
+    ``streams.num.standby.replicas`` when the group is first joined."""
     max_task_idle_ms: Milliseconds = Field(default=0, ge=-1)
-    """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: never; 0: as
+    """How long a task waits for records of an empty input, to process all inputs in timestamp order. -1: not at all; 0: as
     long as the broker has records that are not fetched yet; otherwise that much longer."""
     emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
-    """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
-    windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
+    """Minimum time, by the wall clock, between two checks of a left or outer join of streams for records whose windows
+    have closed. Kafka Streams has 1000; with 0, results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
     """Maximum duration of one iteration before the instance counts as stuck. The log then names the record and the
     function."""

@@ -145,7 +145,7 @@ TOPIC_CONFIGS = _definitions(
         "producer",
         allowed=_CODECS,
         broker_key="compression.type",
-        documentation="How batches are stored; producer: as they come.",
+        documentation="Compression of the stored batches; producer: as the producer sent them.",
     ),
     Definition(
         "delete.retention.ms",
@@ -153,7 +153,7 @@ TOPIC_CONFIGS = _definitions(
         _DAY_MS,
         minimum=0,
         broker_key="log.cleaner.delete.retention.ms",
-        documentation="For how long a compacted log keeps tombstones.",
+        documentation="How long a compacted log keeps tombstones.",
     ),
     Definition("file.delete.delay.ms", ConfigType.LONG, 60_000, minimum=0, broker_key="log.segment.delete.delay.ms"),
     Definition("flush.messages", ConfigType.LONG, (1 << 63) - 1, minimum=1, broker_key="log.flush.interval.messages"),
@@ -164,7 +164,7 @@ TOPIC_CONFIGS = _definitions(
         4096,
         minimum=0,
         broker_key="log.index.interval.bytes",
-        documentation="After how many bytes of a log its index gets an entry.",
+        documentation="How many bytes of a log there are per index entry.",
     ),
     Definition(
         "max.compaction.lag.ms",
@@ -172,7 +172,7 @@ TOPIC_CONFIGS = _definitions(
         (1 << 63) - 1,
         minimum=1,
         broker_key="log.cleaner.max.compaction.lag.ms",
-        documentation="After how long a record is compacted at the latest.",
+        documentation="Maximum time before a record is compacted.",
     ),
     Definition(
         "max.message.bytes",
@@ -180,7 +180,7 @@ TOPIC_CONFIGS = _definitions(
         1_048_588,
         minimum=0,
         broker_key="message.max.bytes",
-        documentation="The largest record batch.",
+        documentation="Maximum size of a record batch.",
     ),
     Definition(
         "message.timestamp.after.max.ms",
@@ -204,7 +204,7 @@ TOPIC_CONFIGS = _definitions(
         "CreateTime",
         allowed=("CreateTime", "LogAppendTime"),
         broker_key="log.message.timestamp.type",
-        documentation="Whose time a record has: the producer's, or that of writing.",
+        documentation="Which timestamp a record has: the producer's, or the time of the append.",
     ),
     Definition(
         "min.cleanable.dirty.ratio",
@@ -213,7 +213,7 @@ TOPIC_CONFIGS = _definitions(
         minimum=0,
         maximum=1,
         broker_key="log.cleaner.min.cleanable.ratio",
-        documentation="What part of a log must be new before it is compacted.",
+        documentation="Minimum share of new records in a log before it is compacted.",
     ),
     Definition(
         "min.compaction.lag.ms",
@@ -221,7 +221,7 @@ TOPIC_CONFIGS = _definitions(
         0,
         minimum=0,
         broker_key="log.cleaner.min.compaction.lag.ms",
-        documentation="For how long a record is not compacted.",
+        documentation="Minimum time before a record is compacted.",
     ),
     Definition("min.insync.replicas", ConfigType.INT, 1, minimum=1, broker_key="min.insync.replicas"),
     Definition("preallocate", ConfigType.BOOLEAN, False, broker_key="log.preallocate"),
@@ -239,7 +239,7 @@ TOPIC_CONFIGS = _definitions(
         7 * _DAY_MS,
         minimum=-1,
         broker_key="log.retention.ms",
-        documentation="For how long records are kept; -1: for ever.",
+        documentation="How long records are kept; -1: for ever.",
     ),
     Definition(
         "segment.bytes",
@@ -248,7 +248,7 @@ TOPIC_CONFIGS = _definitions(
         minimum=14,
         maximum=_INT_MAX,
         broker_key="log.segment.bytes",
-        documentation="When a segment is full, and the next one begins.",
+        documentation="Maximum size of a segment.",
     ),
     Definition("segment.index.bytes", ConfigType.INT, 10 << 20, minimum=4, broker_key="log.index.size.max.bytes"),
     Definition("segment.jitter.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.roll.jitter.ms"),
@@ -258,7 +258,7 @@ TOPIC_CONFIGS = _definitions(
         7 * _DAY_MS,
         minimum=1,
         broker_key="log.roll.ms",
-        documentation="When a segment ends though it is not full.",
+        documentation="Maximum time before the next segment is started, even if this one is not full.",
     ),
     Definition(
         "unclean.leader.election.enable", ConfigType.BOOLEAN, False, broker_key="unclean.leader.election.enable"
@@ -268,7 +268,10 @@ TOPIC_CONFIGS = _definitions(
 
 _OWN = (
     Definition(
-        "advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."
+        "advertised.host",
+        ConfigType.STRING,
+        "",
+        documentation="Host that clients connect to; empty: the one that the broker listens on.",
     ),
     Definition(
         "advertised.port",
@@ -276,20 +279,20 @@ _OWN = (
         0,
         minimum=0,
         maximum=65535,
-        documentation="Port that clients are told; 0: the bound one.",
+        documentation="Port that clients connect to; 0: the one that the broker listens on.",
     ),
     Definition(
         "allow.everyone.if.no.acl.found",
         ConfigType.BOOLEAN,
         False,
-        documentation="Whether everybody may use a resource that no ACL is about.",
+        documentation="Whether everybody may use a resource that has no ACL.",
     ),
     Definition(
         "authorizer.class.name",
         ConfigType.STRING,
         "",
         allowed=("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        documentation="What decides by ACLs; empty: nothing does, and everybody may do everything.",
+        documentation="Authorizer that checks ACLs; empty: none, and everybody may do everything.",
     ),
     Definition(
         "auto.create.topics.enable",
@@ -298,19 +301,19 @@ _OWN = (
         documentation="Whether a topic is created when a client asks for it.",
     ),
     Definition("broker.id", ConfigType.INT, 1, minimum=0, documentation="Number of this broker, as clients see it."),
-    Definition("broker.rack", ConfigType.STRING, "", documentation="Rack that clients are told."),
+    Definition("broker.rack", ConfigType.STRING, "", documentation="Rack of this broker."),
     Definition(
         "cluster.id",
         ConfigType.STRING,
         "",
-        documentation="Id of the cluster; empty: made at the first start, and kept in the data directory.",
+        documentation="Id of the cluster; empty: generated at the first start and kept in the data directory.",
     ),
     Definition(
         "connections.max.idle.ms",
         ConfigType.LONG,
         600_000,
         minimum=1,
-        documentation="When a connection without requests is closed.",
+        documentation="A connection without requests is closed after this time.",
     ),
     Definition(
         "default.replication.factor",
@@ -326,7 +329,7 @@ _OWN = (
         ConfigType.INT,
         55 << 20,
         minimum=1024,
-        documentation="The most bytes in the answer to one fetch, whatever the client asks for.",
+        documentation="Maximum number of bytes in the response to a fetch, whatever the client asks for.",
     ),
     Definition(
         "log.cleaner.backoff.ms",
@@ -348,39 +351,39 @@ _OWN = (
         ConfigType.STRING,
         "interval",
         allowed=("never", "interval", "group"),
-        documentation="When data is flushed to disk: by the operating system, in an interval, or before it is acknowledged.",
+        documentation="When data is flushed to disk: by the operating system, at an interval, or before it is acknowledged.",
     ),
-    Definition("log.fsync.interval.ms", ConfigType.LONG, 1000, minimum=1, documentation="That interval."),
+    Definition(
+        "log.fsync.interval.ms", ConfigType.LONG, 1000, minimum=1, documentation="Interval of log.fsync=interval."
+    ),
     Definition(
         "log.retention.check.interval.ms",
         ConfigType.LONG,
         300_000,
         minimum=1,
-        documentation="How often old segments are looked for.",
+        documentation="How often expired segments are deleted.",
     ),
-    Definition(
-        "max.connections", ConfigType.INT, 10_000, minimum=1, documentation="How many connections there may be."
-    ),
+    Definition("max.connections", ConfigType.INT, 10_000, minimum=1, documentation="Maximum number of connections."),
     Definition(
         "max.connections.per.ip",
         ConfigType.INT,
         2_000,
         minimum=0,
-        documentation="How many connections may come from one address.",
+        documentation="Maximum number of connections from one address.",
     ),
     Definition(
         "max.connections.per.ip.overrides",
         ConfigType.STRING,
         "",
-        documentation="Addresses from which more or fewer connections may come: 10.0.0.1:5000,127.0.0.1:10000",
+        documentation="Other maxima for single addresses: 10.0.0.1:5000,127.0.0.1:10000",
     ),
     Definition(
         "message.max.unpacked.bytes",
         ConfigType.INT,
         64 << 20,
         minimum=1 << 20,
-        documentation="What a produced batch may hold when it is unpacked, each record and each of its headers counting 64 "
-        "bytes more than it has; all batches of a request together four times as much.",
+        documentation="Maximum unpacked size of a produced batch, where each record and each header counts 64 bytes more "
+        "than its size; for all batches of a request together, four times as much.",
     ),
     Definition(
         "num.partitions",
@@ -388,21 +391,21 @@ _OWN = (
         1,
         minimum=1,
         maximum=10_000,
-        documentation="Partitions of a new topic that names no number.",
+        documentation="Partitions of a new topic, if the request does not say how many.",
     ),
     Definition(
         "offsets.retention.check.interval.ms",
         ConfigType.LONG,
         600_000,
         minimum=1,
-        documentation="How often committed offsets are looked for that have expired.",
+        documentation="How often expired committed offsets are deleted.",
     ),
     Definition(
         "offsets.retention.minutes",
         ConfigType.INT,
         10_080,
         minimum=1,
-        documentation="For how long a group without members keeps its committed offsets.",
+        documentation="How long a group without members keeps its committed offsets.",
     ),
     Definition(
         "offsets.topic.num.partitions",
@@ -424,7 +427,7 @@ _OWN = (
         ConfigType.INT,
         900_000,
         minimum=1,
-        documentation="The longest transaction.timeout.ms that a producer may ask for.",
+        documentation="Maximum transaction.timeout.ms that a producer may set.",
     ),
     Definition(
         "transaction.state.log.num.partitions",
@@ -446,7 +449,7 @@ _OWN = (
         ConfigType.INT,
         604_800_000,
         minimum=1,
-        documentation="When a transactional id that nobody uses is forgotten.",
+        documentation="How long a transactional id that nobody uses is kept.",
     ),
     Definition(
         "plain.sasl.jaas.config",
@@ -459,7 +462,7 @@ _OWN = (
         ConfigType.LIST,
         ("SCRAM-SHA-512",),
         allowed=SASL_MECHANISMS,
-        documentation="Mechanisms by which clients may log in.",
+        documentation="Mechanisms that clients may use to log in.",
     ),
     Definition(
         "queued.max.request.bytes",
@@ -473,37 +476,40 @@ _OWN = (
         ConfigType.STRING,
         "PLAINTEXT",
         allowed=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        documentation="What clients of the listener speak.",
+        documentation="Protocol of the listener.",
     ),
     Definition(
         "ssl.client.auth",
         ConfigType.STRING,
         "none",
         allowed=("none", "requested", "required"),
-        documentation="Whether clients must show a certificate.",
+        documentation="Whether clients must present a certificate.",
     ),
     Definition("ssl.key.password", ConfigType.PASSWORD, "", documentation="Password of the private key."),
     Definition(
-        "ssl.keystore.location", ConfigType.STRING, "", documentation="PEM file of the private key and its chain."
+        "ssl.keystore.location",
+        ConfigType.STRING,
+        "",
+        documentation="PEM file with the private key and its certificate chain.",
     ),
     Definition(
         "ssl.principal.mapping.rules",
         ConfigType.STRING,
         "DEFAULT",
-        documentation="How a client's distinguished name becomes its principal's: RULE:pattern/replacement/[LU], DEFAULT.",
+        documentation="Rules that map a distinguished name to a principal: RULE:pattern/replacement/[LU], DEFAULT.",
     ),
     Definition(
         "ssl.truststore.location",
         ConfigType.STRING,
         "",
-        documentation="PEM file of those who sign clients' certificates.",
+        documentation="PEM file with the authorities that sign clients' certificates.",
     ),
     Definition(
         "socket.request.max.bytes",
         ConfigType.INT,
         100 << 20,
         minimum=1024,
-        documentation="The largest Produce request.",
+        documentation="Maximum size of a Produce request.",
     ),
     Definition(
         "super.users", ConfigType.STRING, "", documentation="Principals that may do everything: User:ada;User:bob"

@@ -38,51 +38,54 @@ _OWN_SETTINGS: dict[str, Setting] = {
         "rebalance_protocols", "classic,consumer,streams", documentation="Which protocols groups may use."
     ),
     "group.streams.session.timeout.ms": Setting(
-        "session_timeout_ms", 45_000, 1, documentation="After what silence a member of a streams group counts as dead."
+        "session_timeout_ms",
+        45_000,
+        1,
+        documentation="A member of a streams group that sends no heartbeat for this long is removed.",
     ),
     "group.streams.min.session.timeout.ms": Setting(
-        "min_session_timeout_ms", 45_000, 1, documentation="The least that a group may set."
+        "min_session_timeout_ms", 45_000, 1, documentation="Minimum that a group may set."
     ),
     "group.streams.max.session.timeout.ms": Setting(
-        "max_session_timeout_ms", 60_000, 1, documentation="The most that a group may set."
+        "max_session_timeout_ms", 60_000, 1, documentation="Maximum that a group may set."
     ),
     "group.streams.heartbeat.interval.ms": Setting(
-        "heartbeat_interval_ms", 5_000, 1, documentation="How often members report."
+        "heartbeat_interval_ms", 5_000, 1, documentation="How often members send a heartbeat."
     ),
     "group.streams.min.heartbeat.interval.ms": Setting(
-        "min_heartbeat_interval_ms", 5_000, 1, documentation="The least that a group may set."
+        "min_heartbeat_interval_ms", 5_000, 1, documentation="Minimum that a group may set."
     ),
     "group.streams.max.heartbeat.interval.ms": Setting(
-        "max_heartbeat_interval_ms", 15_000, 1, documentation="The most that a group may set."
+        "max_heartbeat_interval_ms", 15_000, 1, documentation="Maximum that a group may set."
     ),
-    "group.streams.max.size": Setting("max_size", INT32_MAX, 1, documentation="The most members of a group."),
+    "group.streams.max.size": Setting("max_size", INT32_MAX, 1, documentation="Maximum number of members of a group."),
     "group.streams.num.standby.replicas": Setting(
-        "num_standby_replicas", 0, documentation="Standby tasks of each stateful task."
+        "num_standby_replicas", 0, documentation="Number of standby tasks of each stateful task."
     ),
     "group.streams.max.standby.replicas": Setting(
-        "max_standby_replicas", 2, documentation="The most that a group may set."
+        "max_standby_replicas", 2, documentation="Maximum that a group may set."
     ),
     "group.streams.num.warmup.replicas": Setting(
-        "num_warmup_replicas", 2, documentation="How many tasks are restored ahead at a time before they move."
+        "num_warmup_replicas", 2, documentation="Maximum number of warm-up tasks at a time."
     ),
     "group.streams.max.warmup.replicas": Setting(
-        "max_warmup_replicas", 20, documentation="The most that a group may set."
+        "max_warmup_replicas", 20, documentation="Maximum that a group may set."
     ),
     "group.streams.acceptable.recovery.lag": Setting(
         "acceptable_recovery_lag",
         10_000,
         0,
         2**63 - 1,
-        documentation="With how many records still to restore an instance counts as caught up.",
+        documentation="Maximum number of records left to restore for an instance to count as caught up.",
     ),
     "group.streams.task.offset.interval.ms": Setting(
         "task_offset_interval_ms",
         60_000,
         1,
-        documentation="How often members report how far the state of their tasks is.",
+        documentation="How often members report the changelog offsets of their tasks.",
     ),
     "group.streams.min.task.offset.interval.ms": Setting(
-        "min_task_offset_interval_ms", 15_000, 1, documentation="The least that a group may set."
+        "min_task_offset_interval_ms", 15_000, 1, documentation="Minimum that a group may set."
     ),
     "group.streams.initial.rebalance.delay.ms": Setting(
         "initial_rebalance_delay_ms",
@@ -92,21 +95,21 @@ _OWN_SETTINGS: dict[str, Setting] = {
     "group.streams.assignment.interval.ms": Setting(
         "assignment_interval_ms",
         1_000,
-        documentation="How long the coordinator waits at least between two assignments.",
+        documentation="Minimum time between two assignments.",
     ),
     "group.streams.min.assignment.interval.ms": Setting(
-        "min_assignment_interval_ms", 0, documentation="The least that a group may set."
+        "min_assignment_interval_ms", 0, documentation="Minimum that a group may set."
     ),
     "group.streams.max.assignment.interval.ms": Setting(
-        "max_assignment_interval_ms", 15_000, documentation="The most that a group may set."
+        "max_assignment_interval_ms", 15_000, documentation="Maximum that a group may set."
     ),
     "group.streams.assignor.name": Setting(
-        "assignor_name", None, documentation="Which assignor assigns the tasks; empty: the default one."
+        "assignor_name", None, documentation="Name of the task assignor; empty: the default one."
     ),
     "offset.metadata.max.bytes": Setting(
         "offset_metadata_max_bytes",
         4096,
-        documentation="The most text that a client may keep beside a committed offset.",
+        documentation="Maximum size of the metadata that a client may store with a committed offset.",
     ),
 }
 BROKER_SETTINGS: dict[str, Setting] = {**_OWN_SETTINGS, **CLASSIC_SETTINGS, **CONSUMER_SETTINGS}

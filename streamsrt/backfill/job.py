@@ -83,7 +83,9 @@ class BackfillStatus:
 
 
 class Backfill:
-    """The backfill of a directory. Raises BackfillError, StreamsError; every method may be called again."""
+    """A backfill, whose plan and results are in ``directory``. Methods raise BackfillError or another StreamsError, and
+    can be called again.
+    """
 
     def __init__(self, directory: Path | str, *, bootstrap_servers: str | None = None) -> None:
         self.directory = Path(directory)
@@ -104,11 +106,12 @@ class Backfill:
         bundle: Path | str | None = None,
         py_files: Sequence[str] = (),
     ) -> BackfillPlan:
-        """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
-        ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too.
-        ``is_bundled``: the cluster is the bundled broker of this directory, which may have another address next time: the
-        plan keeps none. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark lists and
-        counts; a plan keeps none of them."""
+        """Makes the plan and stores it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: the topics that have an
+        archive or a lake. ``changelogs``: ``full`` if other programs read the changelogs and need windows beyond their
+        retention. ``is_bundled``: the cluster is the bundled broker of this directory; its address may change, so the
+        plan does not store it. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark
+        lists and counts; they are not stored in the plan.
+        """
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
@@ -138,9 +141,11 @@ class Backfill:
         py_files: Sequence[str] = (),
         on_task: OnTask | None = None,
     ) -> list[TaskManifest]:
-        """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master`` and
-        ``conf``: of Spark. ``bundle``: an archive of ``streamsrt backfill bundle``, which Spark ships to the workers of a
-        cluster, and ``py_files``: modules that it ships. ``on_task`` is called for each task as it is finished."""
+        """Runs all tasks that are not finished, level by level, and returns all manifests. ``workers``: the number of
+        processes of the local engine. ``master``, ``conf``: Spark's. ``bundle``: an archive made by ``streamsrt backfill
+        bundle``, which Spark ships to the workers of a cluster; ``py_files``: modules that Spark ships. ``on_task`` is
+        called for each task when it is finished.
+        """
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
         with self._locked(), _engine(engine, workers, access) as chosen:
@@ -157,7 +162,7 @@ class Backfill:
             return verify_results(self.directory, plan)
 
     def status(self) -> BackfillStatus:
-        """How far it is."""
+        """The state and progress of all tasks."""
         plan = load_plan(self.directory)
         tasks = []
         for task in plan.tasks:
@@ -177,8 +182,9 @@ class Backfill:
         )
 
     def verify(self, *, recompute: int = 0, seed: int = 0) -> list[TaskManifest]:
-        """Checks all results on disk. ``recompute``: so many tasks, chosen by ``seed``, are computed once more, record by
-        record, and compared; their sources must still be there. Raises VerificationError."""
+        """Checks all results on disk. ``recompute``: the number of tasks, chosen by ``seed``, that are computed again,
+        record by record, and compared; their sources must still exist. Raises VerificationError.
+        """
         plan = load_plan(self.directory)
         manifests = verify_results(self.directory, plan)
         if recompute:
@@ -189,17 +195,19 @@ class Backfill:
     def commit(
         self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None, transactions: bool = True
     ) -> HandOverState:
-        """Hands over. ``state_dir``: the state directory of an instance, which gets the stores as files.
+        """Hands the results over to the application. ``state_dir``: the state directory of an instance, which gets the
+        stores as files.
 
-        ``transactions`` False: for clusters without; then nobody else may write to the output topics meanwhile. What was
-        chosen first stays.
+        ``transactions`` False: for clusters without transactions; nobody else may write to the output topics meanwhile.
+        If the hand-over is resumed, the first choice applies.
         """
         with self._hand_over(on_step, transactions) as hand_over:
             return hand_over.commit(None if state_dir is None else Path(state_dir))
 
     def abort(self, *, execute: bool = True) -> list[str]:
-        """Takes the hand-over back, as far as it got, and deletes what killed runs have left; what is, or would be, done.
-        Results of tasks are kept."""
+        """Undoes the hand-over, as far as it got, and deletes what killed runs have left. The results of tasks are kept.
+        Returns the actions. ``execute`` False: does nothing, and returns what it would do.
+        """
         with self._hand_over(None, True) as hand_over:
             actions = hand_over.abort(execute=execute)
             plan = load_plan(self.directory)

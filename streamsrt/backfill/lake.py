@@ -62,17 +62,18 @@ _SCAN_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Files or a table of a topic in no order. ``path``: a folder, also on a file system of Hadoop (``s3a://bucket/orders``),
-    or with ``format="table"`` the name of a table. ``order``: the column that says which record of a partition came first,
-    unless the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
+    """The history of a topic as files or a table, in any order. ``path``: a folder, also on a Hadoop file system
+    (``s3a://bucket/orders``), or with ``format="table"`` the name of a table. ``order``: the column by which the records
+    of a partition are ordered, if there are no offsets. ``allow_gaps``: offsets may be missing because the topic was
+    compacted or written in transactions.
 
-    ``columns``: of ``key``, ``value``, ``timestamp``, ``partition``, ``offset`` those that are no columns of these names, as
-    expressions of Spark's SQL over the columns that there are: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``.
+    ``columns``: Spark SQL expressions for those of ``key``, ``value``, ``timestamp``, ``partition`` and ``offset`` that
+    are not columns with these names: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``.
 
     ``format``: one of :data:`~streamsrt.backfill.lake_formats.FORMATS`; ``options``: of Spark's reader of that format;
-    ``where``: a condition in Spark's SQL, only rows that meet it are read; ``id``: an expression that tells records apart,
-    of rows with the same one only the first in the order of the lake is a record. ``until_ms``: where a lake
-    without offsets ends, and the log begins to count; milliseconds since 1970."""
+    ``where``: a Spark SQL condition: only rows that meet it are read; ``id``: an expression that identifies records: of
+    several rows with the same id, only the first in the lake's order is read. ``until_ms``: the time (epoch
+    milliseconds) up to which records are read from a lake without offsets, and from which on they are read from the log."""
 
     path: Path | str
     order: str | None = None
@@ -86,7 +87,7 @@ class Lake:
 
     @property
     def is_read_by_spark(self) -> bool:
-        """Whether Spark lists and counts it; else this process can."""
+        """Whether Spark lists and counts its files; otherwise this process does."""
         plain = self.format == "parquet" and not has_scheme(str(self.path))
         chosen = self.where is not None or self.id is not None or self.until_ms is not None
         return not plain or chosen or bool(self.columns or self.options)

@@ -37,14 +37,14 @@ _BATCH_HEAD = Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class KafkaLog:
-    """What the cluster holds of a topic, up to its end when the plan is made."""
+    """The records of a topic that the cluster holds, up to the topic's end when the plan is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
     """Parquet files of a topic (:mod:`streamsrt.backfill.archive`), continued by the cluster's log.
 
-    ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
+    ``allow_gaps``: offsets may be missing because the topic was compacted or written in transactions.
     """
 
     path: Path | str

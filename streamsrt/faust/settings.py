@@ -21,7 +21,7 @@ POLL_MS = 100
 
 
 def config(app: faust.App) -> dict[str, object]:
-    """The settings for ``KafkaStreams`` and ``streamsrt run`` that an application brings along. Raises ConfigError."""
+    """A Faust application's settings, as settings of ``KafkaStreams`` and ``streamsrt run``. Raises ConfigError."""
     conf = app.conf
     found, tasks = timers_of(app)
     is_lively = (

@@ -53,10 +53,10 @@ class DriverAnswers:
 
 
 class TestApp:
-    """Runs ``app`` record by record. ``settings``: of the runtime, beside those of the application.
+    """Runs ``app`` record by record. ``settings``: of the runtime, in addition to those of the application.
 
-    ``serves``: whether the application's pages are served, at its port.
-    ``partitions``: of every topic, or a mapping. Raises UserError for what is not supported.
+    ``serves``: whether the application's pages are served, at its port. ``partitions``: the partition count of every
+    topic, or a mapping by topic. Raises UserError for what is not supported.
     """
 
     __test__ = False
@@ -97,7 +97,7 @@ class TestApp:
         )
 
     def received(self, topic: str | faust.TopicT) -> list[tuple[object, object]]:
-        """Keys and values of what was sent to a topic since the last call, decoded as the application has it."""
+        """Keys and values of the records sent to a topic since the last call, decoded by the topic's schema."""
         known = self._topic(topic)
         decoder = Decoder(self._app, known)
         queue = self.driver.output_queue(known.get_topic_name())

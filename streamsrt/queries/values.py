@@ -29,7 +29,7 @@ LATEST_MS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
-    """The value of a key in a key-value store; None where it has none."""
+    """The value of a key in a key-value store; None if the key is absent."""
 
     key: Key
 
@@ -155,7 +155,7 @@ class Position:
         self._offsets = {topic: dict(partitions) for topic, partitions in (offsets or {}).items() if partitions}
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """This position, with that offset for that partition."""
+        """This position with another offset for one partition."""
         made = Position(self._offsets)
         made._offsets.setdefault(topic, {})[partition] = offset
         return made
@@ -176,12 +176,12 @@ class Position:
         )
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """``{topic: {partition: offset}}``, with text as keys."""
+        """``{topic: {partition: offset}}``, with strings as keys."""
         return {topic: {str(p): o for p, o in partitions.items()} for topic, partitions in self._offsets.items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Mapping[str, int]]) -> Position:
-        """What :meth:`to_json` made. Raises ValueError, TypeError or AttributeError for anything else."""
+        """The position that :meth:`to_json` wrote. Raises ValueError, TypeError or AttributeError for anything else."""
         return cls({str(t): {int(p): int(o) for p, o in parts.items()} for t, parts in values.items()})
 
     def offsets(self, topic: str) -> Mapping[int, int]:
@@ -202,7 +202,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PositionBound:
-    """What a store must contain at least to be queried. Source: ``PositionBound``."""
+    """The position that a store must have reached to be queried. Source: ``PositionBound``."""
 
     position: Position = field(default_factory=Position)
 
@@ -273,7 +273,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """The merged position of all answers: a bound for a later query that must not read older state."""
+        """The merged position of all answers. Use it as the bound of a later query that must not read older state."""
         merged = Position()
         for each in self.partition_results.values():
             merged = merged.merge(each.position)
@@ -307,7 +307,7 @@ class StreamsMetadata:
 
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """The instances that have a key. ``active_host`` None: unknown at the moment. Source: ``KeyQueryMetadata``."""
+    """The instances that have a key. ``active_host`` is None while it is unknown. Source: ``KeyQueryMetadata``."""
 
     active_host: HostInfo | None
     standby_hosts: frozenset[HostInfo]

@@ -1,4 +1,4 @@
-"""What a running application tells about itself.
+"""What a running application reports about itself.
 
 All of it is values: a stream thread makes a snapshot once per poll, and any other thread reads it without a lock. The counts
 of :class:`Progress` are totals since the start of the instance.
@@ -95,10 +95,10 @@ class TaskProgress:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """What the state of this process takes, beside its budget (``cache.max.bytes``), in bytes.
+    """The memory that the state of this process takes, and its budget (``cache.max.bytes``), in bytes.
 
     ``rocksdb_bytes``: block caches and write buffers of all stores; of that, ``write_buffer_bytes`` are write buffers.
-    ``state_bytes``: what the stores hold, on disk and in memory, which is no part of the budget.
+    ``state_bytes``: the size of the stores, on disk and in memory, which does not count towards the budget.
     """
 
     limit_bytes: int = 0
@@ -114,12 +114,11 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """Why a stream thread does what it does at this moment.
+    """What a stream thread is doing at this moment, and why.
 
-    ``commit_due_ms``: milliseconds until the next commit, negative where it is late. ``commit_took_ms``: how long the last
-    one took. ``commit``: why the next one is late already, and of the last ones that were late or took long, when that was
-    and why. ``poll``: why it waits for input, or does not.
-    ``tasks``: why tasks wait.
+    ``commit_due_ms``: milliseconds until the next commit, negative if it is late. ``commit_took_ms``: how long the last
+    one took. ``commit``: why the next one is late; and when the last late and the last slow one were, and why. ``poll``:
+    why the thread waits for input, or does not. ``tasks``: why tasks wait.
     """
 
     life: str = ""
@@ -132,7 +131,7 @@ class LoopReport:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A snapshot of what this instance does. Made once per poll, read from any thread."""
+    """A snapshot of an instance. It is made once per poll and may be read from any thread."""
 
     state: State = State.CREATED
     tasks: tuple[TaskProgress, ...] = ()
@@ -140,9 +139,11 @@ class Progress:
     restored_records: int = 0
     commits: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
-    """Totals over all tasks, also those that went elsewhere: what was dropped, and what failed and was skipped."""
+    """Totals over all tasks, including those that have moved away: records that were dropped, or failed and were
+    skipped.
+    """
     statuses: tuple[str, ...] = field(default=())
-    """Why nothing happens, if nothing happens: what the group coordinator says of the group."""
+    """What the group coordinator reports about the group: why nothing is processed, if nothing is."""
 
     member_id: str = ""
     member_epoch: int = -1
@@ -151,12 +152,12 @@ class Progress:
     """How many tasks were opened and closed since the start."""
     memory: MemoryUse = MemoryUse()
     loops: tuple[LoopReport, ...] = ()
-    """What each stream thread waits for, one entry a thread."""
+    """What each stream thread is doing, one entry per thread."""
     assignment_changes: tuple[AssignmentChange, ...] = ()
-    """Which tasks came, went and changed their role lately, and why; of each stream thread the newest last."""
+    """Which tasks were recently added, removed or changed their role, and why; for each stream thread the newest last."""
 
     def thread_state(self, state: State) -> ThreadState:
-        """Of the one stream thread whose progress this is. ``state``: the application's."""
+        """The state of the stream thread that this snapshot is of. ``state``: the application's."""
         if state is State.REBALANCING:
             if self.member_epoch > 0:
                 return ThreadState.PARTITIONS_ASSIGNED
@@ -165,21 +166,23 @@ class Progress:
         return _THREAD_STATES[state]
 
     def of_the_past(self) -> Progress:
-        """What is left of it when it has ended: the totals."""
+        """The snapshot of an instance that has ended: only its totals."""
         return replace(self, tasks=(), statuses=(), loops=(), memory=MemoryUse())
 
     @property
     def restore_eta_s(self) -> float | None:
-        """Seconds until the last active task's state is restored; None if nothing is restored or that is not known."""
+        """Seconds until the state of all active tasks is restored; None if nothing is being restored, or if it is
+        unknown.
+        """
         etas = [each.eta_s for task in self.tasks for each in task.restoring if each.eta_s is not None]
         return max(etas, default=None)
 
     @property
     def state_lag_records(self) -> int:
-        """How far the state of standby and warm-up tasks is behind their changelogs."""
+        """How many records the standby and warm-up tasks are behind their changelogs."""
         return sum(each.remaining_records for task in self.tasks if task.role != "active" for each in task.restoring)
 
     @property
     def lag_records(self) -> int:
-        """Input that was seen at the broker and is not processed yet."""
+        """How many input records the broker has that are not processed yet, as far as it is known."""
         return sum(task.lag_records for task in self.tasks)

@@ -248,8 +248,9 @@ class TopologyTestDriver:
 
     ``initial_wall_clock_ms``: the wall clock at the start. ``generate`` False: every operation runs on processor nodes.
     ``refuse(topic, key, value)`` returns an exception for a record that the cluster should refuse; the production
-    handler gets it. ``partitions``: of every topic, or a mapping for the topics with more than one; those of internal
-    topics follow. Raises UserError for a topology or configuration that can't run, RecordError if a record fails.
+    handler gets it. ``partitions``: the partition count of every topic, or a mapping for the topics with more than one;
+    the counts of internal topics follow from it. Raises UserError for a topology or configuration that can't run,
+    RecordError if a record fails.
     """
 
     def __init__(

@@ -238,7 +238,7 @@ class StreamsBuilder:
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """A topic as a table that every instance has completely: see :mod:`topology.dsl.global_tables`.
+        """A topic as a table of which every instance holds a full copy: see :mod:`topology.dsl.global_tables`.
 
         A null value deletes a row, a record without a key is dropped. The table always has a store, without a
         changelog: if the store is lost the topic is read again, so it should be compacted and its records should not

@@ -173,11 +173,11 @@ Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtopology:
-    """A connected part of the topology: the unit that is multiplied by partitions into tasks.
+    """A connected part of the topology, which runs as one task per partition.
 
-    ``number`` is Java's id. ``id`` is what the group knows it by (see ``subtopology.id``); it does not change when code, a
-    stateless step or another subtopology changes. ``digest`` covers the whole structure. Topic names carry no application
-    id where the topic is internal. ``copartition_groups``: sets of its topics that need equal partition counts.
+    ``number`` is the id in Kafka Streams. ``id`` identifies it in the group (see ``subtopology.id``); it does not change
+    when code, a stateless step or another subtopology changes. ``digest`` covers the whole structure. Names of internal
+    topics are without the application id. ``copartition_groups``: sets of its topics that need equal partition counts.
     """
 
     number: int

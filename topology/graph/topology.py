@@ -28,12 +28,12 @@ class Topology:
     digest: str
     epoch: int = 0
     global_subtopologies: tuple[Subtopology, ...] = ()
-    """Those that fill global stores: no tasks, and the group does not know of them."""
+    """Subtopologies that fill global stores. They have no tasks, and the group does not know them."""
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
     settings: tuple[tuple[str, object], ...] = field(default=(), compare=False, repr=False)
-    """The settings of the application's configuration that are in its topics and stores."""
+    """The settings of the application that apply to its topics and stores."""
     is_wrapped: bool = field(default=False, compare=False, repr=False)
-    """Whether a ``processor.wrapper.class`` was asked about its nodes."""
+    """Whether it was built with a ``processor.wrapper.class``."""
 
     def describe(self) -> str:
         """The text that Kafka Streams' ``Topology.describe()`` returns for the same program."""
@@ -67,7 +67,7 @@ class Topology:
         )
 
     def with_default_serdes(self, key: AnySerde = None, value: AnySerde = None) -> Topology:
-        """The same topology with all serdes set; those that the program leaves open are the defaults given here.
+        """The same topology with all serdes set: those that the program leaves open become the defaults given here.
 
         Without a default, the last known serde is used, or bytes if none was given. Raises MissingSerdeError if an
         operator may have changed the type and there is no serde for it. The digest does not change.

@@ -153,7 +153,7 @@ class Last(NamedAggregate):
 
 
 class Mean(NamedAggregate):
-    """The mean, as ``{"mean": ..., "count": ..., "sum": ...}``: enough to continue it. Mean None: no value yet."""
+    """The mean, as ``{"mean": ..., "count": ..., "sum": ...}``. ``mean`` is None before the first value."""
 
     start = {"mean": None, "count": 0, "sum": 0}  # noqa: RUF012  # never changed: every state is a new one
     can_subtract = True
@@ -173,7 +173,7 @@ def _mean(count: int, total: Value) -> dict[str, Value]:
 
 
 class Collect(NamedAggregate):
-    """The values as a list, in the order of arrival; ``limit``: at most that many, the latest."""
+    """The values as a list, in the order of arrival; ``limit``: keeps only the latest ones, at most that many."""
 
     start: tuple[Value, ...] | list[Value] = ()
 
@@ -229,7 +229,9 @@ class NamedAggregates:
 
 
 def agg(**aggregates: NamedAggregate) -> NamedAggregates:
-    """Named aggregates for ``aggregate()``; see the module. Raises TopologyError for an argument that is not one."""
+    """Named aggregates for ``aggregate()``, for example ``agg(orders=Count(), total=Sum("amount"))``. Raises
+    TopologyError for an argument that is not a :class:`NamedAggregate`.
+    """
     if not aggregates:
         raise TopologyError("agg() needs one aggregate at least: agg(n=Count())", call_site())
     for name, each in aggregates.items():

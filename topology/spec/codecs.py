@@ -249,7 +249,7 @@ boolean: CallableSerde[bool] = CallableSerde("boolean", _from_boolean, _to_boole
 uuid: CallableSerde[UUID] = CallableSerde("uuid", _from_uuid, _to_uuid)
 """A UUID as its text."""
 void: CallableSerde[None] = CallableSerde("void", _no_value, _no_value)
-"""None only: any other value is refused."""
+"""Only None; any other value is refused."""
 json = JsonSerde()
 
 _BY_NAME: dict[str, ProgramSerde] = {

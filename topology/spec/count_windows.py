@@ -48,7 +48,7 @@ class OpenWindow(NamedTuple):
 
 
 class OpenWindows(NamedTuple):
-    """The open windows of a key, oldest first. ``since``: the number of records since the youngest was opened."""
+    """The open windows of a key, oldest first. ``since``: the number of records since the newest one was opened."""
 
     since: int
     windows: tuple[OpenWindow, ...]

@@ -13,9 +13,9 @@ class JoinWindows:
     """Joins records of the other stream from ``before`` a record's timestamp to ``after`` it, inclusive.
 
     ``before`` and ``after`` are relative to the left stream; ``after`` None: the same as ``before``. One of them may be
-    negative, down to minus the other. ``grace``: how much longer records are kept, and a record without a match waits,
-    for out-of-order records; one that is itself more than ``after`` behind stream time doesn't wait. Raises WindowError.
-    Source: org.apache.kafka.streams.kstream.JoinWindows.
+    negative, down to minus the other. ``grace``: how much longer records are kept for out-of-order records, and how much
+    longer a record without a match waits. A record that is more than ``after`` behind stream time when it arrives does
+    not wait. Raises WindowError. Source: org.apache.kafka.streams.kstream.JoinWindows.
     """
 
     before_ms: int

@@ -1,4 +1,4 @@
-"""Metrics of a program's own, which its processors count: they appear beside those of the runtime.
+"""Custom metrics, created and updated by a program's processors. They appear beside those of the runtime.
 
 Source: org.apache.kafka.streams.StreamsMetrics.
 """
@@ -9,37 +9,37 @@ from typing import Protocol
 
 
 class MetricCounter(Protocol):
-    """What is counted."""
+    """A counter."""
 
     @property
     def total(self) -> float:
-        """How much it is since the task began."""
+        """The count since the task started."""
 
     def add(self, count: float = 1) -> None:
-        """There was one more, or so many."""
+        """Adds ``count``."""
 
 
 class MetricLatency(Protocol):
-    """What is measured, in whatever unit: of late it has a mean and a maximum, and it is counted."""
+    """Measurements in any unit: their recent mean and maximum, and their number."""
 
     @property
     def count(self) -> int:
-        """How often it was measured since the task began."""
+        """The number of measurements since the task started."""
 
     @property
     def total(self) -> float:
         """The sum of all measurements since the task started."""
 
     def record(self, value: float) -> None:
-        """It was measured."""
+        """Records a measurement."""
 
 
 class ProcessorMetrics(Protocol):
     """Creates metrics; a second call for the same metric returns the same object. The metrics appear in
-    :meth:`streamsrt.KafkaStreams.metrics` and on ``/metrics`` under ``group``, with the tags that
-    are given, ``task-id`` and ``processor-node-id``. Each method raises UserError for a name, group or tag that is none
-    (letters, digits, ``-`` and ``_``), for a group or tag of the runtime's own, and for a name that is of another kind
-    already.
+    :meth:`streamsrt.KafkaStreams.metrics` and on ``/metrics`` under ``group``, with the given tags, ``task-id`` and
+    ``processor-node-id``. Each method raises UserError for an invalid name, group or tag (allowed: letters, digits,
+    ``-`` and ``_``), for a group or tag that the runtime uses itself, and for a name that is already used for another
+    kind of metric.
     """
 
     def counter(self, name: str, *, group: str = "user-metrics", description: str = "", **tags: str) -> MetricCounter:
@@ -49,5 +49,6 @@ class ProcessorMetrics(Protocol):
         """The metrics ``NAME-total`` and ``NAME-rate``, which is per second (Java's ``addRateTotalSensor``)."""
 
     def latency(self, name: str, *, group: str = "user-metrics", description: str = "", **tags: str) -> MetricLatency:
-        """The metrics ``NAME-latency-avg`` and ``NAME-latency-max``, of the last half minute to minute, ``NAME-total`` and
-        ``NAME-rate``, of how often it was measured (Java's ``addLatencyRateTotalSensor``)."""
+        """The metrics ``NAME-latency-avg`` and ``NAME-latency-max`` over the last 30 to 60 seconds, and ``NAME-total``
+        and ``NAME-rate`` of the number of measurements (Java's ``addLatencyRateTotalSensor``).
+        """

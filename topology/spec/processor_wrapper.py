@@ -1,9 +1,9 @@
 """``processor.wrapper.class``: an application wraps every processor node, for example to time or to log it.
 
-1. A wrapper is asked once for each node, when the topology is built, and gets the node's name and a supplier of what the
-   node does: the program's own processor, or an :class:`OperatorProcessor` for an operator of the DSL. Sources and sinks are
-   no processors.
-2. What it returns runs in place of that. A node whose supplier it returns as it is stays as it was.
+1. The wrapper is called once for each node, when the topology is built. It gets the node's name and the supplier of the
+   node's processor: the program's own, or an :class:`OperatorProcessor` for an operator of the DSL. It is not called for
+   sources and sinks.
+2. The supplier that it returns replaces that one. If it returns the same supplier, the node does not change.
 3. Names, topics and digests are those of the topology without a wrapper.
 
 Source: KIP-1112, org.apache.kafka.streams.processor.api.ProcessorWrapper.
@@ -25,23 +25,23 @@ ProcessorSupplier: TypeAlias = Callable[[], AnyProcessor]
 
 
 class ProcessorWrapper(Protocol):
-    """What ``processor.wrapper.class`` is set to: a function, or an object that can be called."""
+    """The value of ``processor.wrapper.class``: a function, or another callable."""
 
     def __call__(self, name: str, supplier: ProcessorSupplier, /) -> ProcessorSupplier:
-        """The supplier of what is to run as the node ``name``: ``supplier``, or something around what it makes."""
+        """Returns the supplier for the node ``name``: ``supplier`` itself, or one that wraps its processors."""
 
 
 class TableRecord(Record[Any, Any]):
-    """A change of a table's row on its way between nodes: ``value`` is the new one, ``old_value`` the one before.
+    """A change of a table's row, passed between nodes: ``value`` is the new value, ``old_value`` the previous one.
 
-    Records that are made of it by its methods keep the old value.
+    The records that its methods return keep the old value.
     """
 
     old_value: Any
 
     @classmethod
     def of(cls, record: AnyRecord, old_value: Any) -> TableRecord:
-        """The record, with the value that it replaces."""
+        """The record with the value that it replaces."""
         made = cls(*record)
         made.old_value = old_value
         return made
@@ -60,10 +60,10 @@ class TableRecord(Record[Any, Any]):
 
 
 class OperatorProcessor:
-    """An operator of the DSL as a processor, for what is put around it. ``name``: of its node.
+    """An operator of the DSL as a processor, which a wrapper can wrap. ``name``: the name of its node.
 
-    It needs the context that the wrapper's processor got, or one that passes on to that what it does not know itself.
-    Results go through the ``forward`` of the context that it is given.
+    Its context must be the one that the wrapping processor got, or one that delegates to it. Results go through the
+    ``forward`` of the context that it is given.
     """
 
     def __init__(self, name: str) -> None:

@@ -39,9 +39,9 @@ Function: TypeAlias = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Upcast:
-    """Brings a value of a store to its next version: ``function(value)`` returns it.
+    """Converts a stored value to the next version: ``function(value)`` returns the converted value.
 
-    ``serde``: what the value was written by, where that is another one than now. For ``upcast`` of :class:`Store`.
+    ``serde``: the serde that wrote the value, if it differs from the store's. For ``upcast`` of :class:`Store`.
     """
 
     function: Callable[..., object]

@@ -42,15 +42,15 @@ class Store:
     directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as configured
     (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
-    ``renamed_from``: the store goes on with the state of a store of that name: its changelog and its files keep the
-    former name. Where a store is renamed again, this stays the first name.
+    ``renamed_from``: the store's former name. The store takes over the state of that one: its changelog and files keep
+    the former name. If a store is renamed again, this remains the first name.
 
-    ``version``: of its values. From 2 on they are written with a tag, and those of earlier versions are upcast when they
-    are read: ``upcast={1: to_version_2}``, a function or an :class:`topology.Upcast` for each version. Rows without a tag
-    have version 1.
+    ``version``: the version of its values. From 2 on, values are written with a version tag, and values of earlier
+    versions are upcast when they are read: ``upcast={1: to_version_2}``, with a function or a :class:`topology.Upcast`
+    for each version. Rows without a tag have version 1.
 
-    ``supplier``: ``(name) -> store``, the program's own ``streamsrt.state.store.BytesStore``; each task creates one and
-    restores it from its changelog.
+    ``supplier``: a function ``(name) -> store`` that returns a ``streamsrt.state.store.BytesStore`` of your own; each
+    task creates one and restores it from its changelog.
 
     Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka
     Streams.

@@ -23,9 +23,9 @@ class Buffer:
 
     ``max_records``, ``max_bytes``: None: unbounded. ``when_full``: ``emit_early`` forwards the oldest changes before
     their time, ``shut_down`` stops the application. ``logging`` False: suppressed changes are lost with the process.
-    ``changelog_config``: topic settings of the changelog. ``renamed_from``: the buffer goes on with the state of a
-    suppression whose store had that name, ``version``, ``upcast``: of the values that it holds, as those of a
-    :class:`topology.Store`. Raises TopologyError for limits below 1.
+    ``changelog_config``: topic settings of the changelog. ``renamed_from``: the former name of the buffer's store, whose
+    state it takes over. ``version``, ``upcast``: of the values in the buffer, as for a :class:`topology.Store`. Raises
+    TopologyError for limits below 1.
     """
 
     max_records: int | None = None

@@ -94,7 +94,7 @@ class TimeWindows:
 
     @property
     def retention_ms(self) -> int:
-        """The least time for which the windows must be kept."""
+        """Minimum time for which the windows must be kept, in milliseconds."""
         return self.size_ms + self.grace_ms
 
 
@@ -102,7 +102,7 @@ class TimeWindows:
 class UnlimitedWindows:
     """One window that starts at ``start`` (epoch milliseconds) and never ends; older records are in no window.
 
-    Raises WindowError where ``start`` is negative. Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
+    Raises WindowError if ``start`` is negative. Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
     """
 
     start_ms: int

@@ -12,20 +12,20 @@ CLASSIC_SETTINGS: dict[str, Setting] = {
         "min_session_timeout_ms",
         6_000,
         1,
-        documentation="The shortest session timeout that a member of a classic group may ask for.",
+        documentation="Minimum session timeout that a member of a classic group may set.",
     ),
     "group.max.session.timeout.ms": Setting(
         "max_session_timeout_ms",
         1_800_000,
         1,
-        documentation="The longest session timeout that a member of a classic group may ask for.",
+        documentation="Maximum session timeout that a member of a classic group may set.",
     ),
     "group.initial.rebalance.delay.ms": Setting(
         "initial_rebalance_delay_ms",
         3_000,
         documentation="How long the first rebalance of an empty classic group waits for more members.",
     ),
-    "group.max.size": Setting("max_size", INT32_MAX, 1, documentation="The most members of a classic group."),
+    "group.max.size": Setting("max_size", INT32_MAX, 1, documentation="Maximum number of members of a classic group."),
 }
 
 

@@ -44,35 +44,38 @@ _POLICY = "group.consumer.migration.policy"
 
 CONSUMER_SETTINGS: Mapping[str, Setting] = {
     "group.consumer.session.timeout.ms": Setting(
-        "session_timeout_ms", 45_000, 1, documentation="After what silence a member of a consumer group counts as dead."
+        "session_timeout_ms",
+        45_000,
+        1,
+        documentation="A member of a consumer group that sends no heartbeat for this long is removed.",
     ),
     "group.consumer.min.session.timeout.ms": Setting(
-        "min_session_timeout_ms", 45_000, 1, documentation="The least that a group may set."
+        "min_session_timeout_ms", 45_000, 1, documentation="Minimum that a group may set."
     ),
     "group.consumer.max.session.timeout.ms": Setting(
-        "max_session_timeout_ms", 60_000, 1, documentation="The most that a group may set."
+        "max_session_timeout_ms", 60_000, 1, documentation="Maximum that a group may set."
     ),
     "group.consumer.heartbeat.interval.ms": Setting(
-        "heartbeat_interval_ms", 5_000, 1, documentation="How often members report."
+        "heartbeat_interval_ms", 5_000, 1, documentation="How often members send a heartbeat."
     ),
     "group.consumer.min.heartbeat.interval.ms": Setting(
-        "min_heartbeat_interval_ms", 5_000, 1, documentation="The least that a group may set."
+        "min_heartbeat_interval_ms", 5_000, 1, documentation="Minimum that a group may set."
     ),
     "group.consumer.max.heartbeat.interval.ms": Setting(
-        "max_heartbeat_interval_ms", 15_000, 1, documentation="The most that a group may set."
+        "max_heartbeat_interval_ms", 15_000, 1, documentation="Maximum that a group may set."
     ),
     "group.consumer.assignment.interval.ms": Setting(
         "assignment_interval_ms",
         1_000,
-        documentation="How long the coordinator waits at least between two assignments.",
+        documentation="Minimum time between two assignments.",
     ),
     "group.consumer.min.assignment.interval.ms": Setting(
-        "min_assignment_interval_ms", 0, documentation="The least that a group may set."
+        "min_assignment_interval_ms", 0, documentation="Minimum that a group may set."
     ),
     "group.consumer.max.assignment.interval.ms": Setting(
-        "max_assignment_interval_ms", 15_000, documentation="The most that a group may set."
+        "max_assignment_interval_ms", 15_000, documentation="Maximum that a group may set."
     ),
-    "group.consumer.max.size": Setting("max_size", INT32_MAX, 1, documentation="The most members of a group."),
+    "group.consumer.max.size": Setting("max_size", INT32_MAX, 1, documentation="Maximum number of members of a group."),
     _ASSIGNORS: Setting(
         "assignors", "uniform,range", documentation="Assignors that consumer groups may use, the default one first."
     ),

@@ -23,17 +23,17 @@ class RestoreListener:
         """Restoring begins at ``start_offset``; the task runs when ``end_offset`` is reached."""
 
     def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end_offset: int, records: int) -> None:
-        """So many records were applied."""
+        """``records`` records were applied."""
 
     def on_restore_end(self, changelog: TopicPartition, store: str, total_records: int) -> None:
         """The store is restored."""
 
     def on_restore_suspended(self, changelog: TopicPartition, store: str, total_records: int) -> None:
-        """The task went away before its store was restored."""
+        """The task moved away or was closed before its store was restored."""
 
 
 class StandbyListener:
-    """Told of stores of standby and warm-up tasks, which follow their changelogs."""
+    """Receives the progress of the stores of standby and warm-up tasks, which follow their changelogs."""
 
     def on_update_start(self, changelog: TopicPartition, store: str, start_offset: int) -> None:
         """The store follows its changelog from ``start_offset`` on."""
@@ -41,7 +41,7 @@ class StandbyListener:
     def on_batch_loaded(
         self, changelog: TopicPartition, store: str, task_id: str, batch_end_offset: int, records: int, end_offset: int
     ) -> None:
-        """So many records were applied; ``end_offset`` is the changelog's end as far as it is known."""
+        """``records`` records were applied; ``end_offset`` is the latest known end of the changelog."""
 
     def on_update_suspended(
         self, changelog: TopicPartition, store: str, offset: int, end_offset: int, reason: SuspendReason

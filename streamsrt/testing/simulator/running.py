@@ -1,4 +1,4 @@
-"""The calls: one seed, many seeds, and the run that they are compared with."""
+"""The public functions: one seed, many seeds, and the uninterrupted run that they are compared with."""
 
 from __future__ import annotations
 
@@ -42,16 +42,18 @@ def simulate(
     compare: Compare | None = None,
     check: Check | None = None,
 ) -> SimulationResult:
-    """Runs one seed, and checks it: :mod:`streamsrt.testing.simulator.invariants`.
+    """Runs one seed and checks the invariants (:mod:`streamsrt.testing.simulator.invariants`).
 
-    ``inputs`` are written over the first four fifths of ``chaos_s`` seconds of virtual time, in which ``faults`` happen;
-    then everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run,
-    which is made where they are not given. ``compare``: how they must be the same; by default ``each`` under
-    exactly_once_v2, else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
-    :data:`~streamsrt.testing.simulator.simulation.CONFIG`; with ``group.instance.id`` each instance is a static member under
-    that and its own name. ``protocol``: by which the instances join their group, where that is not configured.
+    ``faults`` happen during ``chaos_s`` seconds of virtual time, and ``inputs`` are written during the first four fifths
+    of it. Then there are no more faults, and the application has ``settle_s`` to process everything. ``expected``: the
+    outputs of an uninterrupted run; None: such a run is made. ``compare``: how the outputs must match them; by default
+    ``each`` with ``exactly_once_v2``, else ``none lost``. ``check``: your own comparison instead. ``config``: settings
+    of the application, which override :data:`~streamsrt.testing.simulator.simulation.CONFIG`; with
+    ``group.instance.id``, each instance is a static member whose id is that one and its own name. ``protocol``: the
+    protocol with which the instances join their group, unless it is configured.
 
-    Raises :class:`SimulationFailure`, which names the seed, what was wrong, what happened last, and the call to repeat it.
+    Raises :class:`SimulationFailure`, which names the seed, what was wrong, the last events, and the call that repeats
+    it.
     """
     settings = dict(config or {})
     arguments: dict[str, Any] = {
@@ -91,7 +93,7 @@ def simulate(
 
 
 def simulate_seeds(topology: Topology, *, seeds: Iterable[int], **arguments: Any) -> Iterator[SimulationResult]:
-    """:func:`simulate` for each seed; the run that they are compared with is made once. Raises at the first that fails."""
+    """:func:`simulate` for each seed; the uninterrupted run is made only once. Raises at the first seed that fails."""
     if arguments.get("expected") is None:
         known = ("inputs", "config", "partitions", "broker_config")
         arguments["expected"] = uninterrupted(
@@ -109,7 +111,7 @@ def uninterrupted(
     partitions: int = 2,
     broker_config: Mapping[str, str] | None = None,
 ) -> Outputs:
-    """What one instance gives when nothing goes wrong. Raises SimulationFailure where something does."""
+    """The outputs of one instance without faults. Raises SimulationFailure if that run fails."""
     simulation = Simulation(
         topology,
         inputs,

@@ -1,4 +1,4 @@
-"""What a simulation is given, and what it gives."""
+"""The arguments of a simulation, and its results."""
 
 from __future__ import annotations
 
@@ -30,26 +30,29 @@ Inputs: TypeAlias = Mapping[str, Sequence[Input]]
 Outputs: TypeAlias = Mapping[str, Sequence[Output]]
 Compare = Literal["each", "last", "none lost"]
 Protocols = Literal["streams", "classic", "both"]
-"""By which protocol the instances join their group. ``both``: the seed says by which one they begin, and
-``protocol_changes`` of :class:`Faults` change it."""
+"""The protocol with which the instances join their group. ``both``: the seed decides which one they start with, and
+``protocol_changes`` of :class:`Faults` change it.
+"""
 Check = Callable[[Outputs, Outputs], str | None]
-"""``(outputs, those of an uninterrupted run) -> what is wrong with them``, None: nothing."""
+"""``(outputs, outputs of an uninterrupted run) -> what is wrong``; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong: how often on average in one run, or with which probability at one write to the network.
+    """Injected faults: the average number in one run; for ``broken`` and ``slow``, the probability at one network write.
 
-    ``crashes``: an instance ends as by ``kill -9``, and is started again. ``restarts``: it is closed and started again.
-    ``lost_disks``: it crashes, and its state directory is gone. ``broker_crashes``: the broker ends as by ``kill -9``, and
-    is started again. ``cut_offs``: nothing gets from or to an instance for a while. ``freezes``: an instance stands still,
-    its heartbeats too; ``stalls``: its processing thread does. ``scalings``: an instance more, which leaves again.
-    ``epoch_bumps``: the instances are restarted one by one with the next topology epoch. ``growths``: the source topics get
-    a partition more (stateless topologies only: internal topics can't grow). ``broken``: a connection breaks at a write.
-    ``slow``: something takes 20 to 300 ms. ``varied``: in every run each kind is left out with a probability of one half.
+    ``crashes``: an instance is killed as with ``kill -9`` and started again. ``restarts``: it is closed and started
+    again. ``lost_disks``: it crashes and loses its state directory. ``broker_crashes``: the broker is killed as with
+    ``kill -9`` and started again. ``cut_offs``: an instance loses the network for a while. ``freezes``: an instance
+    freezes, including its heartbeats; ``stalls``: only its processing thread does. ``scalings``: an additional instance
+    joins and leaves again. ``epoch_bumps``: the instances are restarted one by one with the next topology epoch.
+    ``growths``: the source topics get another partition (stateless topologies only: internal topics can't grow).
+    ``broken``: a connection breaks at a write. ``slow``: a write takes 20 to 300 ms. ``varied``: each run leaves out
+    each kind of fault with a probability of one half.
 
-    In classic groups only, ``lost_leaders``: the member that leads is killed, cut off or frozen while the others wait for
-    what it assigns. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other.
+    In classic groups only, ``lost_leaders``: the leader is killed, cut off or frozen while the others wait for its
+    assignment. With both protocols only, ``protocol_changes``: the instances are restarted one by one with the other
+    protocol.
     """
 
     crashes: float = 2.0
@@ -89,7 +92,7 @@ NO_FAULTS = Faults(
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What became of one run. ``digest`` is a hash of everything that happened, in order."""
+    """The result of one run. ``digest`` is a hash of everything that happened, in order."""
 
     seed: int
     outputs: Outputs
@@ -101,8 +104,7 @@ class SimulationResult:
 
 
 class SimulationFailure(StreamsError):
-    """A seed for which something is wrong. ``trace``: the last events; ``call``: what repeats it, with the same
-    events."""
+    """A seed failed. ``trace``: the events; ``call``: the call that repeats the run with the same events."""
 
     def __init__(self, seed: int, what: str, call: str, trace: Sequence[str]) -> None:
         self.seed, self.what, self.call, self.trace = seed, what, call, tuple(trace)

@@ -31,7 +31,7 @@ _WHOSE_FAULT = {
     "RecordError": "a record, or the function that handles it",
     "MembershipError": "the group: another member has taken over",
     "ApplicationShutdownError": "another instance",
-    "InvalidStateStoreError": "the query, or its moment",
+    "InvalidStateStoreError": "a query that can't be answered, or not now",
 }
 
 
