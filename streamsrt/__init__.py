@@ -1,29 +1,28 @@
 """Kafka Streams semantics for Python, on the streams rebalance protocol.
 
-- ``__main__``  ``python -m streamsrt``: the command
+- ``__main__``         ``python -m streamsrt``: the command
 - ``app``              ``KafkaStreams``: one instance of an application, from its start to its end
 - ``application``      finding an application by its name: ``MODULE:ATTRIBUTE``
 - ``assignment``       who runs which task, as pure functions that broker and client share
-- ``backfill``         the state of an application computed offline from history, then handed over to the
-                       live application
+- ``backfill``         the state of an application computed offline from history, then handed over to the live
+                       application
 - ``cli``              the command line: ``streamsrt``
 - ``client``           connections to a broker: the only package of the runtime that uses asyncio
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts
-- ``dead_letters``     dead letters after the fact: listing, replaying and dropping them
-- ``errors``           errors, by whose fault it is and what the caller must do
-- ``faust``            applications of faust-streaming, run as they are (extra ``faust``)
+- ``dead_letters``     listing, replaying and dropping dead letters
+- ``errors``           errors, by who is at fault and what the caller must do
+- ``faust``            runs applications of faust-streaming unchanged (extra ``faust``)
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
-- ``sensors``          what is kept of things that are measured: how many, how much in all, and what they were like
-                       lately
+- ``sensors``          statistics of measurements: their number, their sum, and recent rates, means and maxima
 - ``membership``       the member's half of the streams rebalance protocol, as a pure machine
-- ``operators``        what a subtopology does to a run of records: functions over columns and stores
+- ``operators``        the processing of a subtopology: functions over columns of records and stores
 - ``queries``          interactive queries: the state of a running application
 - ``runtime``          the processing thread: poll, process, commit; and the threads and processes around it
 - ``schema_registry``  serdes whose schemas are in a schema registry (Confluent's, Karapace's, Apicurio's compatible
                        API): Avro, JSON, Protobuf
 - ``state``            stores: bytes in RocksDB or memory, behind a write-back cache of values
-- ``tasks``            one subtopology over one partition number, and the manager that keeps them as assigned
+- ``tasks``            tasks, each one subtopology for one partition, and the manager that opens and closes them
 - ``testing``          runs a topology without a broker
 - ``wire``             the Kafka wire protocol: messages, frames, record batches
 

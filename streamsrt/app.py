@@ -2,7 +2,8 @@
 
 1. ``run()`` processes on the thread that calls it; ``start()`` on a thread of its own. Either way the network has its
    own thread, so heartbeats do not depend on the application's functions.
-2. Everything opened is closed in reverse order, whether the end is a request, a signal or a failure.
+2. Everything that was opened is closed in reverse order, whether the application ends by a request, a signal or a
+   failure.
 3. A failure is raised by ``run()`` and by ``close()``; the state is then ``ERROR``.
 """
 

@@ -1,4 +1,4 @@
-"""Errors, by whose fault it is and what the caller must do.
+"""Errors, by who is at fault and what the caller must do.
 
 ::
 

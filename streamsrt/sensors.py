@@ -1,8 +1,9 @@
-"""What is kept of things that are measured: how many, how much in all, and what they were like lately.
+"""Statistics of measurements: their number, their sum, and recent rates, means and maxima.
 
-1. Nothing here has a clock: whoever adds says what time it is. Units are the caller's, and so is that of time.
-2. What is of late is of the last half minute to minute: two windows, of which the older one is dropped.
-3. One thread adds, another one may read at any time: each number is whole, two of them may be of neighbouring moments.
+1. Nothing here has a clock: the caller passes the time. Units are the caller's, including that of time.
+2. Recent means the last 30 to 60 seconds: there are two windows, of which the older one is dropped.
+3. One thread adds, and another may read at any time: each number is consistent, but two of them may be from different
+   moments.
 """
 
 from __future__ import annotations

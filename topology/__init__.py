@@ -1,11 +1,11 @@
 """The topology DSL: what a stream application computes, as pure values.
 
-- ``dsl``    what a program calls: builders, streams, tables and their operators
-- ``build``  from those calls to a graph: the plan, and the passes over it
-- ``graph``  what a program is, as data: nodes, operations, identity, texts, comparisons
-- ``spec``   what a program names: windows, stores, serdes, functions, names, errors
+- ``dsl``    the classes that a program calls: builders, streams, tables and their operators
+- ``build``  turns these calls into a graph: the plan, and the passes over it
+- ``graph``  a topology as data: nodes, operations, identity, descriptions, comparisons
+- ``spec``   the arguments of operators: windows, stores, serdes, functions, names, errors
 
-1. Each imports from those below it only, and nothing imports the client or the broker.
+1. Each imports only from those below it, and nothing imports the client or the broker.
 2. The names of this package are public. The packages below are not: their modules may move.
 """
 

@@ -1,7 +1,8 @@
-"""What a letter's key and value say, by the serdes with which its application reads them.
+"""Decodes a letter's key and value with the serdes of its application.
 
-1. A serde is that of the source that read the record. Of an internal topic the name begins with the application's id.
-2. What can't be read is the reason for many a letter: then the bytes are shown, and why.
+1. The serdes are those of the source that read the record. The name of an internal topic begins with the application's
+   id.
+2. Keys and values that can't be decoded, which is why many letters exist, are shown as bytes, with the error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A dead letter as a value: what failed where and why, whether it can be replayed, and what has become of it.
+"""A dead letter as a value: what failed, where and why, whether it can be replayed, and whether it has been.
 
-1. A letter is what its headers say. Letters of Kafka Streams have fewer headers, and are read all the same.
-2. A mark says of letters of its own partition what was done with them. Marks are written after what they are about, so that
-   retention takes letters first.
+1. All information about a letter is in its headers. Letters of Kafka Streams have fewer headers, but can be read, too.
+2. A mark says what was done with letters of its own partition. It comes after them, so retention deletes letters first.
 3. Nothing here reads or writes.
 """
 

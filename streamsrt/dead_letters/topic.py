@@ -1,10 +1,10 @@
 """A dead-letter topic of a cluster: its letters, and replays and drops in transactions.
 
-1. What is read ends where the topic ended when the reading began: letters that come meanwhile wait for the next time.
-2. Letters are read twice: once for the marks and for which letters are of one record, once for what they hold. Memory
-   grows with the number of letters that wait, not with their size.
-3. A transaction holds records and the marks of their letters. The transactional id is the topic's: a second replay of the
-   same topic ends the first one, and whatever the first one left open is decided before the marks are read.
+1. The topic is read up to its end at the start of the command: letters that arrive later wait for the next command.
+2. The topic is read twice: once for the marks and for the letters that belong to one record, once for the contents.
+   Memory grows with the number of waiting letters, not with their size.
+3. A transaction contains records and the marks of their letters. The transactional id belongs to the topic: a second
+   replay of the same topic fences the first one, whose open transaction is decided before the marks are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a subtopology does to a run of records: functions over columns and stores.
+"""The processing of a subtopology: functions over columns of records and stores.
 
-- ``engine``  what runs operations, whichever they are
+- ``engine``  runs operations of all kinds
 - ``kinds``   the operations by family
-- ``runner``  runs one subtopology for one task: generated functions where there are any, processor nodes for the rest
-- ``table``   every operation and what runs it: the one place where a new operator is entered
+- ``runner``  runs one subtopology for one task: generated functions where possible, processor nodes for the rest
+- ``table``   every operation and what runs it: the one place where a new operator is registered
 """

@@ -1,8 +1,8 @@
-"""Every operation and what runs it: the one place where a new operator is entered.
+"""Every operation and what runs it: the one place where a new operator is registered.
 
-1. Each row names what runs the operation record by record, and the code that runs it in a loop over columns, None where
-   there is none. Both give the same results; the property tests of operators go over this table.
-2. What is true of an operation whatever runs it comes from :data:`topology.graph.operations.traits.TRAITS`.
+1. Each row names the processor node of the operation, and the code that runs it in a loop over columns; None if there
+   is no such code. Both give the same results; the property tests of operators cover this table.
+2. Properties that do not depend on the implementation are in :data:`topology.graph.operations.traits.TRAITS`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who may touch tasks and stores: the processing thread, or a query.
+"""Access to tasks and stores: by the processing thread, or by a query.
 
-1. The processing thread holds the lock while it works, and releases it while it waits: for input, for acknowledgements.
-   A query that comes meanwhile is answered on the caller's own thread; a broker that is away delays no query.
-2. A query that comes while it works is queued until the next :meth:`QueryGate.serve`, between two batches. That costs one
-   look at an empty queue a batch.
-3. No query is ever forgotten: whoever releases the lock looks at the queue afterwards, and whoever queues a query tries to
-   take the lock afterwards.
-4. The processing thread comes first. While it wants the lock back, callers only queue their queries, and it answers each
-   time those that are queued by then: queries can slow it down, but never stop it.
+1. The processing thread holds the lock while it works, and releases it while it waits for input or acknowledgements. A
+   query that arrives meanwhile is answered on the caller's own thread; an unreachable broker delays no query.
+2. A query that arrives while the thread works is queued until the next :meth:`QueryGate.serve`, between two batches.
+   That costs one look at an empty queue per batch.
+3. No query is forgotten: the queue is checked after each release of the lock, and a caller tries to take the lock after
+   it has queued a query.
+4. The processing thread has priority. While it wants the lock back, callers only queue their queries, and it answers
+   those that are queued by then: queries can slow it down, but never stop it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Queries over the tasks of this instance.
 
-1. All partitions of one query are read, and all its scans begin, at once: the answers of all tasks are of one moment.
-2. An active task answers once it runs, a standby once it follows its changelogs; an active task that is being restored
-   answers like a standby, with what it has so far. ``require_active`` wants a running active task.
-3. A global store is one partition, 0, that every instance has.
+1. All partitions of a query are read, and all its scans begin, at once: the answers of all tasks are from one moment.
+2. An active task answers when it runs, a standby when it follows its changelogs; an active task that is being restored
+   answers like a standby, with what it has so far. ``require_active`` requires a running active task.
+3. A global store is one partition, 0, which every instance has.
 4. A partition that can't answer says why, and which instance can.
 """
 

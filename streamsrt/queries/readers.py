@@ -1,9 +1,9 @@
-"""The rows of one store of one task, as bytes: what its cache holds over what lies in its byte store.
+"""The rows of one store of one task, as bytes: the cache's changes over the contents of the byte store.
 
 1. Nothing here changes a cache: what was not cached before is not cached afterwards.
-2. An entry that is cached and not changed equals its row in the store (or the one that waits to be written), so a scan
-   looks at changed entries only.
-3. A function is called, and an iterator of it read on, by whoever holds the lock (:mod:`streamsrt.queries.gate`).
+2. A cached entry without changes equals its row in the store (or the pending one), so a scan reads changed entries
+   only.
+3. Functions are called, and their iterators read, only by the holder of the lock (:mod:`streamsrt.queries.gate`).
 4. A row of a timestamped store is 8 bytes of timestamp and the value's bytes.
 """
 

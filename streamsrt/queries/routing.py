@@ -1,9 +1,9 @@
-"""Which instance has what, as the group coordinator told with its latest answer that said so.
+"""Which instance has which stores and partitions, according to the group coordinator's latest response that said so.
 
-1. A store's partition is where the source partitions of its task are: active in one instance, standby in others.
-2. Only instances with ``application.server`` are known here; without it there is nothing to route to.
-3. The partition of a key is where Kafka's producers put its bytes (murmur2); ``partitioner`` says so where the input is
-   partitioned otherwise.
+1. A partition of a store is where the source partitions of its task are: active in one instance, standby in others.
+2. Only instances with ``application.server`` are known here; queries can't be routed to others.
+3. The partition of a key is where Kafka's producers send its bytes (murmur2), unless ``partitioner`` computes another
+   one because the input is partitioned differently.
 
 Source: KIP-1071 ``PartitionsByUserEndpoint``; ``StreamsMetadataState``.
 """

@@ -1,6 +1,6 @@
-"""What every way to ask for state has in common: queries are typed where they are asked, and rows are bytes where they are.
+"""What all ways to query state have in common: queries are typed at the caller, and rows are bytes at the store.
 
-A partition that has many rows gives them in chunks, of one snapshot.
+A partition with many rows returns them in chunks of one snapshot.
 """
 
 from __future__ import annotations

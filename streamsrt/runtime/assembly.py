@@ -1,4 +1,4 @@
-"""One processing thread, put together out of the configuration: tasks, committer, membership, loop, queries."""
+"""Creates one processing thread from the configuration: tasks, committer, membership, loop, queries."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The bundled broker as a process of its own: found where it runs, else started.
+"""The bundled broker as a process of its own: found if it runs, else started.
 
-1. The broker belongs to a directory. Its address stands there in a file while it runs; the file is believed only when
-   somebody answers at the address.
-2. Whoever starts it stops it. Its data stays, and the next start goes on with it.
+1. The broker belongs to a directory. While it runs, its address is in a file there; the address is used only if the
+   broker answers.
+2. Whoever starts it stops it. Its data remains, and the next start uses it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Says in the log which records were dropped and why: by task and reason a line every ten seconds at most, with the count.
+"""Logs which records were dropped and why: at most one line per task and reason every ten seconds, with the count.
 
-Kafka Streams logs each record that it drops. Here drops are counted by task, reason and batch, and the log follows the
-counts: a flood of late or poisonous records is a line now and then, and costs a record nothing. What an exception handler
-let go is told with the last of it: what failed, and where. What is left to tell is told when a task closes.
+Kafka Streams logs each dropped record. Here, drops are counted by task, reason and batch, and logged from the counts:
+many late or invalid records are one line now and then, and logging costs a record nothing. For records that an
+exception handler skipped, the line has the last failure: what failed, and where. The remaining counts are logged when a
+task closes.
 """
 
 from __future__ import annotations

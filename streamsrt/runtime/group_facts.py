@@ -1,10 +1,10 @@
-"""An application's group as its cluster describes it: one value, whichever protocol the group has.
+"""An application's group as the cluster describes it: one value for both group protocols.
 
-1. What a broker does not say is None, never a guess: during a rebalance it shows who the members of a classic group are, and
-   not what they said.
-2. A member of a classic group reports its offsets when it joins; one of a streams group reports them at an interval of the
-   group's, and when a warm-up task has caught up.
-3. The epoch of a classic group is the one that its newest assignment names. Without an assignment it has none.
+1. What a broker does not report is None, never a guess: during a rebalance it reports the members of a classic group,
+   but not their metadata.
+2. A member of a classic group reports its offsets when it joins; one of a streams group reports them at an interval
+   that the group sets, and when a warm-up task has caught up.
+3. The epoch of a classic group is the one in its newest assignment. Without an assignment it has none.
 """
 
 from __future__ import annotations

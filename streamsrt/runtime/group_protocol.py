@@ -1,12 +1,12 @@
-"""``group.protocol=auto``: the protocol by which an instance joins its group.
+"""``group.protocol=auto``: the protocol with which an instance joins its group.
 
-1. The group that there is decides. A streams group stays one, also while nobody is in it, as does a classic group that has
-   members. A group of any other kind refuses both protocols, and says why.
-2. Otherwise the broker decides: streams where it announces the whole of KIP-1071, else classic, which has topology epochs,
+1. An existing group decides. A streams group remains one, even while it has no members, as does a classic group that
+   has members. A group of any other kind refuses both protocols, and says why.
+2. Otherwise the broker decides: streams if it announces all of KIP-1071, else classic, which supports topology epochs,
    warm-up tasks and source patterns on every broker.
-3. It is decided before a stream thread joins, and holds for those that take its place. Instances that start at the same
-   moment see the same broker and decide alike. Where one with a given protocol comes first, the group refuses the others:
-   then it is decided once more.
+3. The decision is made before a stream thread joins, and holds for the threads that replace it. Instances that start at
+   the same moment see the same broker and decide alike. If an instance with a configured protocol is faster, the group
+   refuses the others: then they decide once more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether an instance is alive and ready, and if not, why: in words for logs, probes and people."""
+"""Whether an instance is alive and ready, and if not, why: as text for logs, probes and users."""
 
 from __future__ import annotations
 

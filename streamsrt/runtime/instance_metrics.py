@@ -1,8 +1,8 @@
-"""All metrics of one instance, made when somebody asks.
+"""All metrics of one instance, computed on request.
 
-1. Tasks and stores belong to the processing thread: what is read of them is read on it, between two batches, and of a few
-   tasks at a time, so that no batch waits long for it. Where that takes too long they are left out this time.
-2. The rest is read where it is asked for.
+1. Tasks and stores belong to the processing thread: their metrics are read there, between two batches and for a few
+   tasks at a time, so that no batch waits long. If that takes too long, they are left out of the response.
+2. The rest is read on the requesting thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an application decides about its own life: failures, and how it leaves."""
+"""An application's decisions about its own life: failures, and how it leaves."""
 
 from __future__ import annotations
 

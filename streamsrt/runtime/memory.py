@@ -1,10 +1,10 @@
-"""The budget of ``cache.max.bytes``: who gets what of it, and what is used.
+"""The budget of ``cache.max.bytes``: how it is divided, and what is used.
 
-1. Record caches, with the changes in them that wait for a commit, get one part; the block caches and write buffers of all
-   RocksDB stores share the other one, whichever of the two needs it.
-2. Both parts are of the process, not of a task: with more tasks each has less.
-3. It is a budget of state. What was fetched and what is being sent have limits of their own (``fetch.buffer.bytes``,
-   ``buffer.memory``), and stores in memory hold what they hold.
+1. Record caches, including the changes in them that wait for a commit, get one part; the block caches and write buffers
+   of all RocksDB stores share the other.
+2. Both parts belong to the process, not to a task: with more tasks, each gets less.
+3. It is a budget for state. Fetched input and output to be sent have limits of their own (``fetch.buffer.bytes``,
+   ``buffer.memory``), and in-memory stores are not limited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the processing thread counts about itself: plain integers, changed once an iteration, never once a record.
+"""What the processing thread counts about itself: plain integers, updated once per iteration, never per record.
 
-Rates, ratios and maxima are of the last half minute, as Kafka's metrics have it (``metrics.sample.window.ms``); totals are
-since the start. Another thread may read at any time: each number is whole, two of them may be of neighbouring iterations.
+Rates, ratios and maxima cover the last half minute, as in Kafka (``metrics.sample.window.ms``); totals are since the
+start. Another thread may read at any time: each number is consistent, two of them may be from adjacent iterations.
 """
 
 from __future__ import annotations

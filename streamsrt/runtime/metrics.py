@@ -1,9 +1,9 @@
-"""Metrics under Kafka Streams' names, made of what the runtime counts anyway when somebody asks for them.
+"""Metrics under Kafka Streams' names, computed on request from the runtime's own counters.
 
-A metric is a name and a group, as in Kafka's documentation (``process-total`` of ``stream-thread-metrics``), and tags. Rates
-and ratios are of the last half minute; latencies of threads are in milliseconds, of an iteration of the loop (which
-processes up to some thousand records), not of a record; those of tasks and stores are in nanoseconds. What Kafka has as a
-text is a metric of the value 1 here, with the text as a tag.
+A metric is a name and a group, as in Kafka's documentation (``process-total`` of ``stream-thread-metrics``), and tags.
+Rates and ratios cover the last half minute; latencies of threads are in milliseconds per iteration of the loop (which
+processes up to some thousand records), not per record; those of tasks and stores are in nanoseconds. A text metric of
+Kafka has the value 1 here, with the text as a tag.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The application's side of its stream threads: starts their supervisor, tells it what to do, and knows how they are."""
+"""The application's side of its stream threads: starts their supervisor, sends it commands, and knows their state."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Restores stores and follows changelogs on a thread of its own, beside the tasks that run.
+"""Restores stores and follows changelogs on its own thread, beside the running tasks.
 
-1. A store is touched by one thread at a time. That of a followed changelog is this thread's, within a step; while the thread
-   stands still between two steps, it is that of whoever made it stand still. Released, it is the processing thread's.
-2. The processing thread waits for this one where it takes over a store that is followed, and for a step at the most; a
-   store that is restored, or has failed, was let go already.
-3. Everything that comes about is a report in :class:`~streamsrt.tasks.restore.changelog_work.Reports`, errors too:
-   listeners are called and failures treated by the processing thread, which is woken where it has to do something.
-4. What is fetched and not applied is bounded by the restore fetcher, which stops fetching. What is passed on to the
-   processing thread (global topics) is bounded here: its partitions are paused until it is taken.
-5. A thread that has died raises where the reports are taken. One that does not come to the end of a step is named in the log
-   by who waits for it.
+1. A store is used by one thread at a time. This thread uses the store of a followed changelog during a step; between
+   two steps, while it is paused, the thread that paused it may use the store. After the changelog is released, the
+   store belongs to the processing thread.
+2. The processing thread waits for this one only when it takes over a store that is followed, and at most for one step;
+   a store that is restored, or has failed, has already been released.
+3. Every result, including errors, is a report in :class:`~streamsrt.tasks.restore.changelog_work.Reports`: the
+   processing thread calls listeners and handles failures, and is woken if it has something to do.
+4. The restore fetcher limits what is fetched and not applied yet: it stops fetching. What is passed on to the
+   processing thread (global topics) is limited here: its partitions are paused until it is taken.
+5. If the thread dies, taking the reports raises. If a step does not end, the thread that waits for it logs the step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What an application writes while it runs, read back: for notebooks, scripts and trials.
+"""What an application writes while it runs, read back: for notebooks, scripts and experiments.
 
-1. Results are what is in the topics behind where they ended before the run: of every instance, and of whoever else writes.
-2. What is not committed is not read. Topics that an operation chooses by the record have to be named.
+1. Results are the records written after the end that the topics had before the run: those of every instance, and of any
+   other writer.
+2. Uncommitted records are not read. Topics that an operation chooses per record have to be named.
 """
 
 from __future__ import annotations

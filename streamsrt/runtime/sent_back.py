@@ -1,12 +1,12 @@
-"""Sends an upgrade back from outside: no process of the application is asked to do anything.
+"""Rolls an upgrade back from outside, without any action by the application's processes.
 
-1. A member that runs no task joins with the former topology under the next epoch, and leaves. From then on the group
-   refuses whoever joins with the version that is sent back.
-2. The members of that version are removed from the group. Each gives up its tasks, joins again, is refused and ends. What
-   it has not committed does not count: others have its tasks.
-3. Members with the former topology are not touched. Their tasks stay the same tasks under the next epoch.
+1. A member without tasks joins with the former topology under the next epoch, and leaves. From then on, the group
+   refuses members with the version that is rolled back.
+2. The members of that version are removed from the group. Each gives up its tasks, joins again, is refused and ends.
+   Their uncommitted work is discarded: other members have their tasks.
+3. Members with the former topology are not touched. Their tasks remain the same tasks under the next epoch.
 
-Both protocols are the members' own: it works on any broker whose groups take a new topology.
+It uses the members' own protocols: it works on any broker whose groups accept a new topology.
 """
 
 from __future__ import annotations

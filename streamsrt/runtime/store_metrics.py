@@ -1,4 +1,4 @@
-"""Metrics of stores, their record caches and RocksDB. They are read on the processing thread, a few tasks at a time."""
+"""Metrics of stores, their record caches and RocksDB, read on the processing thread for a few tasks at a time."""
 
 from __future__ import annotations
 

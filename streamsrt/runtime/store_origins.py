@@ -1,13 +1,13 @@
-"""What generated store names stand for in the members of the group, as far as their client tags tell it.
+"""What generated store names stand for in the other members of the group, according to their client tags.
 
-1. A store with a generated name goes on with the changelog of that name, which the group's members share. So a version for
-   which the name stands for something else than for the members that run would mix up two tables, and is refused. With a
-   state directory of its own it finds nothing on disk that would tell it so.
-2. Each member has a tag for each of its stores with a generated name and a changelog, up to a number of them: a mark of the
-   store's origin. Marks are compared as :mod:`topology.graph.diff` compares origins. They are short, so two origins may have
-   the same mark, and the version is accepted; equal origins never have different ones.
-3. What has no mark is not compared: a member in Java, or of a version that did not write marks.
-4. Members that run a later epoch are not asked: it is for the coordinator to refuse an earlier one.
+1. A store with a generated name uses the changelog of that name, which the members of the group share. So a version in
+   which the name stands for something else than in the running members would mix up two tables, and is refused. With a
+   state directory of its own, it would not find that out from its files.
+2. Each member has a tag for each of its stores with a generated name and a changelog, up to a maximum number: a mark of
+   the store's origin. Marks are compared as :mod:`topology.graph.diff` compares origins. They are short, so two origins
+   may have the same mark, and the version is accepted; equal origins never have different marks.
+3. Stores without a mark are not compared: those of members in Java, or of versions that did not write marks.
+4. Members with a later epoch are ignored: the coordinator refuses an earlier one.
 """
 
 from __future__ import annotations

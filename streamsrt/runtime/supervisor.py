@@ -4,15 +4,16 @@
 
     the application's process ── control ──> supervisor ── control ──> worker 1 .. N
 
-1. A worker is a whole instance: it fetches, processes and commits for itself, as a member of the group of its own. All have
-   the process id of their one state directory, so that a task and its standby never share a machine.
-2. The supervisor is forked before anything else is started, has one thread, and does nothing but fork workers and wait for
-   them. So a worker that is forked in the place of another begins as the first ones did.
-3. A worker that is gone without saying why (killed, or crashed in native code) is replaced, at once the first time and later
-   and later if it goes on. One that says why it failed has asked the application's exception handler already: all end.
-4. Nobody outlives the one above him: a supervisor whose application is gone stops its workers, a worker whose supervisor is
-   gone is killed by the kernel.
-5. Between two forks it reads what it is told, so that a stop does not wait until all workers are there.
+1. A worker is a complete instance: it fetches, processes and commits as its own member of the group. All workers have
+   the process id of their common state directory, so that a task and its standby are never on the same machine.
+2. The supervisor is forked before anything else is started, has one thread, and only forks workers and waits for them.
+   So a worker that replaces another starts like the first ones.
+3. A worker that dies without reporting why (killed, or crashed in native code) is replaced: the first time immediately,
+   then with a growing delay. One that reports why it failed has already called the application's exception handler: all
+   workers end.
+4. No process survives its parent: a supervisor whose application is gone stops its workers, and a worker whose
+   supervisor is gone is killed by the kernel.
+5. The supervisor reads its commands between two forks, so that a stop does not wait until all workers are started.
 6. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
 """
 

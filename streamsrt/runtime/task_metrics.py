@@ -1,4 +1,4 @@
-"""Metrics of tasks, their nodes and their topics. They are read on the processing thread, a few tasks at a time."""
+"""Metrics of tasks, their nodes and their topics, read on the processing thread for a few tasks at a time."""
 
 from __future__ import annotations
 

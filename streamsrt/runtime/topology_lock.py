@@ -1,9 +1,9 @@
-"""A topology that is agreed on: its outline in a file that is checked in, which what runs must match.
+"""A lock file with the agreed topology, which must match the topology that runs.
 
-1. The file is what ``streamsrt topology describe --json`` prints, with the topology epoch that the version runs with.
-   Whoever changes the topology writes it anew (``streamsrt topology lock``), and sees what becomes of the state.
-2. A topology matches where its digest is that of the file, and no generated name stands for something else.
-3. With a lock file the epoch is the file's, so it need not be set anywhere else; another one that is set is refused.
+1. The file contains what ``streamsrt topology describe --json`` prints, with the topology epoch of the version. Whoever
+   changes the topology writes it again (``streamsrt topology lock``), and sees what happens to the state.
+2. A topology matches if its digest is the one in the file, and no generated name stands for something else.
+3. With a lock file, the epoch is the one in the file and need not be set anywhere else; another epoch is refused.
 """
 
 from __future__ import annotations

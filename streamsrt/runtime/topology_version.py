@@ -1,13 +1,13 @@
 """Which version of the topology ran last: with this state directory, and in the other members of the group.
 
-1. The same topology epoch with another topology is refused: before the group is joined, so that the others do not notice,
-   and once more when it is joined and no task is open yet. Of two versions that start at the same moment each may look
-   before the other has joined; but not both of them after. Apache Kafka compares topics and stores only; this, and the
-   bundled broker, compare the whole structure, by its digest.
-2. With another epoch everything may change but the bytes in a store: what lies in a store of the same name must be
-   readable, and a generated name must stand for the same; in the other members, too
-   (:mod:`streamsrt.runtime.store_origins`). Which of two versions is the newer one is the coordinator's to judge.
-3. What ran is written down when the member runs: a version that was refused leaves no trace.
+1. The same topology epoch with another topology is refused: before the group is joined, so that the others do not
+   notice, and again when it is joined and no task is open yet. Two versions that start at the same moment may each look
+   before the other has joined, but not after both have. Apache Kafka compares topics and stores only; this check, and
+   the bundled broker, compare the whole structure, by its digest.
+2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
+   be readable, and a generated name must stand for the same, in the other members, too
+   (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one.
+3. The version is written down when the member runs: a refused version leaves no trace.
 
 The digest of a member is among its client tags, where the other members find it.
 """

@@ -1,8 +1,9 @@
-"""OpenTelemetry: spans of what the processing thread does, where ``otel.spans`` asks for them.
+"""OpenTelemetry: spans of the processing thread (``otel.spans``).
 
-1. A span is of one iteration that processed something, or of one commit, never of a record: some a second, made afterwards.
-2. The trace of a record goes on without this: its headers, ``traceparent`` among them, are those of what is made of it.
-3. Spans go to whatever tracer provider the application has set up; without one, OpenTelemetry drops them.
+1. A span covers one iteration that processed records, or one commit, never a record: there are a few per second,
+   created afterwards.
+2. The trace of a record continues without this: its headers, including ``traceparent``, are copied to its results.
+3. Spans go to the tracer provider that the application has set up; without one, OpenTelemetry drops them.
 
 It needs ``pip install 'streamsrt[otel]'``.
 """

@@ -1,10 +1,10 @@
 """Settings of the process that the data path needs: call :func:`tune_process` once, before the first record.
 
-1. glibc gives freed heap back after each batch and faults it in again for the next: results that live for a batch become
-   several times slower. The thresholds keep the memory.
-2. The garbage collector looks at everything that a batch makes, and frees nothing of it: reference counts do. Higher
+1. glibc returns freed heap after each batch and faults it in again for the next: allocating results that live for a
+   batch becomes several times slower. The thresholds keep the memory.
+2. The garbage collector scans all objects of a batch and frees none of them, because reference counting does. Higher
    thresholds, and a frozen start-up heap, take it off the hot path.
-3. The network thread must get the interpreter lock soon, also while a user's function computes.
+3. The network thread must get the interpreter lock quickly, even while a user function computes.
 """
 
 from __future__ import annotations

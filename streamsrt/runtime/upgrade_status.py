@@ -1,14 +1,14 @@
-"""How far the upgrade of a running application is, and what to do next: values in, values out.
+"""The progress of an upgrade, and what to do next: values in, values out.
 
-1. The newest version is the highest topology epoch that a member runs. An upgrade is under way while members run several, or
-   while the group's epoch is one that nobody runs.
-2. Progress of warm-up is what members reported: the offsets of a task's changelogs, summed, beside their ends. Ends that
-   another member reported count too; the largest is the newest.
-3. A speed comes from two looks between which a member reported another offset. Without it there is no estimate.
-   That of a drain comes from two looks between which records were read.
-4. What to do is said in commands, with APP, OLD and NEW only where the group does not know the word.
-5. Records in flight that nobody reads come first. Which version reads them, and under which epoch it is taken, is said as
-   far as the group knows its versions. An upgrade is not over while tasks wait for such records.
+1. The newest version is the highest topology epoch that a member runs. An upgrade is under way while members run
+   several versions, or while no member runs the group's epoch.
+2. The progress of a warm-up is what members reported: the sum of the offsets of a task's changelogs, and of their ends.
+   Ends reported by another member count too; the largest is the newest.
+3. A speed is computed from two looks between which a member reported another offset. Without it there is no estimate.
+   The speed of a drain is computed from two looks between which records were read.
+4. The next steps are commands; APP, OLD and NEW are placeholders for names that the group does not know.
+5. Records in flight that nobody reads come first. The status says which version reads them, and with which epoch it is
+   accepted, as far as the group knows its versions. An upgrade is not over while tasks wait for such records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Notices a processing thread that does not come around, and says which record and which line of code keep it."""
+"""Detects a processing thread that is stuck, and reports the record and the line of code that block it."""
 
 from __future__ import annotations
 

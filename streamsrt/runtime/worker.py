@@ -1,4 +1,4 @@
-"""What a worker of :mod:`streamsrt.runtime.supervisor` is: an instance that is told what to do and tells how it is."""
+"""A worker of :mod:`streamsrt.runtime.supervisor`: an instance that receives commands and reports its state."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Asynchronous functions of operators, called side by side.
+"""Concurrent calls of operators' asynchronous functions.
 
-1. They run in one event loop of the process, in a thread of its own that ends with it: a program may keep a client session
-   there from one call to the next, and a program that has an event loop itself (a notebook) is not disturbed.
-2. Outcomes are told as they come, in the thread of the loop. Every call has exactly one, unless it is cancelled.
-3. At most ``concurrency`` calls of an operator are under way; the others wait in their order.
+1. They run in one event loop of the process, on a thread of its own that ends with the process: a program may keep a
+   client session there between calls, and a program with its own event loop (a notebook) is not disturbed.
+2. Results are reported as they arrive, on the thread of the loop. Every call has exactly one, unless it is cancelled.
+3. At most ``concurrency`` calls of an operator run at a time; the others wait in order.
 """
 
 from __future__ import annotations

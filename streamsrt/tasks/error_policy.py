@@ -1,13 +1,13 @@
-"""What is done about each class of error: the table that tasks and their thread go by.
+"""How each class of error is handled: the table that tasks and their thread follow.
 
-1. Every class that can reach them has its row in :data:`ERROR_POLICY`, by its own name; a class that has none is treated as
-   the nearest one above it.
-2. What is done depends on whether a task is only being opened and started, or restores, runs and commits.
-3. A failure is its task's own where the row says so (:attr:`ErrorAction.WAIT`, :attr:`ErrorAction.RESTORE`). What ends the
-   thread is put before the application's exception handler, which says whether it is replaced, or the instance or the
-   whole application ends.
-4. Not in the table, since no error comes of it: a lost membership (all tasks are closed, and the member joins again), and
-   offsets that could not be committed (they are committed again, with the next member epoch if need be).
+1. Every class that can reach them has a row in :data:`ERROR_POLICY`, under its own name; a class without a row is
+   handled like its nearest base class.
+2. The handling depends on whether a task is only being opened and started, or restores, runs and commits.
+3. If the row says so (:attr:`ErrorAction.WAIT`, :attr:`ErrorAction.RESTORE`), the failure affects only its task. A
+   failure that ends the thread goes to the application's exception handler, which decides whether the thread is
+   replaced, or the instance or the whole application ends.
+4. Not in the table, because they cause no error: a lost membership (all tasks are closed, and the member joins again),
+   and offsets that could not be committed (they are committed again, with the next member epoch if necessary).
 """
 
 from __future__ import annotations

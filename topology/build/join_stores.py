@@ -1,9 +1,9 @@
 """The stores of stream-stream joins: one window store per side, and one for records that no match was found for yet.
 
 1. A side's store keeps several records of one key and time apart by a sequence number (``retain_duplicates``).
-2. Without a name the stores have the names of the steps; a program's name is a common beginning. A program that brings
-   its own two stores says everything of them but their serdes.
-3. The store of unmatched records holds bytes that the runtime makes: its keys and values are of no type of the program's.
+2. Without a name, the stores have the names of the steps; a name given by the program is their common prefix. A program
+   that brings its own two stores specifies everything except their serdes.
+3. The store of unmatched records holds bytes that the runtime encodes itself, not with the program's serdes.
 
 Source: StreamJoined, StreamJoinedStoreFactory and OuterStreamJoinStoreFactory of Kafka Streams.
 """

@@ -1,8 +1,8 @@
-"""From what a program says about a store to what the operator needs.
+"""From a program's description of a store to what the operator needs.
 
-1. A name is taken as it is; without one the operator generates ``<prefix>STATE-STORE-<number>``.
-2. Serdes: the store's, else the operator's ``key=``/``value=``, else those that the stream carries.
-3. A table without a store name can't be asked for by name; where it needs a store nevertheless, it is the generated one.
+1. A given name is used unchanged; without one, the operator generates ``<prefix>STATE-STORE-<number>``.
+2. Serdes: those of the store, else the operator's ``key=``/``value=``, else those of the stream.
+3. A table without a store name can't be queried by name; if it needs a store anyway, the store gets the generated name.
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
 ``topology.optimization`` is ``none``, ``all``, or some of these, with commas:
 
 1. ``reuse.ktable.source.topics``: the store of ``table(topic)`` has no changelog; the topic is one already.
-2. ``merge.repartition.topics``: where several operators behind one change of the key each need the records repartitioned,
-   they are repartitioned once, as the first of them would. Steps between the change and the repartition that neither make
-   keys nor values (filters, peeks, merges, branches) then come behind it.
-3. ``single.store.self.join``: a stream joined with itself keeps its records once.
+2. ``merge.repartition.topics``: if several operators after one change of the key need the records repartitioned, the
+   records are repartitioned only once, as for the first of these operators. Steps between the change and the repartition
+   topic that change neither keys nor values (filters, peeks, merges, branches) then run after it.
+3. ``single.store.self.join``: a stream that is joined with itself stores its records once.
 
-Names of steps stay; those of a merged repartition are made of its topic. Another setting is another topology, with other
-topics: switching it in a running application loses state (Kafka Streams: reset the application first).
+Names of steps stay the same; those of a merged repartition are derived from its topic. Another setting gives another
+topology, with other topics: changing it in a running application loses state (Kafka Streams: reset the application
+first).
 
 Source: InternalStreamsBuilder of Kafka Streams.
 """

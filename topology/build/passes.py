@@ -1,10 +1,10 @@
 """From the steps of a plan to a topology, in passes: each takes an unfinished topology and returns a fuller one.
 
-1. Names were given when the operators were called; repartition steps were put in then. The passes do not rename.
+1. Names were assigned and repartition steps inserted when the operators were called. The passes do not rename.
 2. Nodes are laid out in the order of their steps, parents first; a child's place among its siblings is its place in that
    order. This is the order of forwarding, of ``describe()`` and of the subtopologies' numbers.
-3. A subtopology is what hangs together through parents and shared stores. Topics do not connect.
-4. A mistake is raised by the first pass that can see it, with the line of the program that made it.
+3. A subtopology consists of nodes that are connected by parents and shared stores. Topics do not connect nodes.
+4. The first pass that can detect a mistake raises it, with the line of the program that caused it.
 
 Source: InternalStreamsBuilder, InternalTopologyBuilder and CopartitionedTopicsEnforcer of Kafka Streams.
 """

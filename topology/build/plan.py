@@ -1,11 +1,11 @@
-"""What the calls of a program say, step by step, before the passes make a graph of it.
+"""The plan: the calls of a program as steps, from which the passes make a graph.
 
-1. A step is added by one operator call and takes its names from the plan's counter right then, in the order of Kafka
-   Streams: that makes generated names equal. Everything else is decided by the passes.
+1. An operator call adds steps, which take their names from the plan's counter immediately, in the order of Kafka
+   Streams: so generated names are equal. The passes decide everything else.
 2. A step knows its parents. ``order`` is the order in which steps were added; a step that several operators share takes the
    place of its last use.
 3. A table's step holds a :class:`TableState`: later operators may ask the table to keep a store, or to send old values.
-4. Nothing here is changed by building: a plan can be built again.
+4. Building does not change the plan, so it can be built again.
 """
 
 from __future__ import annotations

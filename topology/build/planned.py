@@ -1,11 +1,10 @@
-"""Streams, tables and groups as the plan has them: what operators take, and what they return.
+"""Streams, tables and groups in the plan: what operators take and return.
 
-1. An operator adds steps to the plan and returns a new value; the one that it was called on does not change.
-2. An operator that may change the key marks what follows: the next one that needs records of a key in one place
-   (grouping, join, table) puts a repartition topic in between.
-3. The key's serde is kept while the key is, the value's while the value is. Behind an operator that may change the type, the
-   serde is the one that the program names, else the application's default, else the one from before: it refuses values that
-   are of another type after all.
+1. An operator adds steps to the plan and returns a new value; the value that it was called on does not change.
+2. An operator that may change the key marks its result: the next operator that needs all records of a key in one
+   partition (grouping, join, table) inserts a repartition topic.
+3. A serde is kept as long as the key or value is kept. After an operator that may change the type, the serde is the one
+   that the program names, else the application's default, else the previous one, which refuses values of another type.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The pass that lets the application put something around every processor node (``processor.wrapper.class``).
+"""The pass that wraps processor nodes (``processor.wrapper.class``).
 
-The rules stand in :mod:`topology.spec.processor_wrapper`.
+The rules are in :mod:`topology.spec.processor_wrapper`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 - ``count_windowing``     aggregations in count windows
 - ``deduplication``       dropping duplicates by id
 - ``foreign_key_joins``   joins of tables by a foreign key
-- ``global_tables``       topics that every instance reads completely
+- ``global_tables``       tables of which every instance holds a full copy
 - ``grouping``            aggregations of grouped streams, in windows and without
 - ``late_records``        late records of operators, as a stream
 - ``lookup_joins``        joins of a stream with lookups in other systems
@@ -20,7 +20,7 @@
 - ``table_joins``         joins of tables by their keys
 - ``table_steps``         the other operators of tables
 
-1. A method of a class says what its types are and what it does. What it adds to the plan is a function of another module,
-   which takes and returns what :mod:`topology.build.planned` defines, and knows none of the classes.
+1. A method of a class has its types and its documentation. A function of another module adds the steps to the plan; it
+   takes and returns the values of :mod:`topology.build.planned` and does not know the classes.
 2. Nothing runs: a call checks its arguments, takes names from the plan and adds steps to it.
 """

@@ -1,9 +1,9 @@
 """Several grouped streams aggregated into one table.
 
 1. Each group has an aggregator of its own; they share the initializer, the store and the windows.
-2. All groups must be partitioned alike. A group whose key may have changed is read through a repartition topic, and it is
-   that topic which must fit the others. The first such group without a name has the store's name for its topic, as in Kafka
-   Streams; a number behind the name tells the others from it.
+2. All groups must be partitioned alike. A group whose key may have changed is read through a repartition topic, which
+   must then have the partition count of the others. The topic of the first such group without a name has the store's
+   name, as in Kafka Streams; those of the others have a number appended.
 
 Source: org.apache.kafka.streams.kstream.CogroupedKStream and CogroupedStreamAggregateBuilder.
 """

@@ -1,4 +1,4 @@
-"""Aggregations of groups in count windows: the rules stand in :mod:`topology.spec.count_windows`."""
+"""Aggregations of groups in count windows: the rules are in :mod:`topology.spec.count_windows`."""
 
 from __future__ import annotations
 

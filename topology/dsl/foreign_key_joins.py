@@ -1,10 +1,10 @@
 """Foreign-key joins of tables: the steps on both sides, and the two internal topics between them.
 
-1. The left table subscribes at the right one: a row's key and the hash of its value go to the partition of its foreign key,
-   through the registration topic. There subscriptions are kept, by foreign key.
-2. A subscription, and each change of the right row, is answered through the response topic, to the partition that the left
-   row is in. The answer is joined with the left row if that is still the row that was asked for.
-3. Both tables send old values: when a row's foreign key changes, its old subscription must go.
+1. Rows of the left table subscribe to rows of the right table: the row's key and the hash of its value are sent to the
+   partition of its foreign key, through the registration topic. Subscriptions are stored there by foreign key.
+2. Each subscription, and each change of the right row, is answered through the response topic, in the partition of the
+   left row. The response is joined with the left row if that row has not changed since it subscribed.
+3. Both tables send old values: when a row's foreign key changes, its old subscription must be deleted.
 
 Source: KTableImpl.doJoinOnForeignKey of Kafka Streams (KIP-213).
 """

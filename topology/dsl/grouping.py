@@ -1,4 +1,4 @@
-"""What the aggregations of grouped streams share: repartitioning, stores, windows.
+"""What all aggregations of grouped streams share: repartitioning, stores, windows.
 
 1. Where the key may have changed, the aggregation reads from a repartition topic. A named group has one topic for all of its
    aggregations; an unnamed group has one for each, named by the aggregation's store.

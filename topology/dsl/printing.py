@@ -1,11 +1,11 @@
 """What ``KStream.print`` and ``KStream.print_table`` write, and where.
 
-1. They are for people who look at a program while it runs: what is printed is no result, and a record that is processed
-   again is printed again.
+1. They are for watching a program while it runs. The output is not a result: a record that is processed again is printed
+   again.
 2. Without a file it is standard output as it is at that time, so that notebooks and tests see it too.
 3. A table is redrawn in place on a terminal only; elsewhere each of its rows is a line.
-4. The tasks of a step share its table, and all tables of a terminal are drawn together: each task or step that drew for
-   itself would erase what the others drew.
+4. The tasks of a step share its table, and all tables of a terminal are drawn together: tasks or steps that drew
+   separately would erase each other's output.
 
 Source: org.apache.kafka.streams.kstream.Printed.
 """

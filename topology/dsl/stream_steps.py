@@ -1,4 +1,4 @@
-"""The steps of a stream's operators, but for joins: what each adds to the plan.
+"""The steps that the operators of a stream, except joins, add to the plan.
 
 Source: org.apache.kafka.streams.kstream.internals.KStreamImpl.
 """

@@ -1,7 +1,7 @@
 """Grouped tables and their aggregations.
 
-1. A row of a table belongs to one group at a time. What leaves a group is taken out of its aggregate, so an aggregation has
-   a subtractor beside its adder.
+1. A row of a table belongs to one group at a time. A row that leaves a group is removed from its aggregate, so an
+   aggregation has a subtractor as well as an adder.
 2. The rows always go through a repartition topic, as changes; a named group has one for all of its aggregations.
 3. An aggregation always has a store. It takes its generated store name before its step's name.
 

@@ -1,8 +1,8 @@
-"""Joins of tables: what a KTable can be joined with, and the steps that makes.
+"""Joins of tables: what a KTable can be joined with, and the steps of such a join.
 
-1. Both sides keep a store, since a change of one side looks up the other's row. A left or outer join also takes old values
-   from the sides whose rows may stand alone, to tell a deletion from a row that never was.
-2. The result keeps a store where the program gives one (``store=``); else its rows are joined anew when they are asked for.
+1. Both sides have a store, because a change of one side looks up the row of the other. A left or outer join also needs
+   old values from the sides whose rows can be results alone, to tell a deletion from a row that never existed.
+2. The result has a store if the program gives one (``store=``); else its rows are computed when they are read.
 
 Source: KTableImpl.doJoin of Kafka Streams.
 """

@@ -1,8 +1,8 @@
-"""The steps of a table's operators, but for joins: what each adds to the plan.
+"""The steps that the operators of a table, except joins, add to the plan.
 
-1. A table keeps a store only where the program names one, or where an operator has to read the table: then the nearest table
-   above it that can have one keeps it.
-2. Old values flow beside the new ones where an operator needs them; a filter takes them where they cost nothing.
+1. A table has a store only if the program names one, or if an operator has to read the table: then the nearest table
+   upstream that can have a store gets it.
+2. Old values are forwarded with the new ones if an operator needs them; a filter uses them if they cost nothing.
 
 Source: KTableImpl, KTableFilter and KTableSource of Kafka Streams.
 """

@@ -1,7 +1,7 @@
-"""The serdes that a program leaves open, filled in when the application's configuration is known.
+"""Sets the serdes that a program leaves open, when the application's configuration is known.
 
-In this order: the application's default serde; the serde from before an operator that may have changed the type; bytes, for
-what no operator changed. Where windows or changes of such a type flow, their serde is made over it.
+In this order: the application's default serde; the serde before an operator that may have changed the type; bytes, if no
+operator changed the type. Serdes of windowed keys and of changes are built on top of it.
 """
 
 from __future__ import annotations

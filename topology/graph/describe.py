@@ -1,8 +1,8 @@
 """A topology as text and as a drawing.
 
-:func:`describe` gives, character for character, what ``Topology.describe().toString()`` of Kafka Streams gives. Its orders
-come from there: nodes by the number of ways down from them, then by name; children and parents in Java's tree set of such
-nodes, whose elements still grow while it is filled; sets of names in the order of Java's hash set.
+:func:`describe` returns, character for character, the text of Kafka Streams' ``Topology.describe().toString()``, and its
+orders: nodes by the number of paths down from them, then by name; children and parents as in Java's tree set of such nodes,
+whose elements still change while it is filled; sets of names in the order of Java's hash set.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""What becomes of running state when one version of a topology follows another.
+"""What happens to existing state when one version of a topology replaces another.
 
-1. State belongs to a store's name and its changelog. A store that both versions have, with the same bytes, is *carried
-   over*: no matter in which subtopology it is now, nothing is restored that was there. The name that counts is the one that
-   the state was begun with: a store that is renamed from another one has that one's changelog and files.
-2. A store that is new to the application, or whose changelog has another name, starts empty: it is *rebuilt*, from what
-   is read from now on, or by a backfill of the history.
-3. A store or repartition topic that only the old version has is *orphaned*: its topic stays until someone deletes it.
-4. A later version of a store's values is carried over if it reads the ones that are there. The way back is not.
-   So a version that raises it must not drop a repartition topic that the store's subtopology reads: what is in flight there
-   only the old version reads, which can't go on with that store. A store of the same name with other bytes in it is
-   *incompatible*: the new version would misread what the old one wrote, so it needs another name. So is one whose changelog
-   has another number of partitions than its subtopology tasks, and a repartition topic with another number of partitions, as
-   far as the numbers are known.
-5. A generated name says nothing of what is stored. Where it stands for something else now
-   (:mod:`topology.graph.origins`), it is incompatible: the new version would take one table's rows for another's.
+1. State belongs to a store's name and its changelog. A store that both versions have, with the same format, is *carried
+   over*, whichever subtopology it is in now: what is on disk is not restored again. The name that counts is the one
+   under which the state was created: a renamed store keeps the changelog and files of its former name.
+2. A store that is new to the application, or whose changelog has another name, starts empty. It is *rebuilt* from the
+   records that are read from now on, or by a backfill of the history.
+3. A store or repartition topic that only the old version has is *orphaned*: its topic remains until someone deletes it.
+4. A store with a later version of its values is carried over if it can read the existing ones. It can't be rolled back.
+   So a topology that raises this version must not drop a repartition topic that the store's subtopology reads: only the
+   old topology reads the records in flight there, and it can't read the store any more. A store with the same name but
+   another format is *incompatible*: the new topology would misread the old values, so the store needs another name. Also
+   incompatible are a store whose changelog does not have as many partitions as its subtopology has tasks, and a
+   repartition topic with another number of partitions, as far as the numbers are known.
+5. A generated name says nothing about the contents. A store whose generated name stands for something else now
+   (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's.
 6. The topology epoch is raised by one whenever the digests differ, and only then.
 """
 

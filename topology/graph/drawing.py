@@ -1,8 +1,8 @@
 """A topology as a picture (SVG), for notebooks.
 
-1. Topics and subtopologies stand in columns, from what is read first to what is written last. An edge that closes a circle
-   counts for no column, and what nothing leads to is beside its first reader.
-2. Names are escaped, and cut where they are too long; the whole name is the tooltip.
+1. Topics and subtopologies are drawn in columns, from the first inputs to the last outputs. An edge that closes a cycle
+   is ignored for this order, and a node without inputs is next to its first reader.
+2. Names are escaped, and shortened if they are too long; the full name is the tooltip.
 """
 
 from __future__ import annotations

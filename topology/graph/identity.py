@@ -1,12 +1,13 @@
-"""Ids and digests: what two members of a group compare, also when they run other code or another version of Python.
+"""Ids and digests: what the members of a group compare, even if they run different code or versions of Python.
 
 1. A subtopology's id is a hash over what it owns: its stores with a changelog; without any, the repartition topics that it
-   reads; without any, its source topics and patterns. It stays when code, a stateless step or another subtopology changes.
+   reads; without any, its source topics and patterns. It stays the same when code, a stateless step or another
+   subtopology changes.
 2. A digest is a hash over the whole structure: nodes with their kinds, names and order, serdes by name, stores with their
-   settings, topics, copartition groups. What the user's functions do has no part in it, nor what only says how they are
-   called (``with_key``) or which answer of a predicate keeps a record; nor has where in the program an operator stands.
-3. Both are made of sorted JSON, so neither depends on the process or its hash seed. What has its default value is left out,
-   so that a setting which is new in a later version leaves the digests of older programs alone.
+   settings, topics, copartition groups. It does not cover the user's functions, how they are called (``with_key``),
+   which result of a predicate keeps a record, or the line of the program that has an operator.
+3. Both are computed from sorted JSON, so they do not depend on the process or its hash seed. Default values are left
+   out, so that a setting which is added in a later version does not change the digests of existing programs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 1. A key-value changelog is compacted. A window changelog is compacted and also deleted, a day after the store's retention;
    one with duplicates can't be compacted. That of a versioned store is not compacted for its history and a day.
-2. A repartition topic is deleted from by the application itself, so it never expires.
-3. ``topic.`` settings of the application go over these defaults, but for the retention of a window changelog; what the
-   program says of one store goes over all.
+2. Records of a repartition topic never expire: the application deletes them itself.
+3. ``topic.`` settings of the application override these defaults, except the retention of a window changelog. Settings
+   of a single store override everything.
 
 Source: InternalTopicManager, WindowedChangelogTopicConfig, RepartitionTopicConfig and friends of Kafka Streams.
 """

@@ -1,4 +1,4 @@
-"""The orders in which Java's sets give their elements, where Kafka Streams prints them.
+"""The iteration orders of Java's sets, for the texts in which Kafka Streams prints them.
 
 Source: java.util.HashMap and java.util.TreeMap, whose behaviour shows through ``Topology.describe()``.
 """

@@ -3,10 +3,10 @@
 1. A node is a frozen value. It has a name, and knows its parents and its children by name; order is the order in which
    Kafka Streams would have added the nodes, and forwarding is depth first in the order of ``children``.
 2. A processor node carries an operation: one frozen value of this module that holds the user's functions and the names
-   of the stores that it uses. An operation says *what* is computed; how is the runtime's business.
-3. A table's node forwards changes. Where :attr:`ProcessorNode.sends_old_values` is set, the value that flows out of it is
-   a pair ``(new, old)``; elsewhere it is the new value alone, None for a deletion.
-4. Names of internal topics carry no application id here. :func:`internal_topic_name` puts it in front.
+   of the stores that it uses. An operation says *what* is computed; the runtime decides how.
+3. A table's node forwards changes. If :attr:`ProcessorNode.sends_old_values` is set, the forwarded value is a pair
+   ``(new, old)``; otherwise it is only the new value, None for a deletion.
+4. Names of internal topics are without the application id here. :func:`internal_topic_name` adds it as a prefix.
 5. A serde that is None is the application's default serde, known when the application starts.
 """
 

@@ -3,9 +3,9 @@
 1. A generated name ends in a number that counts the steps of the program. Another version may give the same name to
    something else, so such names are compared by what they stand for: the topics that feed them, through repartition topics
    too, the kinds of the steps that change keys on the way, and the kind of step that fills them.
-2. Where all of that is equal, the functions on the way may differ. They are compared by their compiled code, which says
-   nothing where the two versions ran on different versions of Python. An edited function changes it, so it is no more than a
-   hint: it counts only where two names have exchanged what they stand for.
+2. If all of that is equal, the functions on the way may still differ. They are compared by their compiled code, unless
+   the two versions ran on different versions of Python. Any edit of a function changes the code, so this is only a hint:
+   it counts only if two names have exchanged what they stand for.
 """
 
 from __future__ import annotations

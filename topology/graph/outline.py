@@ -1,7 +1,7 @@
-"""A summary of a topology that fits into a JSON file: all that the next version must be compared with.
+"""A summary of a topology for a JSON file, with everything that the next version is compared with.
 
-``streamsrt topology describe --json`` prints it; kept beside a release, it stands for that release when the next one is
-compared with it (:mod:`topology.graph.diff`), without the code of the old one.
+``streamsrt topology describe --json`` prints it. If it is kept with a release, the next release can be compared with it
+(:mod:`topology.graph.diff`) without the code of the old one.
 """
 
 from __future__ import annotations

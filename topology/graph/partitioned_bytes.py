@@ -1,4 +1,4 @@
-"""Bytes that know which partition they belong to: the answers of foreign-key joins on their way to the row that asked."""
+"""Bytes with the partition that they go to: the responses of foreign-key joins to the row that subscribed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The settings of an application that are in its topology: in internal topics, in stores, in what operators write.
+"""The settings of an application that apply to its topology: to internal topics, stores and the output of operators.
 
-1. They are applied when the configuration is known, to a graph that is built; names and digests stay as they are.
-2. What the program says itself goes over a setting.
+1. They are applied to a finished graph, when the configuration is known. Names and digests do not change.
+2. Values in the program override a setting.
 """
 
 from __future__ import annotations

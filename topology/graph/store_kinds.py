@@ -1,8 +1,8 @@
-"""The kinds of state stores, and what is true of each: one row each, looked up by whoever has to know, never guessed.
+"""The kinds of state stores and their properties, in one table.
 
-1. Every kind has a row, and every row says all of it: there are no defaults.
-2. The rows say what a store means to a program and to its changelog. How a kind is kept, logged and read stands in
-   ``streamsrt.state.kinds``, which queries it answers in ``streamsrt.queries.preparation.QUERIES``.
+1. Every kind has a row, and every row has all properties: there are no defaults.
+2. The rows say what a store means to a program and to its changelog. How a kind is stored, logged and read is in
+   ``streamsrt.state.kinds``; which queries it answers is in ``streamsrt.queries.preparation.QUERIES``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Arguments of a wrong type are refused where they are given, with the line of the program and what belongs there.
+"""Refuses arguments of a wrong type, with the line of the program and the expected type.
 
-1. What an argument may be is its annotation: nothing is said twice, and a new operator is checked as it stands.
-2. Only the kind of an argument is looked at. What the operators judge better themselves (:data:`JUDGED`: functions by what
-   they take, durations, windows) is left to them.
-3. So are arguments that a call does not have, too many of them and too few.
-4. Nothing is looked at while records are processed: these are the calls that build a topology.
+1. The annotations of a method decide which types are valid, so a new operator is checked without further code.
+2. Only the type of an argument is checked. The operators check the rest themselves (:data:`JUDGED`: the parameters of
+   functions, durations, windows).
+3. Unknown, superfluous and missing arguments are refused, too.
+4. Only calls that build a topology are checked. Nothing is checked while records are processed.
 """
 
 from __future__ import annotations

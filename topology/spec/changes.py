@@ -1,6 +1,6 @@
-"""The change of a table's row, with its new and its old value, and the bytes of it in a repartition topic.
+"""The change of a table's row, with its new and its old value, and its bytes in a repartition topic.
 
-Bytes: ``new 01``, ``old 00``, or ``varint(length of new) new old 02`` where both are there.
+Bytes: ``new 01``, ``old 00``, or ``varint(length of new) new old 02`` if there are both.
 Source: org.apache.kafka.streams.kstream.internals.Change, ChangedSerializer and ChangedDeserializer.
 """
 

@@ -1,7 +1,7 @@
 """Serdes: values to bytes and back, with the bytes of the Java client's serdes.
 
 1. A serde is never given None: a null key or value stays null on both sides.
-2. ``serialize`` and ``deserialize`` may be any callables, C functions at best: they are called once for each record.
+2. ``serialize`` and ``deserialize`` can be any callables, ideally C functions, as they are called for each record.
 3. A wrong type or malformed bytes raise (TypeError, ValueError, struct.error); the runtime adds which record it was.
    Unlike Java's StringDeserializer, :data:`string` refuses bytes that are not UTF-8 instead of replacing them.
 """

@@ -1,4 +1,4 @@
-"""The functions that a program gives to operators: their types, and the mistakes that show at once."""
+"""User functions of operators: their types, and checks when the topology is built."""
 
 from __future__ import annotations
 

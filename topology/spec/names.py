@@ -1,7 +1,7 @@
 """Names of steps, stores and topics: what Kafka allows, and what Kafka Streams generates.
 
-Generated names end in a counter of ten digits. Every operator takes its numbers from it when it is called, also where the
-user gives a name (but for ``process`` and ``process_values``): so naming one step does not rename the others.
+Generated names end with a ten-digit counter. Every operator takes numbers from the counter when it is called, even if
+the user gives a name (except ``process`` and ``process_values``), so naming one step does not rename the others.
 """
 
 from __future__ import annotations

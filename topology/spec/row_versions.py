@@ -1,14 +1,14 @@
-"""Versions of the values of a store: what a program writes now, and how it reads what earlier versions of it wrote.
+"""Versions of the values of a store: the format that a program writes, and how it reads the formats of earlier versions.
 
 1. A value of version 1 is the bytes of its serde, as in Kafka Streams. A store that never had another version has these.
-2. A value of a later version has a tag before them: ``FF C1 72 6F 77 76`` and the version, 2 bytes, big-endian. No value of
-   another format begins like that. UTF-8 has no byte FF; behind it C1 is no byte order mark of UTF-16; the serdes of numbers
-   write 8 bytes at most, which is the tag alone; Protobuf has no wire type 7, MessagePack no C1; Confluent's serdes begin
-   with 00, objects of Java with AC ED. Of bytes at random one value in 2**48 does: give no tag to bytes that a stranger
-   chooses.
-3. The tag belongs to the value. What the kind of store has around it (timestamps, headers, what a buffer holds back) stays
-   as it is, in files and in changelogs.
-4. A value is brought to the version of the program when it is read, step by step, and written as that version when it is
+2. A value of a later version has a tag before these bytes: ``FF C1 72 6F 77 76`` and the version, 2 bytes, big-endian.
+   No value of another format begins like that. UTF-8 has no byte FF; FF C1 is no byte order mark of UTF-16; the serdes
+   of numbers write at most 8 bytes, which is the length of the tag alone; Protobuf has no wire type 7, MessagePack no
+   C1; Confluent's serdes begin with 00, Java objects with AC ED. Of random bytes, one value in 2**48 begins like that:
+   do not use versions for bytes that a stranger chooses.
+3. The tag belongs to the value. What a kind of store adds to it (timestamps, headers, suppressed changes) does not
+   change, in files and in changelogs.
+4. A value is converted to the program's version when it is read, step by step, and written in that version when it is
    written again. Reading changes no row.
 5. A value of a version that the program can't read is an error. It never reaches a serde.
 """

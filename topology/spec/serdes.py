@@ -1,6 +1,7 @@
-"""The serdes by the names that a program uses: ``serdes.string``, ``serdes.json(Model)``, ``serdes.time_windowed(...)``.
+"""The serdes under the names that a program uses: ``serdes.string``, ``serdes.json(Model)``,
+``serdes.time_windowed(...)``.
 
-What they do stands in :mod:`topology.spec.codecs`; there a serde could not be called ``bytes`` or ``float``.
+They are defined in :mod:`topology.spec.codecs`, where a serde can't be called ``bytes`` or ``float``.
 """
 
 from topology.spec.codecs import (

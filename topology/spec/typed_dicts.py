@@ -1,7 +1,7 @@
-"""TypedDicts of :mod:`typing` for pydantic, which wants those of ``typing_extensions`` before Python 3.12.
+"""Converts TypedDicts of :mod:`typing` for pydantic, which requires those of ``typing_extensions`` before Python 3.12.
 
-Before 3.12 a TypedDict does not know all that pydantic asks for (which of its base classes is total, PEP 655 under postponed
-annotations), so each one in a type is made anew. From 3.12 on nothing is to do.
+Before 3.12, a TypedDict lacks information that pydantic needs (which of its base classes is total, PEP 655 with
+postponed annotations), so each one in a type is created again. From 3.12 on, nothing is converted.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """One generated function per source of a subtopology, and one per store whose cache forwards when it is flushed.
 
-There is one more for all sources together, with a branch for each of them. It takes records of several sources in the order
-in which they come, where runs of one source would be short.
+Another function has a branch for each source. It takes records of several sources in their order, if runs of a single
+source would be short.
 
-1. The function loops over the columns of a run. Operations are straight-line code in the loop, depth first and in the order
-   of children: what Kafka Streams does per record, without its calls.
-2. Records for sinks and changelogs are appended to columns, which are handed to the collector once, after the loop. They
-   are handed over after an exception too: everything before the failing record is done.
-3. What the generator does not know, or what would become too large or too deep for one function, is left to processor
+1. The function loops over the columns of a run. Operations are straight-line code in the loop, depth first and in the
+   order of children: the same as Kafka Streams does per record, without its calls.
+2. Records for sinks and changelogs are appended to columns, which are handed to the collector once, after the loop;
+   also after an exception, because everything before the failing record is done.
+3. Operations that the generator does not support, or that would make a function too large or too deep, run on processor
    nodes (:mod:`streamsrt.operators.engine.processor_nodes`): :class:`TooComplex`. Both give the same results.
 """
 

@@ -1,10 +1,13 @@
 """Writes the source of one generated function and remembers which node each of its lines belongs to.
 
-1. What the function needs (user's functions, serdes, caches) is *bound*: it becomes a default argument, so a local.
-2. A :class:`Slot` is what is known of one value at a point of the code: its variable as an object, its variable as bytes,
-   and the serde of those bytes. :meth:`Emitter.obj` and :meth:`Emitter.raw` write the conversion where it is missing, and
-   only there: what nobody reads is never deserialised, what came as bytes is written as the same bytes.
-3. A slot's variables are assigned in the block in which they were asked for. Whoever enters a block copies the flow first.
+1. Objects that the function needs (user functions, serdes, caches) are *bound*: they become default arguments, and so
+   locals.
+2. A :class:`Slot` is what is known of one value at a point of the code: its variable as an object, its variable as
+   bytes, and the serde of those bytes. :meth:`Emitter.obj` and :meth:`Emitter.raw` write a conversion only where it is
+   missing: a value that nobody reads is never deserialized, and a value that came as bytes is written as the same
+   bytes.
+3. A slot's variables are assigned in the block in which they were requested. The flow is copied before a block is
+   entered.
 4. The source stays in ``linecache``: tracebacks show the generated line, whose comment names the node.
 """
 

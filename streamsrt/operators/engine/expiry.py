@@ -1,11 +1,12 @@
-"""Deletes the entries of stores with a time to live, between records.
+"""Deletes expired entries of stores with a ``ttl``, between records.
 
-1. Time is the task's stream time: the latest timestamp of all records that it has read. Each record moves it first, then
-   what has expired is deleted, then the record is processed; what it puts that is too old to live is deleted behind it.
-2. Entries go in the order in which they expired, then of the stores in the subtopology, then of keys. So it makes no
-   difference how records are cut into batches, or when the task was started.
-3. A deletion has the time at which the entry expired, in the changelog as downstream. A table forwards it, with the old
-   value where old values are wanted.
+1. The time is the task's stream time: the latest timestamp of all records that it has read. Each record advances it
+   first, then expired entries are deleted, then the record is processed; if it puts an entry that is already expired,
+   the entry is deleted immediately.
+2. Entries are deleted in the order in which they expired, then of the stores in the subtopology, then of keys. So the
+   results do not depend on how records are cut into batches, or on when the task was started.
+3. A deletion has the time at which the entry expired, in the changelog and downstream. A table forwards it, with the
+   old value if old values are needed.
 """
 
 from __future__ import annotations

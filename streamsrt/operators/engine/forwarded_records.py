@@ -1,8 +1,8 @@
-"""Bytes of a record that was never read: what a punctuation forwarded, for its dead letter.
+"""Serializes a record that a punctuation forwarded, for its dead letter: such a record was never read.
 
-What a processor forwards has no serdes. Its bytes are made by those of the nearest sink behind the processor, where that
-can write it, else by the application's defaults. What neither of them can write is text: strings as they are, anything
-else as JSON, or as Python shows it.
+A processor's output has no serdes. The serdes of the nearest sink downstream are used if that sink can write the
+record, otherwise the application's defaults. If neither can write it, it becomes text: strings unchanged, anything else
+as JSON or as its ``repr``.
 """
 
 from __future__ import annotations

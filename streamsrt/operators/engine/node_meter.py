@@ -1,6 +1,6 @@
-"""What is counted of single nodes where that is asked for (``metrics.recording.level`` DEBUG and up).
+"""Counters of single nodes (``metrics.recording.level`` DEBUG and up).
 
-It costs generated code a local integer per node and record, and nothing where it is not asked for: then nobody has meters.
+They cost generated code a local integer per node and record. Below DEBUG there are no meters, and no cost.
 """
 
 from __future__ import annotations

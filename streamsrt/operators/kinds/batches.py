@@ -1,12 +1,12 @@
-"""``map_batches`` and ``map_async``: operators that gather records and work on many of them at once.
+"""``map_batches`` and ``map_async``: operators that gather records and process many of them at once.
 
-1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
-   punctuation. Only asynchronous calls are under way beyond that, and a commit waits for them: it never covers a record
+1. Records are gathered while a run is processed, and processed when it ends: at the end of a source's run, of a flush,
+   of a punctuation. Only asynchronous calls continue beyond that, and a commit waits for them: it never covers a record
    that waits.
-2. What a record's function raises is that record's failure, with its own topic, partition and offset, and as it was read.
-   Where the handler skips it the others go on. Where it fails, other branches of the graph have seen records behind it
-   already: the error says so (``is_in_order``), and nothing of the run is committed.
-3. Asynchronous functions are called by whoever runs the task (:mod:`streamsrt.operators.kinds.call_windows`).
+2. An exception of a function is the failure of its record, with that record's topic, partition and offset, and its
+   contents as they were read. If the handler skips the record, the others continue. If it does not, other branches of
+   the graph have already seen later records: the error says so (``is_in_order``), and nothing of the run is committed.
+3. Asynchronous functions are called by the runner of the task (:mod:`streamsrt.operators.kinds.call_windows`).
 """
 
 from __future__ import annotations

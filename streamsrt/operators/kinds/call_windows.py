@@ -1,11 +1,11 @@
-"""The asynchronous calls of ``map_async`` and ``join_lookup`` that are under way, and the records that wait for them.
+"""The pending asynchronous calls of ``map_async`` and ``join_lookup``, and the records that wait for them.
 
-1. Calls go on while the task reads more: a call that takes long, or is made again, holds up nobody but those that must
-   come after its record.
-2. Twice as many calls are begun as may be under way, so that none of them is idle while the task does other things; and no
-   more, so that a commit or an end waits for these only. Results that wait for an earlier one are bounded by
+1. Calls continue while the task reads more: a call that is slow or retried delays only the results that must come after
+   its own.
+2. Twice as many calls are started as may run, so that no slot is idle while the task does other things; not more,
+   because a commit or a stop waits for all of them. Results that wait for an earlier one are limited by
    :data:`HELD_MAX`.
-3. A commit waits for all of them: what is committed is done.
+3. A commit waits for all calls: what is committed is done.
 """
 
 from __future__ import annotations

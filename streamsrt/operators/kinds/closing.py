@@ -1,12 +1,12 @@
-"""Results that are emitted once, when their window closes: which windows are open, and which stream time closes now.
+"""Results that are emitted once, when their window closes: which windows are open, and at which stream time they close.
 
-1. A window that is open is known here by its end; it is emitted with the record that closes it, before anything of it can
-   expire. So none is lost when stream time jumps, and none waits for a clock.
+1. Open windows are known here by their end; each is emitted with the record that closes it, before its rows can expire.
+   So none is lost when stream time jumps, and none waits for a clock.
 2. Windows are emitted by start, then by the key's bytes; sessions by end, start and key.
-3. Where no more records come, :meth:`ClosingWindows.closed_by_ms` says at which stream time all that is open closes
+3. If no more records come, :meth:`ClosingWindows.closed_by_ms` is the stream time at which all open windows are closed
    (:mod:`streamsrt.operators.kinds.idle`).
-4. What was open when the task stopped is found in the store. :attr:`StreamTime.closed_ms`, which outlives a restart, says
-   which of it was emitted.
+4. Windows that were open when the task stopped are found in the store. :attr:`StreamTime.closed_ms`, which survives a
+   restart, says which of them were emitted.
 
 Source: the order is that of AbstractKStreamTimeWindowAggregateProcessor and KStreamSessionWindowAggregate.
 """

@@ -1,10 +1,11 @@
-"""Counts of whole runs of records, without a step per record in Python.
+"""Counts whole runs of records, without a step per record in Python.
 
-1. This is for a source whose records go nowhere but into one ``count()``, per key or per key and window of those that don't
-   overlap, whose store is cached and which nothing else works on. Nothing of it runs a user's code before the flush.
+1. This is for a source whose records go only into one ``count()``, per key, or per key and window if windows do not
+   overlap. Its store must be cached, and no other operation may use it. No user code runs before the flush.
 2. A run is counted as a whole, in the cache (:mod:`streamsrt.state.counts`), with the same results as the generated
-   function: what has no key (or, without windows, no value) is dropped, so is what is late, and stream time moves on.
-3. Where a run is too short, has headers, or is spread over too many windows, :meth:`Counting.take` leaves it to the
+   function: records without a key (or, without windows, without a value) and late records are dropped, and stream time
+   advances.
+3. If a run is too short, has headers, or is spread over too many windows, :meth:`Counting.take` leaves it to the
    generated function. From then on the rows are entries until they are flushed: nothing is counted in two ways at once.
 """
 

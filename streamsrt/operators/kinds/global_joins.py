@@ -1,7 +1,7 @@
 """Joins of a stream with a global table, as processor nodes: each record looks up a row in the copy of this instance.
 
-A record without a value, or whose key of the table is None, is dropped and counted; a left join keeps a record that has no
-key itself.
+A record without a value, or for which the key to look up is None, is dropped and counted; a left join keeps a record
+that has no key itself.
 
 Source: KStreamGlobalKTableJoin and KStreamKTableJoinProcessor of Kafka Streams.
 """

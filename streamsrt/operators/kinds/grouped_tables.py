@@ -1,8 +1,9 @@
-"""``KTable.group_by`` and the aggregations behind it, and ``transform_values``: operations that need the replaced value.
+"""``KTable.group_by`` and its aggregations, and ``transform_values``: operations that need the replaced value.
 
-1. What a change takes out of a group is forwarded before what it brings into another one.
-2. The subtractor runs only where there is an aggregate; without one a change that brings nothing deletes the row, again.
-3. The time of a result is the latest one of those that it is made of.
+1. When a change moves a row to another group, its removal from the old group is forwarded before its addition to the
+   new one.
+2. The subtractor only runs if there is an aggregate; without one, a change that adds nothing deletes the row again.
+3. A result has the latest timestamp of the records that it is computed from.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""``idle_timeout``: closes windows and forwards what is suppressed when an input has no more records.
+"""``idle_timeout``: closes windows and forwards suppressed changes when an input has no more records.
 
-Without records stream time stands still, and nothing would close.
+Without records, stream time does not advance, and nothing would close.
 
-1. An operator is idle when none of the sources behind which it stands has brought a record for its ``idle_timeout``, by the
-   wall clock. The time counts from when the task began to run here, at the earliest: a restart or a rebalance begins it
-   anew. A record that a filter drops before it reaches the operator counts as one.
-2. Before, caches are flushed: what was read is part of what is closed. Operators close parents first, so that what one
-   forwards is closed by the next.
-3. Closing moves the operator's stream time to where all that is open is closed, for sessions as far as they could have been
-   made longer. So what belongs there is late from then on.
-4. Up to when windows were closed so is a row in a store of its own, logged with the results: whoever goes on with the task
-   closes them no second time, and takes the same records for late, also where the input's offsets were not committed
-   (:class:`streamsrt.operators.kinds.closing.ClosedMark`). A suppression by time only needs no such row: its buffer is
-   empty then.
+1. An operator is idle when none of its upstream sources has brought a record for its ``idle_timeout``, by the wall
+   clock. The timeout starts when the task starts here, at the earliest: a restart or a rebalance starts it again. A
+   record that a filter drops before it reaches the operator counts as a record.
+2. Caches are flushed first: what was read is part of what is closed. Operators close parents first, so that the results
+   of one are closed by the next.
+3. Closing advances the operator's stream time to where all open windows are closed; for sessions, as far as they could
+   have been extended. Records for them are late from then on.
+4. The time up to which windows were closed is a row in a store of its own, logged with the results: whoever continues
+   the task does not close them again and treats the same records as late, even if the input's offsets were not
+   committed (:class:`streamsrt.operators.kinds.closing.ClosedMark`). A suppression by time needs no such row: its
+   buffer is empty then.
 """
 
 from __future__ import annotations

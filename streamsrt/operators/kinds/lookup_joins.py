@@ -1,9 +1,10 @@
-"""``join_lookup``: joins with what a function of the program finds elsewhere, many keys in a call, answers cached.
+"""``join_lookup``: joins with what a function of the program finds elsewhere, for many keys in a call, with a cache.
 
-1. Records gather as at every operator over batches (:mod:`streamsrt.operators.kinds.batches`); their keys are looked up
-   when the run ends, each once, and they go on in their order. Asynchronous lookups go on beyond that.
-2. The wall clock is the task's. An answer counts until its time is over; that of a key that is not there too.
-3. A call that fails is the failure of each record that waits for it. Nothing of it is remembered.
+1. Records are gathered as in every operator over batches (:mod:`streamsrt.operators.kinds.batches`). When the run ends,
+   each distinct key is looked up once, and the records are forwarded in order. Asynchronous lookups continue beyond
+   that.
+2. The wall clock is the task's. An answer, including that a key is missing, is valid until its time is over.
+3. A call that fails is a failure of each record that waits for it. It is not cached.
 """
 
 from __future__ import annotations

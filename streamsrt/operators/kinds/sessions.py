@@ -1,10 +1,12 @@
 """Aggregations over sessions: records of a key that follow each other within a gap.
 
-1. A record makes one session of itself and of all sessions within the gap before and behind it. The merger gets the initial
-   aggregate first, then the sessions from the oldest on; the aggregator comes last.
-2. The sessions that were merged are deleted before the new one is put, also where the new one has the bounds of an old one.
-   What is forwarded has the time of its session's end and no headers; what is logged has the record's time.
-3. A session that ended before stream time minus gap and grace is closed; a record that only makes such a one is late.
+1. A record makes one session of itself and of all sessions within the gap before and after it. The merger gets the
+   initial aggregate first, then the sessions from the oldest on; the aggregator comes last.
+2. The merged sessions are deleted before the new one is put, even if it has the bounds of an old one. A forwarded
+   result has the time of its session's end and no headers; a changelog record has the time of the record that caused
+   it.
+3. A session that ended before stream time minus gap and grace is closed; a record that would only make such a session
+   is late.
 
 Source: org.apache.kafka.streams.kstream.internals.KStreamSessionWindowAggregate.
 """

@@ -1,11 +1,11 @@
 """Aggregations over sliding windows: a window for each set of records of a key within a time difference.
 
-1. A record makes at most two windows of its own: the one that ends at its time, and the one that starts right behind it,
-   where that holds a record. It is put into every window that it lies in, and makes the right window of the last record
-   before it where that one is missing.
-2. A window that would start before time 0 starts there: it takes all early records.
-3. The timestamp of a row is the latest of its records: that tells what lies in a window without keeping records.
-4. The order in which windows are updated is Kafka Streams': right to left, but for early records.
+1. A record creates at most two windows: one that ends at its time, and one that starts just after it, if that would
+   contain a record. It is added to every window that contains its time, and it creates the missing right window of the
+   last record before it.
+2. A window that would start before time 0 starts there: it contains all early records.
+3. The timestamp of a row is the latest of its records: so the contents of a window are known without storing records.
+4. Windows are updated in the order of Kafka Streams: right to left, except for early records.
 
 Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate.
 """

@@ -1,10 +1,10 @@
-"""Suppression: of the changes of a row, only the last one within a time is forwarded.
+"""Suppression: of the changes of a row within a time, only the last one is forwarded.
 
-1. A change is held back until stream time is ``wait_ms`` behind its time: the end of its window, or the time of its row's
-   first change that is held back. It flows on with its own timestamp, headers and origin.
-2. Where the buffer is full, the oldest changes go early, or the application stops.
-3. The old value that goes with a change is the one that was forwarded before, not those that were held back in between.
-4. Final results of windows leave out deletions.
+1. A change is suppressed until stream time is ``wait_ms`` beyond its time: the end of its window, or the time of the
+   first suppressed change of its row. It is forwarded with its own timestamp, headers and origin.
+2. If the buffer is full, the oldest changes are forwarded early, or the application stops.
+3. The old value of a change is the one that was forwarded before, not one that was suppressed in between.
+4. Final results of windows do not include deletions.
 5. Windows that were closed by the wall clock stay closed: later changes of them are dropped as late.
 
 Source: org.apache.kafka.streams.kstream.internals.suppress.KTableSuppressProcessorSupplier.

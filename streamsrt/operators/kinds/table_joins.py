@@ -1,9 +1,9 @@
 """Joins of two tables: their rules, code and processor nodes.
 
-1. A change of one side is joined with the other side's row as it is now. Where the join needs that row and there is none,
-   nothing flows; where it does not, and the change is none for the result, nothing flows either.
-2. Where both sides' rows were deleted between two flushes of their caches, the first one to be flushed finds no row on the
-   other side any more, though there was a result. It sends a deletion then. Kafka Streams does not, and keeps the result.
+1. A change of one side is joined with the current row of the other side. If the join needs that row and it does not
+   exist, nothing is forwarded; nor if the change does not affect the result.
+2. If the rows of both sides were deleted between two flushes of their caches, the first one to be flushed finds no row
+   on the other side, although there was a result. It forwards a deletion. Kafka Streams does not, and keeps the result.
 3. A result has the later timestamp of the two sides. A change without a key is dropped and counted.
 
 Source: KTableKTableInnerJoin, -LeftJoin, -RightJoin, -OuterJoin and -JoinMerger of Kafka Streams.

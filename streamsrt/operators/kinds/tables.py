@@ -1,6 +1,6 @@
-"""Tables: sources, filters and mappers of changes, and look-ups from a stream.
+"""Tables: sources, filters and mappers of changes, and lookups from a stream.
 
-A change is a new value and, where the node before ``sends_old_values``, the value that it replaces.
+A change is a new value and, if the node before ``sends_old_values``, the value that it replaces.
 """
 
 from __future__ import annotations

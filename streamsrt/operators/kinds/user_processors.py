@@ -1,10 +1,11 @@
-"""Runs processors that the program wrote: as nodes of their own (the Processor API), and around operators (KIP-1112).
+"""Runs user processors: as nodes of their own (the Processor API), and around operators (KIP-1112).
 
-1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task. What
-   ``init`` or ``close`` raises is a ProcessingError with the step and its line; all others are closed nevertheless.
-2. Its context forwards, gives it its stores, and schedules punctuations; between records it knows no current one.
-3. A processor of this package's own may have a ``take_row``: it is given what a node is given, without a record around it,
-   and works in its task's environment by the rules of :mod:`streamsrt.operators.kinds.batches`.
+1. A processor is initialized when its task's stores are restored and the stream time is known, and closed with its
+   task. An exception in ``init`` or ``close`` becomes a ProcessingError with the step and its line; all other
+   processors are closed nevertheless.
+2. Its context forwards, returns its stores and schedules punctuations; between records there is no current record.
+3. A processor of this package may have a ``take_row``: it gets the arguments of a node, without a Record object, and
+   works in its task's environment by the rules of :mod:`streamsrt.operators.kinds.batches`.
 
 Source: ProcessorContextImpl of Kafka Streams.
 """

@@ -1,11 +1,11 @@
-"""The processing loop of a stream thread: a pure machine that decides, and a thread that does what it says.
+"""The processing loop of a stream thread: a pure machine that decides, and a thread that executes.
 
     step(state, event, now_ms) -> (state, actions)
 
 - ``schedule``: what is due when, as one sorted value.
 - ``values``: the state, the events, the actions.
 - ``machine``: ``step``, the only place that decides what is done next and when.
-- ``report``: why a commit is late, a poll was skipped or nothing happens, read out of the state.
-- ``progress``: what the thread publishes about its tasks, and logs at times.
-- ``thread``: :class:`~streamsrt.runtime.loop.thread.StreamThread`, which owns the tasks and carries the actions out.
+- ``report``: why a commit is late, a poll was skipped or nothing happens, computed from the state.
+- ``progress``: what the thread publishes and logs about its tasks.
+- ``thread``: :class:`~streamsrt.runtime.loop.thread.StreamThread`, which owns the tasks and executes the actions.
 """

@@ -1,20 +1,20 @@
 """Decides what the processing thread does next: ``step(state, event, now_ms) -> (state, actions)``.
 
 1. Nothing here reads a clock, touches a task or waits; ``now_ms`` is a clock that never goes back.
-2. An iteration waits for input only if the last one found nothing to process, and no asynchronous calls are under way: no
-   longer than ``poll.ms``, and not beyond the next commit. Input alone is no reason to hurry, for a task may wait for its
-   other partitions (``max.task.idle.ms``).
-3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
-   commit, or when one of them asks for it; repartition topics are purged after a commit. A commit that took longer than that
-   is followed by as much time for records, up to a second: a machine that is too busy does not commit a few records at a
-   time, and one that has waited for a cluster commits soon again.
-4. A loop that is told to stop tells the group, and processes until the group has taken note: fifteen seconds at the most
-   after its tasks were released, which may take as long as asynchronous calls. One that remains in the group tells it
-   nothing, commits and ends.
-5. A lost membership ends every task without a commit; what the group assigns next is the first of a new membership. With
-   the first assignment of a membership it is looked, before a task is opened, whether others run another version.
-6. The last commit that was late is kept together with the iteration that kept it, and the last one that took long, so that
-   the reason can be told later, too. The log has one of them every ten seconds at the most.
+2. An iteration waits for input only if the last one found nothing to process and no asynchronous calls are pending; at
+   most ``poll.ms``, and not beyond the next commit. Fetched input alone does not end the wait, because a task may wait
+   for its other partitions (``max.task.idle.ms``).
+3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the
+   last commit, or when one of them requests it; repartition topics are purged after a commit. If a commit took longer
+   than the interval, records are processed for the same time, up to a second, before the next one: a busy machine does
+   not commit a few records at a time, and one that had to wait for the cluster commits again soon.
+4. A loop that is stopped tells the group, and processes until the group has acknowledged it: at most fifteen seconds
+   after its tasks were released, which may take as long as asynchronous calls. A loop that remains in the group tells
+   it nothing, commits and ends.
+5. A lost membership ends every task without a commit; the next assignment begins a new membership. With the first
+   assignment of a membership, before a task is opened, the thread checks whether other members run another version.
+6. The last late commit is kept together with the iteration that delayed it, and so is the last slow one, so that the
+   reason can be reported later. At most one of them is logged every ten seconds.
 """
 
 from __future__ import annotations

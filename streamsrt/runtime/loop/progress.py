@@ -1,6 +1,6 @@
-"""What a stream thread publishes about itself: a snapshot for any thread, and lines in the log about restoring and drops.
+"""What a stream thread publishes about itself: a snapshot for any thread, and log lines about restoring and drops.
 
-A snapshot is made whole and put in its place at once: who reads it never sees half of one.
+A snapshot is made completely before it replaces the previous one: no reader ever sees half of one.
 """
 
 from __future__ import annotations

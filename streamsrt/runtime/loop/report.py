@@ -1,4 +1,4 @@
-"""Why the loop does what it does, in words, out of its state alone."""
+"""Why the loop does what it does, as text, computed from its state alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the loop has to do and when: one value, sorted by time.
 
-1. Each deadline stands in it exactly once. Setting it again replaces it.
-2. A deadline that has passed stays where it is until whoever obeyed it sets the next one; so being late can be told.
+1. Each deadline is in it exactly once. Setting it again replaces it.
+2. A deadline that has passed remains until the action sets the next one, so delays can be measured.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What the loop's machine knows, hears and says: values, nothing else.
+"""The state, events and actions of the loop's machine: values, nothing else.
 
-1. The state holds all that decides what is done next. Tasks, stores and connections are the thread's; what the machine has
-   to know of them comes with an event.
-2. Events are the steps of one iteration, in this order: ``IterationBegan``, ``InputTaken``, ``Processed``,
-   ``IterationEnded``; in between what the membership tells (:mod:`streamsrt.membership.values`), a request to stop, and the
-   end of a commit.
-3. Actions are carried out in the order in which they stand. What comes of one is the next event.
+1. The state contains everything that decides what is done next. Tasks, stores and connections belong to the thread;
+   what the machine has to know about them comes with an event.
+2. The events of one iteration, in order: ``IterationBegan``, ``InputTaken``, ``Processed``, ``IterationEnded``; in
+   between, events of the membership (:mod:`streamsrt.membership.values`), a request to stop, and the end of a commit.
+3. Actions are executed in their order. The result of an action is the next event.
 """
 
 from __future__ import annotations

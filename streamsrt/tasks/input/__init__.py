@@ -1,9 +1,9 @@
-"""What a task reads, from bytes that were fetched to the record that is processed next.
+"""What a task reads, from fetched bytes to the record that is processed next.
 
-- ``input_buffer``     what was fetched and is not decoded yet, per partition
-- ``offset_metadata``  what a backfill leaves in the metadata of committed offsets, and what the runtime makes of it
+- ``input_buffer``     fetched data that is not decoded yet, per partition
+- ``offset_metadata``  metadata of committed offsets: what a backfill writes there, and what the runtime does
 - ``partition_group``  the buffered input of a task, and the order in which it is processed
 
-Nothing here knows of tasks. Where a task begins to read, and how what is fetched gets to it, is
-:mod:`streamsrt.tasks.manager`'s.
+Nothing here knows tasks. Where a task starts to read, and how it gets fetched data, is in
+:mod:`streamsrt.tasks.manager`.
 """

@@ -1,12 +1,13 @@
-"""What was fetched and is not decoded yet, per partition.
+"""Fetched data that is not decoded yet, per partition.
 
-1. A fetch brings up to a megabyte of a partition, which is many record batches. They are decoded one at a time, when the
-   task wants more of that partition: a hundred thousand decoded records cost five times as much each as a thousand.
+1. A fetch returns up to a megabyte of a partition, which is many record batches. They are decoded one at a time, when
+   the task needs more of that partition: if a hundred thousand records are decoded at once, each costs five times as
+   much as with a thousand.
 2. Transaction markers are skipped and aborted records dropped, as in :func:`streamsrt.wire.records.decode_batches`.
-3. The position of a partition is the offset after the last record that was handed out; where everything fetched was
-   handed out, it is the offset at which fetching goes on, so that markers at the end of a log count as read.
-4. ``buffered_bytes`` counts a fetch until its last batch was handed out: above zero there is something to hand out, or a
-   position to move.
+3. The position of a partition is the offset after the last record that was handed out; if everything fetched was handed
+   out, it is the next offset to fetch, so that markers at the end of a log count as read.
+4. ``buffered_bytes`` includes a fetch until its last batch was handed out: above zero, there is something to hand out,
+   or a position to advance.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The buffered input of a task, and the order in which it is processed.
 
-1. Records of one partition are processed in order of offsets. Between partitions the one whose head record has the lowest
-   timestamp comes first; at equal timestamps the partition that was added first.
-2. What is handed out is a :class:`Run`: consecutive records of one batch, up to the first one that is later than the head of
-   another partition. That is the order of record-at-a-time processing, without a look at the other queues per record.
-   Where such runs would be short, since the partitions' times alternate, a :class:`MergedRun` has records of several
-   partitions in that order, if whoever asks takes one. It ends with the last record of one of their batches: what comes
-   then is not known before the next batch is looked at, or waited for.
-3. A partition without records may still get some that are older. Whether to wait for them is ``max.task.idle.ms``: -1 never;
-   0 as long as the broker is known to have records for it; else that long as well.
+1. Records of one partition are processed in the order of offsets. Between partitions, the one whose head record has the
+   lowest timestamp comes first; at equal timestamps, the partition that was added first.
+2. The unit is a :class:`Run`: consecutive records of one batch, up to the first one that is later than the head of
+   another partition. This is the order of record-at-a-time processing, without looking at the other queues for each
+   record. If such runs would be short, because the timestamps of the partitions alternate, a :class:`MergedRun` has
+   records of several partitions in that order, if the caller accepts one. It ends with the last record of one of their
+   batches: what follows is unknown until the next batch is looked at, or waited for.
+3. A partition without records may still get older ones. ``max.task.idle.ms`` says whether to wait for them: -1: not at
+   all; 0: as long as the broker is known to have records for it; otherwise that much longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the active tasks of a process share what it may take for record caches and for changes that wait for a commit."""
+"""How the active tasks of a process share the memory for record caches and uncommitted changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tasks that are to be open here and can't be opened yet: another process of this instance has not closed their stores.
+"""Assigned tasks that can't be opened yet, because another process of this instance has not closed their stores.
 
-They are tried again, and only they wait: the others go on. What is not open is not reported as open.
+They are tried again; the other tasks continue meanwhile. A task that is not open is not reported as open.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """What a task writes, column by column, until there is enough of it for a record batch.
 
-1. Operators hand over columns once per run, never a record. A partition's columns are encoded as one batch when they hold
-   about ``batch_bytes`` (the size of a record is that of the batch before; at first ``batch_records_first`` records are
-   enough), and all of them at :meth:`RecordCollector.flush`. A produce request takes one batch of a partition and costs as
-   much as hundreds of records.
+1. Operators hand over columns once per run, never single records. A partition's columns are encoded as one batch when
+   they reach about ``batch_bytes`` (the record size is estimated from the previous batch; at first,
+   ``batch_records_first`` records are enough), and all of them at :meth:`RecordCollector.flush`. A produce request
+   takes one batch of a partition and costs as much as hundreds of records.
 2. Records of one partition keep the order in which they were handed over.
-3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2. Records
-   without a key stay together: one partition per call, the next one at the next call.
-4. Headers cost only partitions that get some.
-5. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse what is above ``max.message.bytes``.
+3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2.
+   Records without a key stay together: one partition per call, the next one at the next call.
+4. Headers add cost only to partitions that have some.
+5. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse batches above
+   ``max.message.bytes``.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Records that the cluster does not take: the production exception handler decides (KIP-210, KIP-1065).
+"""Records that the cluster rejects: the production exception handler decides (KIP-210, KIP-1065).
 
-1. The handler gets the record as it was to be written. Of what it was made nobody remembers: source topic and offset are
-   unknown. It is asked while results are sent or a commit waits for acknowledgements.
-2. CONTINUE leaves out that record, and counts it; the log follows the count. FAIL ends the application; nothing is
-   committed since the last commit. RETRY, for what may pass (``error.is_retriable``), lets the tasks start over; for
-   anything else it is FAIL.
-3. Dead letters carry the refused record. They go out with the results around it. With FAIL they go out after everything
-   else was dropped, and not at all where exactly once undoes what the last transaction holds. A refused dead letter
-   begets no other one.
-4. A letter that is too large for the dead-letter topic goes out again without what makes it large, until it is taken: the
-   handler is asked only about one that nothing can be left out of.
+1. The handler gets the record that was to be written. The record from which it was computed is not known any more:
+   source topic and offset are unknown. The handler is called while results are sent or a commit waits for
+   acknowledgements.
+2. CONTINUE leaves out that record and counts it; the log follows the count. FAIL ends the application, and nothing
+   since the last commit is committed. RETRY, for errors that may be temporary (``error.is_retriable``), restarts the
+   tasks; for anything else it is FAIL.
+3. Dead letters contain the refused record. They are sent with the results around it. With FAIL, they are sent after
+   everything else was dropped, and not at all if exactly once undoes the last transaction. A refused dead letter causes
+   no other one.
+4. A letter that is too large for the dead-letter topic is sent again without its largest parts, until it is accepted:
+   the handler is called only if nothing more can be left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who is told how the state of tasks is restored and followed: on the processing thread, between two batches.
+"""Calls the listeners of restoring and standby tasks: on the processing thread, between two batches.
 
-A listener that raises ends the application: what it was to do was not done.
+A listener that raises ends the application, because its work was not done.
 Source: ``StateRestoreListener``, ``StandbyUpdateListener`` of Kafka Streams.
 """
 

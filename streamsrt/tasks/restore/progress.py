@@ -1,14 +1,14 @@
-"""How far stores are brought up to their changelogs: for active tasks to the end, for standbys on and on.
+"""How far stores have caught up with their changelogs: for active tasks up to the end, for standbys continuously.
 
-1. A changelog is read from the offset that the store itself holds; it is part of the same write as the data, so the two
+1. A changelog is read from the offset that the store itself contains; it is written together with the data, so the two
    never disagree.
-2. A store whose offset the changelog can't continue from (beyond its end, or retention passed it) is worthless: it is
-   wiped and restored from the start. That is reported, never hidden.
-3. The end to restore to is taken once, when restoring starts: nobody else writes to the changelog of a task that this
-   member owns.
-4. Restoring is data: records, bytes, rate and what is left are counted per changelog for whoever wants to show them.
-5. Records are applied elsewhere (:mod:`streamsrt.tasks.restore.changelog_work`), and here it is told what was. Listeners are
-   called here, so on the processing thread, whichever thread applies.
+2. A store is useless if its changelog can't continue from the store's offset (it is beyond the end, or retention has
+   deleted it): it is wiped and restored from the start. This is reported, never hidden.
+3. The end offset to restore to is determined once, when restoring starts: nobody else writes to the changelog of a task
+   that this member owns.
+4. The progress is data: records, bytes, rate and what is left are counted per changelog, to be shown anywhere.
+5. Records are applied elsewhere (:mod:`streamsrt.tasks.restore.changelog_work`) and reported here. Listeners are called
+   here, so on the processing thread, whichever thread applies the records.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
 """What processor nodes compute: one frozen value for each operation.
 
-- ``basic``           operations on records, tables, groups and processors that stand for themselves
-- ``batches``         operations that see many records at once: a function over a whole batch, and asynchronous
-                      functions side by side
-- ``grouped_tables``  operations on tables that need the value that a change replaces, or a state of the user's own
+- ``basic``           operations on records, tables and groups, and user processors
+- ``batches``         operations on many records at once: functions of a whole batch, and concurrent asynchronous
+                      functions
+- ``grouped_tables``  operations on tables that need the replaced value of a change, or user-defined state
 - ``joins``           what the processor nodes of joins compute
-- ``traits``          what is true of each kind of operation: one row each, looked up by whoever has to know
-- ``windowed``        aggregations whose windows depend on the records: sliding windows and sessions; and what holds
-                      results back
+- ``traits``          the properties of each kind of operation, in one table
+- ``windowed``        aggregations whose windows depend on the records (sliding windows, sessions), and suppression
 
 1. An operation holds the user's functions and the names of the stores that it uses, nothing that runs. It says *what* is
-   computed; how is the runtime's business.
-2. ``store`` is the store that an operation keeps its own result in; None where it keeps none.
-3. A new family of operations has a module of its own, and its union stands in :data:`Operation`.
+   computed; the runtime decides how.
+2. ``store`` is the store with the operation's own result; None if it has none.
+3. A new family of operations gets its own module, and its union is added to :data:`Operation`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Operations on records, tables, groups and processors that stand for themselves.
+"""Operations on records, tables and groups, and user processors.
 
-Each is a frozen value that says what the program asked for, and nothing about how it runs: what is true of an operation is
-in ``traits``, what runs it in ``streamsrt.operators.table``.
+Each is a frozen value that says what the program asked for, not how it runs. The properties of an operation are in
+``traits``, its implementation in ``streamsrt.operators.table``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations that see many records at once: a function over a whole batch, and asynchronous functions side by side."""
+"""Operations on many records at once: functions of a whole batch, and concurrent asynchronous functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the processor nodes of joins compute.
 
-1. A joiner is always called with the left value first, whichever side the record that causes it came from; with the key
-   before both where ``with_key``.
+1. A joiner is always called with the left value first, whichever side caused the call; ``with_key``: with the key before
+   both.
 2. A node of a join names the node of the other side's table, or the store of the other side's window, that it reads.
 """
 

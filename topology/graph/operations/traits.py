@@ -1,8 +1,8 @@
-"""What is true of each kind of operation: one row each, looked up by whoever has to know, never guessed.
+"""The properties of each kind of operation, in one table.
 
-1. Every operation has a row, and every row says all of it: there are no defaults. What depends on an operation's fields is a
-   function below the table.
-2. The rows say what an operation means. How it runs stands beside them in ``streamsrt.operators.table``.
+1. Every operation has a row, and every row has all properties: there are no defaults. A property that depends on an
+   operation's fields is a function below the table.
+2. The rows say what an operation means. How it runs is in ``streamsrt.operators.table``.
 """
 
 from __future__ import annotations
