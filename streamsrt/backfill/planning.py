@@ -270,7 +270,7 @@ class _Shape:
                     changelog=(spec.source_topic or self._name(spec.changelog_name))
                     if spec.logging or spec.source_topic
                     else None,
-                    own_changelog=spec.logging and spec.source_topic is None,
+                    own_changelog=spec.has_own_changelog,
                     persistent=spec.persistent,
                     renamed_from=spec.renamed_from,
                 )

@@ -108,7 +108,7 @@ class TaskReplay:
         self._logged = {
             f"{settings.application_id}-{spec.changelog_name}": spec.name
             for spec in subtopology.stores
-            if spec.logging and spec.source_topic is None
+            if spec.has_own_changelog
         }
         self._specs = {spec.name: spec for spec in subtopology.stores}
         self._changelogs = {

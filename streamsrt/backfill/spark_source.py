@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
     Positions,
@@ -36,7 +37,6 @@ from streamsrt.backfill.state_reading import (
     StateLog,
     StoreReading,
     StoreSource,
-    json_text,
     row_batch,
     row_schema,
 )

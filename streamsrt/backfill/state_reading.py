@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
 import orjson
 
 from streamsrt.application import load_application
+from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.run_task import configured
@@ -226,11 +227,6 @@ def _column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json_text(value)
-
-
-def json_text(value: object) -> str:
-    """A value as JSON."""
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 # ------------------------------------------------------------------------------------------------------------- the cluster

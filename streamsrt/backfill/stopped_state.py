@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.state_reading import (
     COLUMNS,
@@ -25,7 +26,6 @@ from streamsrt.backfill.state_reading import (
     StateFiles,
     StateRow,
     StoreReading,
-    json_text,
     refuse_running,
     row_batch,
     row_schema,

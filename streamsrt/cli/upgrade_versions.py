@@ -22,9 +22,7 @@ LOOKED_AT = 1_000
 
 def unreadable_stores(network: NetworkThread, group: str, former: Topology) -> list[str]:
     """A sentence for each store whose values ``former`` can't read."""
-    specs = [
-        spec for part in former.subtopologies for spec in part.stores if spec.logging and spec.source_topic is None
-    ]
+    specs = [spec for part in former.subtopologies for spec in part.stores if spec.has_own_changelog]
     topics = {internal_topic_name(group, spec.changelog_name): spec for spec in specs}
     counts = network.admin.partitions_for(sorted(topics)) if topics else {}
     found = []

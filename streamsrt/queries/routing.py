@@ -71,7 +71,7 @@ class StoreDirectory:
     def counting_topics(self, store: str) -> frozenset[str]:
         """Topics of which the one with the most partitions has as many as the store."""
         spec = self.spec(store)
-        if spec.logging and spec.source_topic is None:
+        if spec.has_own_changelog:
             return frozenset((internal_topic_name(self._application_id, spec.changelog_name),))
         return self.source_topics(store)
 

@@ -21,7 +21,7 @@ from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_ours
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, may_lose_in_flight
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
@@ -302,7 +302,7 @@ def _streams_member(member: _Member) -> MemberFacts:
         offsets={(each.subtopology_id, each.partition): each.offset for each in member.task_offsets},
         ends={(each.subtopology_id, each.partition): each.offset for each in member.task_end_offsets},
         is_away=None if member.is_classic else member.member_epoch == _AWAY_EPOCH,
-        may_lose=any(tag.key == LOSE_IN_FLIGHT and tag.value == "true" for tag in member.client_tags),
+        may_lose=may_lose_in_flight({tag.key: tag.value for tag in member.client_tags}),
     )
 
 
@@ -349,5 +349,5 @@ def _classic_member(
         offsets={} if said is None else said.offsets,
         ends={} if said is None else said.end_offsets,
         reads=frozenset() if said is None else said.topics,
-        may_lose=said is not None and said.client_tags.get(LOSE_IN_FLIGHT) == "true",
+        may_lose=said is not None and may_lose_in_flight(said.client_tags),
     )

@@ -180,7 +180,7 @@ def _marks(client_tags: Mapping[str, str]) -> dict[str, OriginMark]:
 def _logged(topology: Topology) -> list[StoreSpec]:
     """Those whose rows are in a changelog of their own, which the members of the group share."""
     found = {spec.name: spec for each in topology.subtopologies for spec in each.stores}
-    return [spec for spec in found.values() if spec.logging and not spec.source_topic]
+    return [spec for spec in found.values() if spec.has_own_changelog]
 
 
 def _key(store: str) -> str:

@@ -50,7 +50,7 @@ def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
         )
         for part in topology.subtopologies
         for spec in part.stores
-        if spec.logging and spec.source_topic is None
+        if spec.has_own_changelog
     }
     told = written_versions(versions)
     return {VALUE_VERSIONS: told} if told else {}

@@ -14,6 +14,7 @@
 - ``lru``                 a key-value store that keeps the entries used last, and no more than a number of them
 - ``memory``              a store in memory: gone with the process, and restored from its changelog as a whole
 - ``ordered``             a key-value store that keeps its rows in the order of its key serde
+- ``over_bytes``          what stores that lie over a store of bytes leave to it
 - ``passing_directory``   a directory for what is not to stay: that of a task which has none in a state directory
                           (tests, backfills)
 - ``private_files``       directories and files that nobody else on the machine may read

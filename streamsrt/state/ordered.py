@@ -14,35 +14,19 @@ from typing import cast
 
 from streamsrt.state.access import KeyValueAccess
 from streamsrt.state.cache import KeyValueCache, RowFormat
+from streamsrt.state.over_bytes import OverBytes
 from streamsrt.state.store import BytesStore
 from topology.spec.codecs import ORDER_BYTES
 
 Order = Callable[[bytes], bytes]
 
 
-class OrderedBytesStore:
+class OrderedBytesStore(OverBytes):
     """A :class:`~streamsrt.state.store.BytesStore` over ``store``, which it owns. ``order``: of a key's bytes."""
 
     def __init__(self, store: BytesStore, order: Order) -> None:
-        self._store = store
+        super().__init__(store)
         self._order = order
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def below(self) -> BytesStore:
-        """The store of bytes that it lies over."""
-        return self._store
-
-    @property
-    def persistent(self) -> bool:
-        return self._store.persistent
-
-    @property
-    def is_open(self) -> bool:
-        return self._store.is_open
 
     def get(self, key: bytes) -> bytes | None:
         return self._store.get(self._order(key) + key)
@@ -75,26 +59,6 @@ class OrderedBytesStore:
 
     def delete_range(self, start: bytes | None = None, end: bytes | None = None) -> None:
         self.write([(key, None) for key, _ in self.range(start, end)])
-
-    # ----------------------------------------------------------------------------------------------------- forwarding
-
-    def changelog_offset(self) -> int | None:
-        return self._store.changelog_offset()
-
-    def approximate_count(self) -> int:
-        return self._store.approximate_count()
-
-    def approximate_size_bytes(self) -> int:
-        return self._store.approximate_size_bytes()
-
-    def flush(self) -> None:
-        self._store.flush()
-
-    def close(self) -> None:
-        self._store.close()
-
-    def wipe(self) -> None:
-        self._store.wipe()
 
 
 class OrderedCache(KeyValueCache):

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from streamsrt.errors import StateError
+from streamsrt.state.over_bytes import OverBytes
 from streamsrt.state.store import BytesStore
 
 _TIME = Struct(">q")
@@ -50,11 +51,11 @@ class _Row(NamedTuple):
     valid_to_ms: int
 
 
-class VersionedBytesStore:
+class VersionedBytesStore(OverBytes):
     """Versions by key over ``store``, which it owns (Kafka's ``RocksDBVersionedStore``)."""
 
     def __init__(self, store: BytesStore, *, history_retention_ms: int, segment_interval_ms: int) -> None:
-        self._store = store
+        super().__init__(store)
         self.history_retention_ms = history_retention_ms
         self.segment_interval_ms = segment_interval_ms
         self.dropped_rows = 0
@@ -65,23 +66,6 @@ class VersionedBytesStore:
         self._oldest_segment = self._first_stored_segment()
         self._batch: dict[bytes, bytes | None] = {}
         self._pending: dict[bytes, list[bytes]] = {}
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def below(self) -> BytesStore:
-        """The store of bytes that it lies over."""
-        return self._store
-
-    @property
-    def persistent(self) -> bool:
-        return self._store.persistent
-
-    @property
-    def is_open(self) -> bool:
-        return self._store.is_open
 
     @property
     def stream_time_ms(self) -> int:
@@ -254,25 +238,8 @@ class VersionedBytesStore:
             if row.value is not None:
                 yield row.key, RowVersion(row.timestamp_ms, row.value, row.valid_to_ms)
 
-    # ----------------------------------------------------------------------------------------------------- forwarding
-
-    def changelog_offset(self) -> int | None:
-        return self._store.changelog_offset()
-
     def approximate_count(self) -> int:
-        return max(0, self._store.approximate_count() - (self._stream_time_ms >= 0))
-
-    def approximate_size_bytes(self) -> int:
-        return self._store.approximate_size_bytes()
-
-    def flush(self) -> None:
-        self._store.flush()
-
-    def close(self) -> None:
-        self._store.close()
-
-    def wipe(self) -> None:
-        self._store.wipe()
+        return max(0, super().approximate_count() - (self._stream_time_ms >= 0))
 
 
 def _row(key: bytes, timestamp_ms: int, row: bytes) -> _Row:

@@ -20,6 +20,7 @@ from operator import itemgetter
 from struct import Struct
 
 from streamsrt.errors import StateError
+from streamsrt.state.over_bytes import OverBytes
 from streamsrt.state.store import BytesStore
 
 _TIME = Struct(">q")
@@ -42,14 +43,14 @@ def window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
     return key + _TIME.pack(start_ms) + sequence.to_bytes(4, "big")
 
 
-class WindowBytesStore:
+class WindowBytesStore(OverBytes):
     """Rows by key and start of window over ``store``, which it owns (Kafka's ``RocksDBWindowStore``).
 
     ``segment_interval_ms``: by default half the retention, and a minute at least, as in Kafka.
     """
 
     def __init__(self, store: BytesStore, *, retention_ms: int, segment_interval_ms: int | None = None) -> None:
-        self._store = store
+        super().__init__(store)
         self.retention_ms = retention_ms
         self.segment_interval_ms = segment_interval_ms or max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
         self.dropped_rows = 0
@@ -61,23 +62,6 @@ class WindowBytesStore:
         self._live_segment = self._oldest_live_segment()
         self._oldest_segment = self._first_stored_segment()
         self._prefixes: dict[bytes, bytes | None] = {}
-
-    @property
-    def name(self) -> str:
-        return self._store.name
-
-    @property
-    def below(self) -> BytesStore:
-        """The store of bytes that it lies over."""
-        return self._store
-
-    @property
-    def persistent(self) -> bool:
-        return self._store.persistent
-
-    @property
-    def is_open(self) -> bool:
-        return self._store.is_open
 
     @property
     def stream_time_ms(self) -> int:
@@ -302,25 +286,8 @@ class WindowBytesStore:
         start_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - _SUFFIX_BYTES)[0]
         return start_ms
 
-    # ----------------------------------------------------------------------------------------------------- forwarding
-
-    def changelog_offset(self) -> int | None:
-        return self._store.changelog_offset()
-
     def approximate_count(self) -> int:
-        return max(0, self._store.approximate_count() - (self._stream_time_ms >= 0))
-
-    def approximate_size_bytes(self) -> int:
-        return self._store.approximate_size_bytes()
-
-    def flush(self) -> None:
-        self._store.flush()
-
-    def close(self) -> None:
-        self._store.close()
-
-    def wipe(self) -> None:
-        self._store.wipe()
+        return max(0, super().approximate_count() - (self._stream_time_ms >= 0))
 
 
 def _starts_and_values(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[int, bytes]]:

@@ -94,6 +94,11 @@ class StoreSpec:
     def changelog_name(self) -> str:
         return self.source_topic or f"{self.kept_as}-changelog"
 
+    @property
+    def has_own_changelog(self) -> bool:
+        """Its rows are in a changelog that the application writes, not in a source topic or nowhere."""
+        return self.logging and self.source_topic is None
+
 
 # -------------------------------------------------------------------------------------------------------------- nodes
 

@@ -342,12 +342,12 @@ class _Heartbeat:
     def _preflight(self, member: Member, configuration: Configuration) -> None:
         known = self.before.topology
         if known is None:
-            if not may_lose(member.client_tags) and self.group.members.keys() <= {member.member_id}:
+            if not may_lose(member) and self.group.members.keys() <= {member.member_id}:
                 check_left(self.group.group_id, configuration.topology, member, self.context)
             return
         versions = self.before.topologies()
         unread = unread_of(self.group.group_id, configuration.topology, versions, self.context)
-        if unread and not may_lose(member.client_tags):
+        if unread and not may_lose(member):
             others = [each.topology_epoch for name, each in self.group.members.items() if name != member.member_id]
             check_in_flight(self.group.group_id, configuration.topology, versions, unread, others)
         if any(name != member.member_id for name in self.group.members):

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import RequestContext
@@ -29,7 +29,7 @@ from streamsrt.assignment.in_flight import (
 )
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
 from streamsrt.assignment.topology import Topology
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.client_tags import may_lose_in_flight
 
 
 def unread_of(group_id: str, newest: Topology, older: Collection[Topology], context: RequestContext) -> Unread:
@@ -71,13 +71,13 @@ def told_versions(group: StreamsGroup) -> bytes:
     return json.dumps(told).encode()
 
 
-def may_lose(tags: Iterable[tuple[str, str]]) -> bool:
-    """Whether who runs a member with these client tags has said that records in flight may be lost."""
-    return dict(tags).get(LOSE_IN_FLIGHT) == "true"
+def may_lose(member: Member) -> bool:
+    """Whether who runs this member has said that records in flight may be lost."""
+    return may_lose_in_flight(dict(member.client_tags))
 
 
 def group_may_lose(group: StreamsGroup) -> bool:
-    return any(may_lose(member.client_tags) for member in group.members.values() if not group.is_stale(member))
+    return any(may_lose(member) for member in group.members.values() if not group.is_stale(member))
 
 
 def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:

@@ -139,8 +139,7 @@ class ResolvedSubtopology:
         return spec.source_topic or internal_topic_name(self.application_id, spec.changelog_name)
 
     def writes_changelog(self, store: str) -> bool:
-        spec = self.specs[store]
-        return spec.logging and spec.source_topic is None
+        return self.specs[store].has_own_changelog
 
     def is_cached(self, store: str) -> bool:
         """Whether changes of the store are forwarded and logged at flushes only."""

@@ -109,7 +109,7 @@ class StartPositionFinder:
         return names | {
             internal_topic_name(self._settings.application_id, spec.changelog_name)
             for spec in subtopology.stores
-            if spec.logging and spec.source_topic is None
+            if spec.has_own_changelog
         }
 
     def list_offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:

@@ -115,7 +115,7 @@ def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, h
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
     if not columns.timestamps:
         return columns
-    largest = _largest_of(columns)
+    columns.timestamps, largest = with_largest(columns.timestamps)
     return None if is_misread(records, header, columns.timestamps, largest, 0, columns) else columns
 
 
@@ -231,16 +231,16 @@ def ascending(offsets: list[int], header: BatchHeader) -> list[int]:
     return offsets
 
 
-def _largest_of(columns: RecordColumns) -> int:
-    """The largest timestamp of at least one. The quick reader gives None for -1, which is put right here."""
+def with_largest(times: list[int]) -> tuple[list[int], int]:
+    """The timestamps, and the largest of at least one. The quick reader gives None for -1, which is put right here."""
     try:
-        largest: int | None = max(columns.timestamps)
+        largest: int | None = max(times)
     except TypeError:
         largest = None
-    if largest is None:
-        columns.timestamps = [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in columns.timestamps]
-        largest = max(columns.timestamps)
-    return largest
+    if largest is not None:
+        return times, largest
+    given = [NO_TIMESTAMP if time is None else time for time in times]
+    return given, max(given)
 
 
 def decode_control_batch(buffer: Buffer, position: int = 0, *, verify_crc: bool = True) -> ControlRecord:

@@ -19,8 +19,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES
 from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.attributes import has_long_attributes, is_misread
-from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable
-from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
+from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable, with_largest
+from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.overlong import may_be_overlong
 from streamsrt.wire.records.plain import check_headers, read_int, read_number, walk_plain, written_number
@@ -166,18 +166,6 @@ def _survey_unlike(view: memoryview, header: BatchHeader, headers_max: int) -> U
     return unlike
 
 
-def _with_largest(times: Sequence[int | None]) -> tuple[Sequence[int], int]:
-    """The timestamps, and the largest of at least one. The quick reader gives None for -1, which is put right here."""
-    try:
-        largest = max(times)  # type: ignore[type-var]
-    except TypeError:
-        largest = None
-    if largest is not None:
-        return times, largest  # type: ignore[return-value]
-    given = [NO_TIMESTAMP if time is None else time for time in times]
-    return given, max(given)
-
-
 def _columns(view: memoryview, header: BatchHeader, wanted: _Wanted, headers_max: int) -> Iterator[_Found]:
     """Piece by piece: how many headers all records have, and what is wanted of them, column by column."""
     held = done = 0
@@ -207,7 +195,7 @@ def _quick_columns(
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
     if not rows:
         raise DecodeError(f"batch at offset {header.base_offset} holds no records")
-    times, largest = _with_largest(tuple(map(wanted[0], rows)))
+    times, largest = with_largest(list(map(wanted[0], rows)))
     data = bytes(records)
     if is_misread(data, header, times, largest, done) or may_be_overlong(data, rows, header.base_offset):
         return None

@@ -58,7 +58,7 @@ from streamsrt.membership.classic.verdicts import verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.client_tags import may_lose_in_flight
 from streamsrt.wire.error_codes import ErrorCode
 
 MAX_BACKOFF_MS = 30_000
@@ -312,7 +312,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
     version, group_id = leading.version, leading.settings.group_id
     assert version is not None
     members = {m.member_id: m for m in leading.view.members}
-    may_lose = any(members[name].said.client_tags.get(LOSE_IN_FLIGHT) == "true" for name in leading.runners)
+    may_lose = any(may_lose_in_flight(members[name].said.client_tags) for name in leading.runners)
     is_new = leading.view.echoed != version and not leading.view.javas
     leading = replace(leading, has_counted=True)
     if unread is None:

@@ -228,15 +228,20 @@ def deadlocked() -> Backlogged:
     return group
 
 
-@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
-def test_two_versions_that_each_read_what_the_other_leaves_start_in_either_order(order: tuple[str, str]) -> None:
-    group = deadlocked()
+def start(group: Group, order: tuple[str, str]) -> None:
+    """The instances of the old version and of the new one join, one after the other."""
     versions = {"old": (OLD, 0), "new": (RENAMED, 1)}
     for name in order:
         response, _ = group.join(name, *versions[name])
         assert response.error_code == 0, response.error_message
         group.turn(name)
     group.turn("new", "old", "new")
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_two_versions_that_each_read_what_the_other_leaves_start_in_either_order(order: tuple[str, str]) -> None:
+    group = deadlocked()
+    start(group, order)
     assert group.topology_epoch == 1
     assert (group.runs("old"), group.runs("new")) == ({"1": {0}}, {"0": ALL, "1": {1, 2}})
     del group.waits["r", 0]
@@ -333,12 +338,7 @@ def test_versions_that_never_ran_side_by_side_start_together_too(order: tuple[st
     again = Shard(group.log, CONFIG, group.image())
     again.load(1000)
     group.shard = again
-    versions = {"old": (OLD, 0), "new": (RENAMED, 1)}
-    for name in order:
-        response, _ = group.join(name, *versions[name])
-        assert response.error_code == 0, response.error_message
-        group.turn(name)
-    group.turn("new", "old", "new")
+    start(group, order)
     assert (group.runs("old"), group.runs("new")) == ({"1": {0}}, {"0": ALL, "1": {1, 2}})
     group.waits = {}
     group.turn("new", "old")
