@@ -1,8 +1,8 @@
-"""What one principal may do from one host: the question that every request asks.
+"""What one principal may do from one host, which every request checks.
 
-1. Where no authorizer is set, everybody may do everything, and asking costs nothing: :data:`EVERYTHING` stands for all.
-2. What was decided once is remembered until an ACL changes; then a new object is asked.
-3. A refusal goes to the log with its principal, operation and resource, as in Kafka's audit log; once, not for each retry.
+1. Without an authorizer everybody may do everything, and the check costs nothing: :data:`EVERYTHING` stands for all.
+2. A decision is remembered until an ACL changes; then a new object is used.
+3. A refusal is logged with its principal, operation and resource, as in Kafka's audit log; once, not for each retry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who sleeps until the next deadline, and is woken when there may be an earlier one."""
+"""Waiting until the next deadline; a waiter is woken if there may be an earlier one."""
 
 from __future__ import annotations
 

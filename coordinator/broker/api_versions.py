@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs this broker serves, in which versions.
+"""ApiVersions: the APIs and versions that this broker supports.
 
 An API that is not in :data:`SERVED` is not advertised, and a request for it ends the connection, as on Kafka.
 """

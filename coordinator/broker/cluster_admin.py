@@ -1,9 +1,9 @@
-"""What administrators ask about the cluster as a whole: disks, leaders, replicas, features, quotas.
+"""Administrative requests about the cluster as a whole: disks, leaders, replicas, features, quotas.
 
-1. One node is leader and only replica of everything. What would move a replica or a leader is answered as Kafka answers
-   where there is nothing to move it to.
-2. What this broker does not have (quotas, a metadata quorum, other log directories) is described as empty where that is
-   true, and refused with an error that says so where somebody wants to change it.
+1. One node is leader and only replica of everything. Requests that move a replica or a leader are answered as by Kafka
+   if there is no other node.
+2. Features that this broker does not have (quotas, a metadata quorum, other log directories) are described as empty if
+   that is true, and changing them is refused with an error that says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What clients ask the group coordinator: FindCoordinator, heartbeats, offsets, listings.
+"""Requests of clients to the group coordinator: FindCoordinator, heartbeats, offsets, listings.
 
-Topic ids of OffsetCommit and OffsetFetch are turned into names before a shard sees them, and back in its answer: a group's
-offsets are kept by name, as in Kafka.
+Topic ids of OffsetCommit and OffsetFetch are converted into names before a shard sees them, and back in its response: a
+group's offsets are stored by name, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings of Apache Kafka 4.4's broker, by name and type: ``AbstractKafkaConfig.CONFIG_DEF``, internal ones too.
 
-A properties file that starts Apache Kafka starts this broker. What of it this broker does not act on is named in a warning;
-a name that is in none of the tables is a typing mistake and refused.
+A properties file that starts Apache Kafka starts this broker. Settings without effect here are named in a warning; a
+name that is in none of the tables is a typing mistake and refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""How much memory may be held by requests that are being read or served, and by answers that are not yet sent.
+"""Limits the memory of requests that are being read or served, and of responses that are not yet sent.
 
-1. ``queued.max.request.bytes`` bounds each of the two. It is no reservation for one client: who comes when it is used up
-   waits in the order of arrival.
-2. A large request has its whole size granted before it is read. One that is larger than the bound is granted when nobody
-   else holds anything. Requests that fit the receive buffer of a connection are not counted: they never wait.
-3. While too much waits to be sent, a fetch gives little; of twice as much, somebody has to go.
+1. ``queued.max.request.bytes`` limits each of the two. It is not a reservation per client: when it is used up, requests
+   wait in the order of arrival.
+2. A large request gets its whole size granted before it is read. One that is larger than the limit is granted when
+   nobody else holds any memory. Requests that fit into the receive buffer of a connection are not counted: they never
+   wait.
+3. While too much waits to be sent, a fetch returns little; at twice as much, connections are closed.
 """
 
 from __future__ import annotations

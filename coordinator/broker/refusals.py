@@ -1,7 +1,7 @@
-"""APIs that this broker knows of and does not serve.
+"""Known APIs that this broker does not serve.
 
-They are not advertised, so that a client that looks does not ask. One that asks all the same is told
-UNSUPPORTED_VERSION where the answer of the API has a field for an error; else its connection ends, as on Kafka.
+They are not advertised, so a client that checks does not send them. Otherwise the response is UNSUPPORTED_VERSION if
+the API's response has a field for an error; if not, the connection is closed, as on Kafka.
 """
 
 from __future__ import annotations

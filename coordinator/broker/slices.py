@@ -1,9 +1,9 @@
-"""Long work of one request, a slice at a time, so that everybody else is served in between.
+"""Long work of one request in slices, so that other clients are served in between.
 
-1. Work is a generator that yields after every small step. A slice of it lasts :data:`SLICE_S`; then the event loop turns.
-2. One request is worked on at a time; the others wait in the order of their arrival. What long requests take of memory is
-   so that of one of them.
-3. Meanwhile there is no garbage collection: it would look at all the elements of the request, in one go and for nothing.
+1. Work is a generator that yields after every small step. A slice lasts :data:`SLICE_S`; then the event loop continues.
+2. One request is worked on at a time; the others wait in the order of arrival. So the memory of long requests is that
+   of one of them.
+3. There is no garbage collection meanwhile: it would scan all elements of the request at once, and free nothing.
 """
 
 from __future__ import annotations

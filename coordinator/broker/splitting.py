@@ -1,10 +1,11 @@
-"""Large requests are answered in pieces: which arrays of which API can be taken apart, and how answers are put together.
+"""Large requests are answered in pieces: which arrays of which API can be split, and how responses are merged.
 
-1. A request is taken apart where its entries are answered each by itself. Its pieces go through the API's handler one by
-   one, behind the same authorization as the whole.
-2. Repeated entries of a question are answered once: what is answered so has a key in :data:`SPLITS`. Entries that change
-   something stay as they are, in their order.
-3. What is not in :data:`SPLITS` is handled at once, and may have :data:`WHOLE_ELEMENTS_MAX` elements in its arrays.
+1. A request is split if its entries are answered independently. Its pieces go through the API's handler one by one,
+   with the same authorization as the whole.
+2. Repeated entries of a query are answered once: such queries have a key in :data:`SPLITS`. Entries that change
+   something stay unchanged, in order.
+3. Requests that are not in :data:`SPLITS` are handled at once, and may have :data:`WHOLE_ELEMENTS_MAX` elements in
+   their arrays.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Who may commit and fetch offsets of a group: members by generation or member epoch, others while it is empty.
 
-1. A member of a streams group gives its current member epoch; anything else is refused for all partitions. An admin
+1. A member of a streams group sends its current member epoch; anything else is refused for all partitions. An admin
    client may commit while the group is empty.
-2. A member of a classic group gives the group's generation. While the assignment of a generation is being made, commits
-   are refused with REBALANCE_IN_PROGRESS: what the member had may be somebody else's by now.
-3. A member of the classic protocol in a group of a newer one gives its generation, which is its member epoch.
-4. Inside of a transaction a producer without member id and generation commits for any group: its producer epoch fences it.
+2. A member of a classic group sends the group's generation. While the assignment of a generation is being made, commits
+   are refused with REBALANCE_IN_PROGRESS: the member's partitions may belong to somebody else by now.
+3. A member of the classic protocol in a group of a newer one sends its generation, which is its member epoch.
+4. In a transaction, a producer without member id and generation commits for any group: its producer epoch fences it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the members of every group type with server-side assignment have in common, and who a request is from."""
+"""What the members of all group types with server-side assignment have in common, and the sender of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request is refused: an error code and a text, and nothing changes."""
+"""A refused request: an error code and a text, and no change."""
 
 from __future__ import annotations
 

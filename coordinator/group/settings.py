@@ -1,4 +1,4 @@
-"""How settings of groups are read: tables of Kafka's names, with defaults and bounds, and one message for each mistake."""
+"""Reads the settings of groups: tables of Kafka's names, with defaults and bounds, and one message for each mistake."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
 """The durable log of one partition: append, read, recover.
 
 ==================  =========================================================================================
-module              what is in it
+module              contents
 ==================  =========================================================================================
 ``directory``       :class:`LogDirectory`: owner, format version, clean shutdown, the partitions
 ``partition_log``   :class:`PartitionLog`: append, read, look up, retention, truncation
 ``segment``         one file of batches, and reading from it
-``results``         what an append and a read give
+``results``         the results of appends and reads
 ``index``           the sparse offset and time index of a segment
 ``producer_state``  sequences of idempotent producers, open and aborted transactions
-``validation``      what a producer may send: whole batches, right headers
-``contents``        what their records must be, and the batch as it is written
-``scan``            walking over a file's batches and judging them
+``validation``      checks produced bytes: whole batches, valid headers
+``contents``        checks the records of a batch, and prepares the batch for the log
+``scan``            reads and checks the batches of a file
 ``compaction``      of each key, the last record stays
-``recovery``        what is done at start after an unclean stop, and the repair after corruption
+``recovery``        recovery after an unclean stop, and repair after corruption
 ``checkpoint``      recovery point, log start offset, leader epochs
 ``fsync``           :class:`Syncer`: the thread that forces bytes to disk, for many waiters at once
 ``files``           replacing small files, syncing directories
 ``config``          :class:`LogConfig`, :class:`Fsync`
 ``errors``          the tree of errors
-``recompression``   batches in the codec of their topic (``compression.type``), whatever the producer chose
+``recompression``   compresses batches with the codec of their topic (``compression.type``)
 ==================  =========================================================================================
 """
 

@@ -1,7 +1,7 @@
-"""Batches in the codec of their topic (``compression.type``), whatever the producer chose.
+"""Compresses batches with the codec of their topic (``compression.type``), whatever the producer chose.
 
-The records stay the bytes that they were: only how the batch packs them changes, its length, its attributes and its CRC.
-Where their offsets within the batch are not 0, 1, 2 ... they are written anew.
+The bytes of the records do not change, only how the batch packs them, its length, its attributes and its CRC. If their
+offsets within the batch are not 0, 1, 2 ... they are written again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What appending to a log and reading from it give."""
+"""The results of appends to a log and of reads from it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What a produced byte string must be before the log takes it: whole batches with headers that a producer may send.
+"""Checks produced bytes before the log accepts them: whole batches with headers that a producer may send.
 
-1. As Apache Kafka decides (``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``), with its error codes;
-   :mod:`coordinator.log.contents` looks at the records.
-2. Unlike there, bytes behind the last whole batch refuse the request: what is acknowledged is all that was sent.
+1. The decisions are those of Apache Kafka (``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``),
+   with its error codes; :mod:`coordinator.log.contents` checks the records.
+2. Unlike in Kafka, bytes after the last whole batch refuse the request: an acknowledgement covers everything that was
+   sent.
 """
 
 from __future__ import annotations

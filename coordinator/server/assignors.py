@@ -1,7 +1,7 @@
-"""Assignors of consumer groups that the operator brings: ``group.consumer.assignors=uniform,package.module:Class``.
+"""Custom assignors of consumer groups: ``group.consumer.assignors=uniform,package.module:Class``.
 
-The class is made without arguments and must do what ``coordinator.group.consumer.assignor.PartitionAssignor`` says. What
-cannot be imported or is no assignor stops the broker before it starts.
+The class is created without arguments and must implement ``coordinator.group.consumer.assignor.PartitionAssignor``. A
+class that can't be imported, or is not an assignor, stops the broker before it starts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""``GET /metrics`` over HTTP, for Prometheus. Everything else is refused, and nobody may keep a connection."""
+"""``GET /metrics`` over HTTP, for Prometheus. Everything else is refused, and every connection is closed after its
+response.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a listener's settings mean: TLS, SASL, and whether it may be reached from other machines.
+"""The security settings of a listener: TLS, SASL, and whether it may be reached from other machines.
 
 1. Files are PEM. A file that can't be used ends the start with a message that names the setting.
-2. Without security a broker listens on loopback only, unless it is told that the network is trusted.
+2. Without security, a broker listens on loopback only, unless a setting says that the network is trusted.
 """
 
 from __future__ import annotations

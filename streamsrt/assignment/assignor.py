@@ -1,8 +1,8 @@
-"""Task assignors: one interface, and the table of those that there are.
+"""Task assignors: their interface and their table.
 
 1. An assignor is a pure function of the spec: it reads no clock, and ties do not depend on the order of dictionaries.
-2. A new assignor is a class with a name and ``assign``, and one entry in :data:`TASK_ASSIGNORS`; ``streams.assignor.name``
-   then takes its name.
+2. A new assignor is a class with a name and ``assign``, and one entry in :data:`TASK_ASSIGNORS`; its name is then a
+   valid value of ``streams.assignor.name``.
 """
 
 from __future__ import annotations

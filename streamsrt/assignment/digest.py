@@ -1,4 +1,4 @@
-"""The name of a version of the program, which members of a classic group say of themselves and the bundled broker checks."""
+"""The name of a version of the program, which members of a classic group announce and the bundled broker checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves between one target assignment of a group and the next, in words: who runs a task, and where one warms up."""
+"""What moves between two target assignments of a group, as text: who runs a task, and where one warms up."""
 
 from __future__ import annotations
 

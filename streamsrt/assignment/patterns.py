@@ -1,10 +1,10 @@
-"""Source topics by pattern: what the patterns of a topology mean for the topics that there are.
+"""Source topics by pattern: the topics that the patterns of a topology match.
 
-1. A pattern never means an internal topic, of the broker or of the group itself, nor one that the member whose heartbeat it
-   is resolved for may not describe.
-2. A topic belongs to one subtopology. One that two patterns of different subtopologies match, or a pattern of one and the
-   name of another, is a mismatch: two tasks would read one partition.
-3. With new topics a topology means something else: that shows in the metadata hash, which bumps the group epoch.
+1. A pattern never matches an internal topic, of the broker or of the group itself, nor a topic that the member whose
+   heartbeat it is resolved for may not describe.
+2. A topic belongs to one subtopology. If patterns of two subtopologies match it, or a pattern of one and a topic name
+   of another, this is an error: two tasks would read one partition.
+3. New topics change what a topology reads: this changes the metadata hash, which raises the group epoch.
 """
 
 from __future__ import annotations

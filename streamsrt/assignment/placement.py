@@ -1,10 +1,10 @@
-"""Gives tasks to members, a role at a time: what the assignors have in common.
+"""Gives tasks to members, one role at a time: the common part of the assignors.
 
 1. Load is tasks per member of a process. Ties go to the smallest process id, then to the smallest member id.
-2. A process never has a task twice, in whatever roles.
-3. A member whose topology is behind the group's gets no task that it does not have.
-4. Where tags of the clients are to keep the copies of a task apart, a standby task goes where as many of them as possible
-   have a value that no copy of the task has yet; only then earlier holders and loads count.
+2. A process never has a task twice, in any roles.
+3. A member whose topology is behind the group's gets no new tasks.
+4. If client tags are configured to separate the copies of a task, a standby task goes to the client with the most tag
+   values that no copy of the task has yet; previous owners and loads only count after that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Why a member, or the topology that it brings, can't be part of a group: code and text, the same whoever leads the group.
+"""Why a member, or its topology, can't be part of a group: code and text, the same whoever leads the group.
 
-Each text says what is wrong, what holds in the group instead, and what to do about it.
+Each text says what is wrong, the group's current value, and what to do about it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long a new version waits before more of what older versions run is handed to it, after members of it have gone.
+"""How long a new version waits for more tasks of older versions after members of it have gone.
 
-1. A member that goes while older versions run, and that had tasks of the newest one, is a setback for its version. It may be
-   a restart, so the first one has no consequence.
-2. After the second one the version gets nothing more for 15 s, after each further one twice as long, 10 min at most. What
-   its other members run they keep.
-3. A version that had no setback for 10 min longer than its pause begins anew.
+1. A setback for the newest version is a member of it that had tasks and goes while older versions run. It may be a
+   restart, so the first setback has no consequence.
+2. After the second one, the version gets no more tasks for 15 s; after each further one for twice as long, at most 10
+   min. Its other members keep their tasks.
+3. After 10 min beyond its pause without a setback, a version starts over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What holds for the target of every group.
+"""Rules for the target of every group.
 
-1. A group with state is assigned by ``highly_available``, one without by ``sticky``, unless the settings say which.
-2. A target in which a process has a task twice is a mistake of the assignor; it is never returned.
+1. A group with state is assigned by ``highly_available``, one without by ``sticky``, unless the settings name an
+   assignor.
+2. A target in which a process has a task twice is a bug of the assignor; it is never returned.
 """
 
 from __future__ import annotations

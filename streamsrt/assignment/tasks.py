@@ -1,4 +1,4 @@
-"""Tasks as values: who runs what, in which role, and how that stands in messages."""
+"""Tasks as values: who runs what, in which role, and how messages represent it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Patterns of topic names, which have RE2's syntax: what groups of several types subscribe to.
+"""Patterns of topic names, in RE2's syntax, to which groups of several types subscribe.
 
-A pattern matches whole names; of all topics, those of the broker itself (``__consumer_offsets``) too.
+A pattern matches whole names, of all topics, including the broker's own (``__consumer_offsets``).
 """
 
 from __future__ import annotations

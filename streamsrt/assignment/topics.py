@@ -1,4 +1,4 @@
-"""Topics as values: those that there are, and one to create."""
+"""Topics as values: existing ones, and one to create."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Versions of the values in stores, as members tell them, and updates that can't be made because of them.
+"""Versions of the values in stores, as members report them, and updates that they rule out.
 
-1. A member tells them in a client tag, of stores whose values have a later version than 1: the changelog, the version, and
-   from which earlier ones there are upcasts. Who tells nothing has version 1.
-2. While old members read a repartition topic that is gone, the values of what they keep must not get a later version: they
-   could not go on after the first value that a new member writes. So that is two upgrades, as a plan says, too.
+1. A member reports them in a client tag, for stores whose values have a version above 1: the changelog, the version,
+   and the earlier versions for which there are upcasts. A member that reports nothing has version 1.
+2. While old members read a repartition topic that the new version does not have, the values of their stores must not
+   get a later version: they could not continue after the first value that a new member writes. This takes two upgrades,
+   as a plan says, too.
 3. Values that get a later version need the upcast from the version that old members write.
-4. An earlier version than that of old members is no reason to refuse: going back is looked at by who goes back.
+4. An earlier version than that of old members is no reason to refuse: the member that goes back checks this itself.
 """
 
 from __future__ import annotations

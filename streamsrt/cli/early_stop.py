@@ -1,6 +1,6 @@
-"""SIGTERM and Ctrl-C before an application has started: a clean end that says so.
+"""SIGTERM and Ctrl-C before an application has started: a clean end with a message.
 
-It is imported before anything that takes long to import.
+It is imported before all modules that are slow to import.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""``streamsrt groups remove-members``: static members that are away leave the group before their sessions end.
+"""``streamsrt groups remove-members``: removes static members that are away, before their sessions end.
 
-1. A streams group tells who is away: its member epoch is -2. Such a member is removed by the heartbeat that it would have
-   sent with ``--leave``; who still runs is not touched.
-2. A classic group does not tell. Its members are removed by LeaveGroup, static ones by their instance id, whether or not
-   they run: one that does joins again, or ends as fenced (KIP-571).
+1. A streams group shows who is away: the member epoch is -2. Such a member is removed by the heartbeat that it would
+   have sent with ``--leave``; members that still run are not touched.
+2. A classic group does not show it. Its members are removed by LeaveGroup, static ones by their instance id, whether or
+   not they run: one that runs joins again, or ends as fenced (KIP-571).
 
 Source: KIP-571, KIP-1071, ``KafkaAdminClient.removeMembersFromConsumerGroup``.
 """

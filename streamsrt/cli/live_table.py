@@ -1,7 +1,7 @@
 """A table that stays in place on a terminal while something runs; elsewhere lines, and the table at the end.
 
-1. What was shown last stays: an application that has ended has no tasks, and an empty table says nothing.
-2. What is written to standard output or standard error meanwhile comes above the table.
+1. The last table remains: an application that has ended has no tasks, and an empty table would say nothing.
+2. Other output to standard output or standard error appears above the table.
 """
 
 from __future__ import annotations

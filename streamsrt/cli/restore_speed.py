@@ -1,7 +1,7 @@
-"""How many records of a changelog this machine restores in a second: measured with records that there are.
+"""How many records of a changelog this machine restores per second, measured with existing records.
 
-It reads the topic as an instance does, and puts the rows into a store on disk that is thrown away. What else a machine
-has to do is not in the figure.
+It reads the topic as an instance does, and writes the rows into a temporary store on disk. Other load of the machine is
+not taken into account.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an instance of a new version reads to have its stores, and how long that takes one instance that restores alone.
+"""What an instance of a new version reads to restore its stores, and how long one instance alone takes for that.
 
-1. Where a task is the same task in both versions, it stays where it is, and nothing is read.
-2. The speed is measured, with the largest of the topics, on the machine that asks.
+1. A task that is the same in both versions stays where it is, and nothing is read.
+2. The speed is measured with the largest of the topics, on this machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Connecting to a cluster: the one that is named, else the bundled broker of this directory.
 
-Commands that need nothing that is there already (``run``, ``topics``, ``produce``, ``consume``, ``backfill``, ``state``)
-begin a bundled broker. A command about a running application would find nothing on a broker that never had data: it
-says so instead.
+Commands that need no existing data (``run``, ``topics``, ``produce``, ``consume``, ``backfill``, ``state``) start a
+bundled broker. A command about a running application would find nothing on an empty broker: it says so instead.
 """
 
 from __future__ import annotations

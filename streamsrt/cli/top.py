@@ -1,8 +1,10 @@
 """``streamsrt top``: all applications of a cluster, refreshed in place.
 
-1. Everything is what the group coordinator tells, so members of Kafka Streams of Java are shown as far as they tell.
+1. All information comes from the group coordinator, so members of Kafka Streams of Java are shown as far as they report
+   it.
 2. A rate comes from the committed offsets of two looks; the first look has none.
-3. Groups of other programs are left out: a classic group is shown if a member tells that it runs tasks, or if it is named.
+3. Groups of other programs are left out: a classic group is shown if a member reports that it runs tasks, or if it is
+   named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``streamsrt upgrade abort``: sends an upgrade back, whether its instances live or not, without touching a process."""
+"""``streamsrt upgrade abort``: rolls an upgrade back, whether or not its instances run, without touching a process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What an operator or the start of an application asks of a cluster. One coroutine each; retriable errors are retried
-until the deadline. The contract is :class:`streamsrt.client.interface.Administering`, without the timeouts' default.
+"""Administrative requests of an operator, or of an application that starts.
+
+Each is one coroutine; retriable errors are retried until the deadline. The contract is
+:class:`streamsrt.client.interface.Administering`, without its default timeouts.
 """
 
 from __future__ import annotations

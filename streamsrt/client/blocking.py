@@ -1,7 +1,7 @@
-"""How one thread waits for another: the processing thread for what the network's loop does.
+"""How one thread waits for another: the processing thread for the network's loop.
 
-1. Everything that blocks in the client and the runtime blocks in here. Whoever runs the same code under a virtual clock
-   (:mod:`streamsrt.testing.simulator`) gives another :class:`Blocking`.
+1. Everything in the client and the runtime that blocks does so in here. Under a virtual clock
+   (:mod:`streamsrt.testing.simulator`), the same code runs with another :class:`Blocking`.
 2. Times are in seconds. None: for ever.
 """
 

@@ -1,7 +1,8 @@
-"""Runs the machine of a member of a classic group: two lanes, the work of a leader, and what is asked about the group.
+"""Runs the machine of a classic group's member: two lanes, the work of a leader, and requests about the group.
 
-Joins and syncs have a connection of their own: a broker reads nothing more from one while a JoinGroup waits on it, and this
-client closes one whose request was not answered in time. Heartbeats do not wait for the description of the group.
+Joins and syncs have a connection of their own: a broker reads nothing more from a connection on which a JoinGroup
+waits, and this client closes a connection on a request timeout. Heartbeats do not wait for the description of the
+group.
 """
 
 from __future__ import annotations

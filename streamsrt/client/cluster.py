@@ -1,10 +1,11 @@
 """The brokers of a cluster: addresses, connections by purpose, group coordinators.
 
-1. There is one connection for each broker and purpose, so that a heartbeat never waits behind a long poll, nor a restore
-   behind the main fetcher. It is opened when it is first used, and opened again after it was lost.
+1. There is one connection for each broker and purpose, so that a heartbeat never waits behind a long poll, nor a
+   restore behind the main fetcher. It is opened when it is first used, and reopened after it was lost.
 2. A broker that can't be reached is not tried again before its back-off is over; meanwhile requests to it fail at once.
-3. One log line when a broker gets out of reach, one when it is back: not one for each try.
-4. When no known broker can be reached, the bootstrap servers are asked again: the cluster may have moved.
+3. There is one log line when a broker becomes unreachable, and one when it is reachable again: not one for each
+   attempt.
+4. When no known broker can be reached, the bootstrap servers are used again: the cluster may have moved.
 """
 
 from __future__ import annotations

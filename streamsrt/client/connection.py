@@ -1,12 +1,12 @@
 """One connection to one broker: any message of the wire package, version by version.
 
-1. Answers come in the order of the requests (Kafka answers a connection in order); several requests may be in flight.
-2. A frame is read into a buffer of its exact size; ``records`` of an answer are views into it and keep it alive.
-3. The version of a request is the highest that both sides have, within what the caller allows.
+1. Responses come in the order of the requests, as Kafka guarantees per connection; several requests may be in flight.
+2. A frame is read into a buffer of its exact size; ``records`` of a response are views into it and keep it alive.
+3. The version of a request is the highest that both sides support, within what the caller allows.
 4. A connection that fails in any way is closed, and every request in flight fails with the reason. Nothing is retried
    here.
-5. Bytes that are not Kafka's protocol end the connection with NotABrokerError, at the latest after the first four of them
-   when they announce an absurd size.
+5. Bytes that are not Kafka's protocol end the connection with NotABrokerError, at the latest after the first four bytes
+   if they announce an absurd size.
 """
 
 from __future__ import annotations

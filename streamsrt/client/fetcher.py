@@ -1,14 +1,15 @@
 """Fetches raw record batches, partition by partition.
 
-1. Adding, removing or pausing a partition touches no other one: no buffer is dropped, no position is lost.
-2. One Fetch is in flight for each broker and fetcher. A partition takes part while its buffer holds less than
+1. Adding, removing or pausing a partition does not affect others: no buffer is dropped, no position is lost.
+2. One Fetch is in flight for each broker and fetcher. A partition is included while its buffer holds less than
    ``max.partition.fetch.bytes`` and all buffers together hold less than ``buffer_bytes``.
-3. A partition's data is delivered in order and without gaps: each piece begins where the one before ended.
-4. What was under way for a partition when it was removed or moved is dropped when it arrives (``generation``).
-5. Leaders that move, brokers that are down: refreshed metadata and another try, for ever. What the caller has to decide
-   (out of range, no rights, a corrupt log) is delivered as an error, and the partition rests.
-6. A position belongs to the topic with the id that it was first fetched from. In a topic of the same name that was made
-   since it is out of range, whatever that holds by now.
+3. A partition's data is delivered in order and without gaps: each piece begins where the previous one ended.
+4. A response that was in flight for a partition when it was removed or moved is dropped when it arrives
+   (``generation``).
+5. If leaders move or brokers are down, metadata is refreshed and the fetch is repeated, for ever. Errors that the
+   caller must handle (out of range, not authorized, a corrupt log) are delivered, and the partition is paused.
+6. A position belongs to the topic id from which it was first fetched. In a new topic of the same name it is out of
+   range, whatever that topic contains.
 7. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
 """
 

@@ -1,9 +1,10 @@
-"""What the processing thread may ask of the network: the contract of :class:`streamsrt.client.network.NetworkThread`.
+"""What the processing thread can ask of the network: the contract of :class:`streamsrt.client.network.NetworkThread`.
 
-1. Every method may be called from any thread but the network's own. Those that wait say so and take a timeout in seconds.
+1. Every method may be called from any thread but the network's own. Methods that wait say so and take a timeout in
+   seconds.
 2. Nothing here is per record: buffers in, buffers out.
-3. A broker that goes away is waited for, for ever: fetching and heartbeats go on by themselves when it is back.
-   What has its own deadline (flush, admin requests) raises.
+3. Unreachable brokers are waited for, for ever: fetching and heartbeats resume by themselves when they are back.
+   Operations with a deadline of their own (flush, admin requests) raise.
 4. Blocking admin calls raise :class:`~streamsrt.client.values.RequestTimedOutError`,
    :class:`~streamsrt.errors.RequestFailedError` or :class:`~streamsrt.errors.UnsupportedBrokerError`.
 """

@@ -1,6 +1,6 @@
-"""What the leader of a classic group asks of the cluster: topics that there are, topics to make, ends and commits.
+"""What the leader of a classic group asks of the cluster: topics, new topics, log ends and commits.
 
-Each is tried again until it succeeds or its time is up: the leader has a deadline of its own.
+Each request is retried until it succeeds or its time is up: the leader has a deadline of its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which topics there are, and which broker leads which partition.
+"""Which topics exist, and which broker leads which partition.
 
-1. Only topics that somebody asked for are kept up to date.
-2. Updates run one at a time, never more often than ``retry.backoff.ms``, at least every ``metadata.max.age.ms``, and as soon
-   as somebody asks (:meth:`Metadata.request_update`).
-3. An older leader epoch never replaces a newer one of the same topic id (a lagging broker answered).
-4. Topics are never created by asking for them.
+1. Only requested topics are kept up to date.
+2. Updates run one at a time, never more often than ``retry.backoff.ms``, at least every ``metadata.max.age.ms``, and as
+   soon as one is requested (:meth:`Metadata.request_update`).
+3. An older leader epoch never replaces a newer one of the same topic id: it comes from a lagging broker.
+4. A metadata request never creates a topic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""All network of an application on a thread of its own, beside the thread that processes records.
+"""All network I/O of an application, on its own thread beside the processing thread.
 
 User code that blocks or computes for minutes stops neither heartbeats nor fetching. The processing thread gets batches
-through the fetchers' queues and events through the memberships'; it waits for both with one signal. The contract is
+through the fetchers' queues and events through those of the memberships; one signal wakes it for both. The contract is
 :class:`streamsrt.client.interface.Network`.
 """
 

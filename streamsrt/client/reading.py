@@ -1,4 +1,4 @@
-"""Reading topics from their starts to their ends, for commands: which partitions there are, and what they hold."""
+"""Reads topics from start to end, for commands: which partitions exist, and what they contain."""
 
 from __future__ import annotations
 

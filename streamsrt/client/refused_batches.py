@@ -1,6 +1,6 @@
-"""What becomes of a record batch that the broker did not take: its records one by one, its halves, the rest of it.
+"""Handles a record batch that the broker refused: its records one by one, its halves, the rest of it.
 
-A broker takes a whole batch or nothing of it. Parts are encoded like the whole: same compression, transactional or not.
+A broker accepts a whole batch or none of it. Parts are encoded like the whole: same compression, transactional or not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, done by ``ssl`` and aiokafka.
+"""TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, implemented with ``ssl`` and
+aiokafka.
 
-aiokafka's authenticators are below its public API: ``tests/streamsrt/client/test_security.py`` holds them to what is
-expected of them here.
+aiokafka's authenticators are not part of its public API: ``tests/streamsrt/client/test_security.py`` checks the
+behaviour that is relied on here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How the network thread gets the processing thread's attention."""
+"""How the network thread wakes the processing thread."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Transactions of a producer: the part that its coordinator plays (KIP-98, KIP-360, KIP-447; transaction.version 1).
+"""Transactions of a producer: the requests to its coordinator (KIP-98, KIP-360, KIP-447; transaction.version 1).
 
-1. Whoever initializes a transactional id fences the producer that had it before, and gets an answer when that one's last
-   transaction is decided. Only then anything is sent.
-2. A transaction begins with the first batch that is sent, or with the offsets. A partition is added to it before anything is
-   written there, and the group before its offsets.
-3. One request at a time is under way to the transaction coordinator. What may be tried again is tried until the deadline;
-   the answer to a repeated request is the same.
-4. A commit is three things, of which the first two may overlap: everything sent is acknowledged, the offsets are there, the
-   coordinator decides. When the deadline passes during the third, nobody here knows the decision: the next
+1. Initializing a transactional id fences the producer that had it before, and succeeds only when that producer's last
+   transaction is decided. Nothing is sent before.
+2. A transaction begins with the first batch that is sent, or with the offsets. A partition is added to it before
+   anything is written there, and the group before its offsets.
+3. One request at a time is in flight to the transaction coordinator. Retriable errors are retried until the deadline; a
+   repeated request gets the same response.
+4. A commit has three parts, of which the first two may overlap: everything sent is acknowledged, the offsets are added,
+   the coordinator decides. If the deadline passes during the third, the client does not know the decision: the next
    initialization waits until it is carried out.
 5. Offsets carry the member's id and epoch, so that a member which lost its tasks can't commit them.
 """

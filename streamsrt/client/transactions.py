@@ -1,7 +1,7 @@
-"""Transactions as the thread that sends uses them: the producer and the coordination of its transactional id in step.
+"""Transactions as the sending thread uses them: the producer and the coordination of its transactional id.
 
-After a failure nothing more is sent until :meth:`Transactions.initialize`. Only offsets that were refused leave the
-transaction as it was: they may be sent again with a newer epoch, or the transaction is aborted.
+After a failure nothing more is sent until :meth:`Transactions.initialize`. Only refused offsets leave the transaction
+unchanged: they may be sent again with a newer epoch, or the transaction is aborted.
 """
 
 from __future__ import annotations

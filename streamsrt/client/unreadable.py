@@ -1,4 +1,4 @@
-"""What is told of a record batch that can't be read: where it is, what is wrong with it, how to go on behind it."""
+"""The error message of a record batch that can't be read: where it is, what is wrong with it, how to continue after it."""
 
 from __future__ import annotations
 

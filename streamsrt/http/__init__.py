@@ -2,14 +2,14 @@
 
 | module | what it is |
 | --- | --- |
-| ``instance`` | what is asked of a running application |
-| ``text`` | keys out of URLs, rows as JSON |
-| ``answers`` | what each path answers, as values |
-| ``upgrade`` | how far an upgrade is, by its group and by this instance |
-| ``forwarding`` | asking the other instances |
+| ``instance`` | what HTTP needs of a running application |
+| ``text`` | keys from URLs, rows as JSON |
+| ``answers`` | the response of each path, as values |
+| ``upgrade`` | the progress of an upgrade, from the group and from this instance |
+| ``forwarding`` | forwards requests to the other instances |
 | ``server`` | paths, status codes, the socket and its thread |
-| ``pages`` | answers of many rows, made piece by piece: nobody holds all of them at once |
+| ``pages`` | responses with many rows, sent in pieces: nobody holds all of them at once |
 
-It needs ``pip install 'streamsrt[http]'`` and is on where ``http.listen`` says at which address. There is no encryption and
+It needs ``pip install 'streamsrt[http]'``; ``http.listen`` enables it and sets its address. There is no encryption and
 no authentication: it is for the network of the application, or for a proxy in front of it.
 """

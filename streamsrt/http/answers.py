@@ -1,11 +1,12 @@
-"""What each path answers, as ``(status, body)``, where a body is made of what JSON knows, or as a page of rows.
+"""The response of each path, as ``(status, body)``: a body is a JSON value, or a page of rows.
 
-1. A key is asked for in its partition: here, or at the instance that has it. A range is asked for in all partitions, of all
+1. A key is looked up in its partition: here, or at the instance that has it. A range is read in all partitions, of all
    instances; the rows of a partition are in order, partitions follow one another.
-2. A request that was forwarded once is not forwarded again: while tasks move, the answer is an error that may be retried.
-3. ``stale``: standbys answer too, also where nobody has the partition active.
-4. Status: 200; 400 the question is wrong; 404 no such store or key; 412 not up to the position that was asked for; 503 not
-   now, try again.
+2. A request that was forwarded once is not forwarded again: while tasks move, the response is an error that can be
+   retried.
+3. ``stale``: standbys answer too, even if no instance has the partition active.
+4. Status: 200; 400 the request is wrong; 404 no such store or key; 412 the store has not reached the requested
+   position; 503 not available now, retry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What HTTP asks of a running application; :class:`streamsrt.app.KafkaStreams` is one."""
+"""What HTTP needs of a running application; :class:`streamsrt.app.KafkaStreams` implements it."""
 
 from __future__ import annotations
 

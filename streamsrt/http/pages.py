@@ -1,8 +1,8 @@
-"""Answers of many rows, made piece by piece: nobody holds all of them at once.
+"""Responses with many rows, sent in pieces: nobody holds all of them at once.
 
 1. A page ends at its limit, and says whether there is more.
-2. The first piece is made before the answer begins: what goes wrong by then has a status of its own. What goes wrong later
-   breaks the answer off, so that nobody takes it for a whole one.
+2. The first piece is computed before the response begins: an error until then has its own status. A later error breaks
+   the response off, so that nobody takes it for complete.
 """
 
 from __future__ import annotations

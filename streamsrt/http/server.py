@@ -1,10 +1,11 @@
-"""Paths and status codes (Starlette), and the socket and thread that they are served on (uvicorn).
+"""Paths and status codes (Starlette), and the socket and thread that serve them (uvicorn).
 
-1. An answer that may wait for the processing thread or for another instance is made on a thread of a pool. Few are made at
-   once, and some wait; who comes then is told to come again.
-2. What another instance asks has a line of its own: two that ask each other must not wait for each other.
-3. Probes wait for nothing and nobody: they are answered by the thread that serves the connections.
-4. Rows are sent as fast as the client reads them, and not for ever.
+1. A request that may wait for the processing thread or for another instance is handled on a thread of a pool. Only a
+   few are handled at once, and some wait; others are told to retry.
+2. Requests of other instances have a queue of their own: two instances that query each other must not wait for each
+   other.
+3. Probes wait for nothing: the thread that serves the connections answers them.
+4. Rows are sent as fast as the client reads them, but not indefinitely.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keys out of text, and keys and values as JSON.
+"""Keys from text, and keys and values as JSON.
 
-Text becomes what the store's key serde takes: numbers, UUIDs and booleans by their names, ``bytes`` as UTF-8 or, with ``0x``
-in front, as hexadecimal digits. For every other serde it is read as JSON, or taken as text where it is none.
+Text is converted for the store's key serde: numbers, UUIDs and booleans are parsed, ``bytes`` are UTF-8 or, with the
+prefix ``0x``, hexadecimal digits. For every other serde the text is parsed as JSON, or used as it is if it is not JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""``/upgrade``: how far the upgrade of the application is, as its group says, and what this instance does in it.
+"""``/upgrade``: the progress of the application's upgrade, according to its group, and what this instance does in it.
 
-1. The group is asked over a connection of its own, which ends with the answer: stream threads may be other processes.
-2. What this instance warms up it knows better than its group: offsets of this moment, and the time that is left.
-3. An instance that can't reach its group tells of itself alone.
+1. The group is described over a connection of its own, which is closed after the response: stream threads may be other
+   processes.
+2. For its own warm-up tasks, the instance has better information than the group: current offsets, and the remaining
+   time.
+3. An instance that can't reach its group reports only about itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What has to happen to get from the tasks that are open to the tasks that are assigned.
+"""The steps from the open tasks to the assigned tasks.
 
 1. A task that changes its role keeps its open store: it is neither closed nor opened (``promoted``, ``demoted``,
    ``exchanged``).
-2. Order for the caller: close ``closed``, change roles, report what is open, open ``opened``, report again.
+2. Order for the caller: close ``closed``, change roles, report the open tasks, open ``opened``, report again.
 """
 
 from __future__ import annotations

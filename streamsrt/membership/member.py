@@ -1,7 +1,7 @@
-"""A membership in progress: the session's state, and the log lines that its events deserve.
+"""An active membership: the session's state, and the log lines for its events.
 
-This is what :meth:`streamsrt.client.network.NetworkThread.join_group` drives: it has the shape that the client expects
-of any group protocol (:class:`streamsrt.client.group.GroupMachine`).
+:meth:`streamsrt.client.network.NetworkThread.join_group` drives it: it implements what the client expects of any group
+protocol (:class:`streamsrt.client.group.GroupMachine`).
 """
 
 from __future__ import annotations

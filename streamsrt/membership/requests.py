@@ -1,11 +1,11 @@
-"""The requests of a member: what a heartbeat carries, and when task offsets are reported.
+"""The requests of a member: what a heartbeat contains, and when task offsets are reported.
 
-1. A joining heartbeat (epoch 0) carries every field; so does the one after a failure, but for the topology.
-2. Other heartbeats carry what changed since the last one that was answered. The three task lists come together or not at
-   all.
-3. Task offsets are reported when a task with state comes or goes, when a warm-up task has caught up, at their interval, and
-   with everything else after a failure (KIP-1071); never to a broker that serves only version 0 of the heartbeat. A joining
-   heartbeat has them even if there are none: that says that this member reports them.
+1. A joining heartbeat (epoch 0) contains every field; so does the one after a failure, except the topology.
+2. Other heartbeats contain what has changed since the last one that was answered. The three task lists are sent
+   together or not at all.
+3. Task offsets are reported when a task with state is added or removed, when a warm-up task has caught up, at their
+   interval, and with everything else after a failure (KIP-1071); never to a broker that supports only version 0 of the
+   heartbeat. A joining heartbeat always has them, even if the list is empty: this says that the member reports them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a membership hears in either protocol: the events that the streams protocol's session and the classic one share."""
+"""The events that the sessions of both protocols, streams and classic, share."""
 
 from __future__ import annotations
 

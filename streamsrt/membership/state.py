@@ -1,4 +1,4 @@
-"""What a member knows (:class:`Session`), what can happen to it, and what follows (:class:`SessionStep`): values only.
+"""The state of a member (:class:`Session`), its events, and their results (:class:`SessionStep`): values only.
 
 The machine over them is :mod:`streamsrt.membership.session`.
 """

@@ -1,4 +1,4 @@
-"""What the statuses of a heartbeat's answer mean for whoever runs the application: why nothing happens, and what to do.
+"""What the statuses in a heartbeat's response mean for the operator: why nothing is processed, and what to do.
 
 Source: KIP-1071, ``StreamsGroupHeartbeatResponse.Status``.
 """

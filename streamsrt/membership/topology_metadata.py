@@ -1,9 +1,9 @@
-"""A topology as the group coordinator gets to know it: ``StreamsGroupHeartbeatRequest.Topology``.
+"""A topology as it is sent to the group coordinator: ``StreamsGroupHeartbeatRequest.Topology``.
 
 1. Equal programs give equal metadata, byte for byte, in every process: everything is sorted by name.
-2. No partition counts of source topics or changelogs; of repartition topics only what the user fixed.
-3. Indices of a co-partition group point into the sorted lists of its own subtopology.
-4. Replication factor -1 leaves it to the broker, as Kafka Streams sends it.
+2. Partition counts of source topics and changelogs are not sent; those of repartition topics only if the user set them.
+3. Indices of a co-partition group refer to the sorted lists of its own subtopology.
+4. Replication factor -1 leaves the choice to the broker, as in Kafka Streams.
 
 Source: KIP-1071, "Initializing and updating topology metadata on the broker"; ``StreamsRebalanceData``.
 """

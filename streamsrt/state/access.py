@@ -1,6 +1,6 @@
 """State stores as user code sees them: typed keys and values over a task's caches.
 
-Which kind of store is seen through which class stands in ``streamsrt.state.kinds``.
+``streamsrt.state.kinds`` says which class each kind of store has.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The changes that a suppression holds back, in the order of their times.
+"""The suppressed changes of a table, ordered by time.
 
-1. All of it is in memory; the changelog is what outlives the process. A change has the position in the order that the first
-   one of its row had.
-2. A row of the changelog is the context of the last record (timestamp, offset, topic, partition, headers), the value that
-   was forwarded last (``prior``), the old and the new value of the change, and the time by which it is ordered. Its record
-   has a header ``v`` = 03; a deletion has none.
-3. What was changed since the last flush is logged by the flush: its last state, or a deletion.
-4. Sizes are those that Kafka Streams counts, so that a limit in bytes means the same.
+1. All of it is in memory; the changelog survives the process. A change keeps the position of the first suppressed
+   change of its row.
+2. A row of the changelog contains the context of the last record (timestamp, offset, topic, partition, headers), the
+   value that was forwarded last (``prior``), the old and the new value of the change, and the time by which it is
+   ordered. Its record has a header ``v`` = 03; a deletion has none.
+3. A flush logs what has changed since the last one: the last state of each row, or a deletion.
+4. Sizes are computed as in Kafka Streams, so that a limit in bytes means the same.
 
 Source: InMemoryTimeOrderedKeyValueChangeBuffer, BufferValue and ProcessorRecordContext of Kafka Streams.
 """

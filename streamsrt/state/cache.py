@@ -1,19 +1,20 @@
-"""The write-back cache that stands between the operators of a task and its byte stores.
+"""The write-back cache between the operators of a task and its byte stores.
 
-1. A store is read and written through its cache only. The cache holds deserialised values under the *serialised* key, in
-   entries that the operators change in place: one dictionary lookup per record, nothing is serialised before the flush.
-2. A miss loads the entry (``dict.__missing__``). An entry whose ``value`` is None is a key that has no row.
-3. A changed entry is ``dirty`` and stands once in ``dirty``, together with the value that it had when it became so
-   (``old``; :data:`UNREAD` where nobody looked it up). ``sequence`` orders entries by their last change: a flush goes from
-   the least to the most recently changed one, as in Kafka Streams. What closes windows by stream time rests on it.
-4. :meth:`flush` takes the dirty entries out as columns. Their bytes are *pending* until :meth:`write`, which puts them into
-   the store as one sorted batch together with the changelog offset. So the store is never ahead of its changelog, with
-   caching switched on or off; what caching decides is how often changes are forwarded and logged.
+1. A store is read and written only through its cache. The cache holds deserialized values under the *serialized* key,
+   in entries that the operators change in place: one dictionary lookup per record, and no serialization before the
+   flush.
+2. A miss loads the entry (``dict.__missing__``). An entry whose ``value`` is None is a key without a row.
+3. A changed entry is ``dirty`` and is once in ``dirty``, together with the value that it had before (``old``;
+   :data:`UNREAD` if nobody looked it up). ``sequence`` orders entries by their last change: a flush goes from the least
+   to the most recently changed one, as in Kafka Streams. Closing windows by stream time depends on this order.
+4. :meth:`flush` takes the dirty entries out as columns. Their bytes are *pending* until :meth:`write` puts them into
+   the store as one sorted batch, together with the changelog offset. So the store is never ahead of its changelog, with
+   or without caching; caching only decides how often changes are forwarded and logged.
 5. Values are treated as immutable: a function that changes an aggregate in place changes ``old`` too.
-6. Eviction takes two generations: entries not used since the last but one :meth:`evict` are dropped. Nothing dirty or
-   pending is ever dropped.
-7. Rows that one ``count()`` has for itself may be held as :mod:`streamsrt.state.counts` instead of entries. ``rows``,
-   ``cached`` and ``changes`` know of both; whoever looks for entries himself calls ``settle`` first.
+6. Eviction has two generations: entries not used since the :meth:`evict` before last are dropped. Dirty and pending
+   entries are never dropped.
+7. Rows that only one ``count()`` uses may be held as :mod:`streamsrt.state.counts` instead of entries. ``rows``,
+   ``cached`` and ``changes`` include both; code that looks for entries itself calls ``settle`` first.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Rows of a ``count()`` that a cache holds as columns instead of an entry each.
+"""Rows of a ``count()`` that a cache holds as columns instead of one entry each.
 
-1. A key has a number here, and a run of records is some calls in C: keys to numbers, and additions to the columns. Nothing
-   is done per record in Python, whatever the order of the times.
-2. Rows are what they are in all, not differences: a key that is new here is *adopted*, with the row that it has among the
-   cache's entries, among what waits to be written, or in the store. From then on its row is here alone.
-3. A row's time is the latest of its records, as for an entry. Rows are flushed from the least to the most recently changed,
-   those of an older window before those of a newer one.
-4. A cache has rows here only while none of its entries is changed. Whoever works on entries asks the cache to settle first.
+1. A key has a number here, and a run of records takes a few calls in C: keys to numbers, and additions to the columns.
+   Nothing is done per record in Python, whatever the order of the timestamps.
+2. Rows are totals, not differences: a key that is new here is *adopted*, with its row from the cache's entries, the
+   pending writes, or the store. From then on its row is only here.
+3. A row's timestamp is the latest of its records, as for an entry. Rows are flushed from the least to the most recently
+   changed, those of an older window before those of a newer one.
+4. A cache has rows here only while none of its entries is changed. Code that works on entries asks the cache to settle
+   first.
 """
 
 from __future__ import annotations

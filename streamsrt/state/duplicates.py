@@ -1,15 +1,15 @@
-"""Stores of windows that keep several records of one key and time: what stream-stream joins remember.
+"""Window stores that keep several records of one key and time, for stream-stream joins.
 
-1. Every record has a sequence number behind its key and timestamp (``retain_duplicates``). It counts the records that are
-   written to the changelog, per store, from 1 on; the store remembers the last one, so that it goes on after a restart.
-   In Kafka Streams it starts again, and a record may then take the place of another one.
-2. The cache holds records by key in the order of time. A record is kept as it comes: nothing is dirty, and its bytes are
-   pending until :meth:`DuplicatesCache.write`. What nobody can see any more by then is not written at all: it is in the
-   changelog, and a store that is restored from there does not show it either.
-3. Which records are visible depends on the latest timestamp that was ever put: those that lie ``retention_ms`` or more
-   before it are not, though they may still be in memory or on disk.
-4. What is not in memory is looked up on disk only where it may be there: an empty store never is, nor one whose records
-   from before the cache was last emptied are all beyond retention.
+1. Every record has a sequence number after its key and timestamp (``retain_duplicates``). It counts the records that
+   are written to the changelog, per store, from 1 on; the store remembers the last one, so the numbers continue after a
+   restart. In Kafka Streams they start again, and a record may then overwrite another one.
+2. The cache holds records by key in the order of time. Records are stored as they arrive: nothing is dirty, and their
+   bytes are pending until :meth:`DuplicatesCache.write`. Records that are no longer visible by then are not written at
+   all: they are in the changelog, and a store restored from it does not show them either.
+3. The latest timestamp ever put decides which records are visible: those that are ``retention_ms`` or more before it
+   are not, though they may still be in memory or on disk.
+4. Records that are not in memory are looked up on disk only if they may be there: not in an empty store, nor in one
+   whose records from before the cache was last emptied are all beyond retention.
 
 Source: RocksDBWindowStore and InMemoryWindowStore of Kafka Streams.
 """

@@ -1,10 +1,10 @@
 """A key-value store whose entries expire some time after their last update.
 
-1. An entry expires at its row's timestamp plus ``ttl_ms``. The cache says which entry that is next
-   (:meth:`ExpiringCache.first`); whoever moves time deletes it, as a program would: with a tombstone in the changelog. So a
-   restored store has what the store had.
-2. When entries expire is known in memory: once per key, in a heap that is made from the store's rows at the first use. A
-   time there that the row has moved on from is put right when it comes up.
+1. An entry expires at its row's timestamp plus ``ttl_ms``. The cache knows which entry is next
+   (:meth:`ExpiringCache.first`); the code that advances time deletes it as a program would, with a tombstone in the
+   changelog. So a restored store has the same contents.
+2. Expiry times are in memory: one per key, in a heap that is built from the store's rows at the first use. A time in
+   the heap that is outdated by an update is corrected when it comes up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What RocksDB and the file system say when they fail, as errors that say what to do next.
+"""Errors of RocksDB and the file system, as errors that say what to do next.
 
-1. rocksdict raises plain ``Exception`` with RocksDB's text: there is no code to look at, so the text is read.
-2. Damage is told apart from all else, because only damaged state may be wiped. What is not known is not damage, and
-   neither is a file that can't be written, whichever it is.
-3. A lock names the pid that holds it.
+1. rocksdict raises plain ``Exception`` with RocksDB's text, without a code, so the text is parsed.
+2. Damage is distinguished from everything else, because only damaged state may be wiped. Unknown errors are not damage,
+   and neither is any file that can't be written.
+3. For a lock, the error names the pid that holds it.
 """
 
 from __future__ import annotations

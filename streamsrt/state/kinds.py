@@ -1,9 +1,9 @@
-"""Every kind of state store, and how it is kept: the one place where a new kind is entered.
+"""Every kind of state store, and how it is kept: the one place where a new kind is registered.
 
-1. Each row says how a store is laid out over bytes, cached, logged, seen by processors and tables, and exported. Whoever
-   opens a store asks here, so that a new kind is known everywhere at once: in tasks and standbys, in the state directory, in
-   tests and in backfills.
-2. What a kind means to the program and to the changelog comes from :data:`topology.graph.store_kinds.STORE_TRAITS`. Which
+1. Each row says how a store is laid out over bytes, cached, logged, seen by processors and tables, and exported. Every
+   place that opens a store uses this table, so that a new kind is known everywhere at once: in tasks and standbys, in
+   the state directory, in tests and in backfills.
+2. What a kind means to the program and to the changelog is in :data:`topology.graph.store_kinds.STORE_TRAITS`. Which
    queries it answers is in :data:`streamsrt.queries.preparation.QUERIES`.
 """
 

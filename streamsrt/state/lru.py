@@ -1,9 +1,9 @@
-"""A key-value store that keeps the entries used last, and no more than a number of them.
+"""A key-value store that keeps only the most recently used entries.
 
-1. Reading an entry by its key is using it, as putting it is; scans are not.
-2. What is dropped is deleted as if the program had deleted it: it gets a tombstone in the changelog, before the entry that
-   came in its place. So a restored store has what the store had, in the order in which it was last put. That something
-   was read is not in the changelog.
+1. Reading an entry by its key counts as use, as does putting it; scans do not.
+2. An evicted entry is deleted as if the program had deleted it: with a tombstone in the changelog, before the entry
+   that takes its place. So a restored store has the same contents, in the order of the last puts. Reads are not in the
+   changelog.
 
 Source: MemoryLRUCache of Kafka Streams.
 """

@@ -1,8 +1,8 @@
-"""A store in memory: gone with the process, and restored from its changelog as a whole.
+"""An in-memory store: lost with the process, and restored from its changelog as a whole.
 
 1. The rules of :mod:`streamsrt.state.store` hold.
-2. Keys are kept in a dictionary; their order is worked out when it is asked for, and again after keys came or went.
-3. An iterator copies what it will give when it is made.
+2. Keys are in a dictionary; their order is computed when it is needed, and again after keys were added or deleted.
+3. An iterator copies what it will return when it is created.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A key-value store that keeps its rows in the order that its key serde has (:class:`~topology.spec.codecs.OrderedKeys`).
+"""A key-value store that keeps its rows in the order of its key serde (:class:`~topology.spec.codecs.OrderedKeys`).
 
-1. In the store what orders a key stands before the key's bytes; the changelog has the bytes of the key alone. Whoever asks
-   for the first rows in that order reads those only, however many there are, and nothing but the rows is to be kept.
-2. What orders a key depends on its bytes alone.
-3. Ranges of keys are as with every store: by the bytes of the keys. They read all rows.
+1. In the store, the bytes that order a key come before the key's bytes; the changelog only has the bytes of the key.
+   Reading the first rows in that order reads only these rows, however many there are, and needs no index in memory.
+2. The ordering bytes depend only on the key's bytes.
+3. Ranges of keys are ordered by the bytes of the keys, as in every store. They read all rows.
 """
 
 from __future__ import annotations

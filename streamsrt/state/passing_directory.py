@@ -1,4 +1,4 @@
-"""A directory for what is not to stay: that of a task which has none in a state directory (tests, backfills)."""
+"""A temporary directory, for a task without a state directory (tests, backfills)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Directories and files that nobody else on the machine may read: what lies in them are the application's records.
+"""Directories and files that only their owner may read, because they contain the application's records.
 
-The files of RocksDB have the process's umask; whoever can't enter the directory can't reach them.
+The files of RocksDB have the process's umask, but nobody else can enter their directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What RocksDB says of itself: integer properties, and statistics that are a text with a line for each.
+"""RocksDB's integer properties, and its statistics, which are text with one line each.
 
 ::
 

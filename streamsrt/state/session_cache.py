@@ -1,10 +1,11 @@
 """The write-back cache of a session store: the sessions of each key, in a list ordered by end and start.
 
-1. ``cache[key]`` loads all sessions that the store has of a key. A session that was removed stays in the list with the value
-   None until it is written; whoever reads the list passes over those.
-2. A session's bounds are its key: one that grows is removed, and another one put.
-3. The timestamp of an entry is that of the record that changed it, for the changelog; forwarded is the session's end.
-4. Else the rules of :mod:`streamsrt.state.cache` hold.
+1. ``cache[key]`` loads all sessions of a key from the store. A removed session stays in the list with the value None
+   until it is written; readers of the list skip it.
+2. A session's bounds are part of its key: a session that grows is removed, and another one is put.
+3. The timestamp of an entry is that of the record that changed it, for the changelog; the forwarded timestamp is the
+   session's end.
+4. Otherwise the rules of :mod:`streamsrt.state.cache` hold.
 """
 
 from __future__ import annotations

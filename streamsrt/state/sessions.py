@@ -1,9 +1,9 @@
-"""A store of sessions: rows by key, end and start of session, kept for a retention time.
+"""A session store: rows by key, end and start of session, kept for a retention time.
 
 1. In the changelog a row's key is the record's key, 8 bytes of end and 8 bytes of start, as in Kafka Streams
-   (``SessionKeySchema``). In the store 8 bytes of segment stand before that: the end divided by the segment interval.
+   (``SessionKeySchema``). In the store, 8 bytes of segment come before that: the end divided by the segment interval.
 2. Stream time is the latest end ever written here. A session that ended before stream time minus retention is not read.
-3. Else the rules of :mod:`streamsrt.state.windowed` hold.
+3. Otherwise the rules of :mod:`streamsrt.state.windowed` hold.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What a state store is at the level of bytes.
+"""The interface of a state store at the level of bytes.
 
-1. Keys and values are bytes, and keys are ordered bytewise. Serdes, timestamps in values and caches are the business of
-   other modules.
+1. Keys and values are bytes, and keys are ordered bytewise. Serdes, timestamps in values and caches are in other
+   modules.
 2. One ``write`` is one atomic batch. The changelog offset given with it becomes durable with the data or not at all,
-   and batches become durable in the order of their writes: after any crash the store holds exactly what its changelog
-   held below some offset, and :meth:`ChangelogStore.changelog_offset` is that offset.
-3. Nothing is durable before ``flush`` or ``close``, unless the store chose to flush. The changelog is the log.
-4. An iterator sees the store as it was when the iterator was asked for. What it holds of the store is let go when it is
-   exhausted or dropped, or when the store is closed. In a closed store an iterator that is not at its end raises
-   :class:`StoreClosedError` where it must read on: it never just ends.
-5. A closed store raises :class:`StoreClosedError` for everything but ``close``, ``wipe`` and ``is_open``.
+   and batches become durable in the order of their writes: after any crash the store contains exactly what its
+   changelog had below some offset, and :meth:`ChangelogStore.changelog_offset` is that offset.
+3. Nothing is durable before ``flush`` or ``close``, unless the store chooses to flush. The changelog is the log.
+4. An iterator sees the store as of the moment when it was requested. It releases its resources when it is exhausted or
+   dropped, or when the store is closed. In a closed store, an iterator that is not at its end raises
+   :class:`StoreClosedError` when it has to read on: it never just ends.
+5. A closed store raises :class:`StoreClosedError` for everything except ``close``, ``wipe`` and ``is_open``.
 6. A store that can't be trusted raises :class:`~streamsrt.errors.StoreCorruptedError`, in a scan as in a lookup. It
-   never answers with less than it was given.
+   never returns less than it was given.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the files of a store depend on besides its name: noted beside them, and compared when they are opened again.
 
-1. A version of the program may give a store other segments, other rows or another changelog. Files that were written
-   otherwise would answer with less than they hold, or go on from an offset of another topic, so they are deleted: the store
-   is restored from its changelog, and begins empty without one.
-2. Files without a note are taken as they are.
+1. A version of the program may give a store other segments, other rows or another changelog. Files written in another
+   format would return less than they contain, or would continue from an offset of another topic, so they are deleted:
+   the store is restored from its changelog, and starts empty if it has none.
+2. Files without a note are used as they are.
 """
 
 from __future__ import annotations

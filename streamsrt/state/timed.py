@@ -1,7 +1,7 @@
 """Stores whose operations are timed (``metrics.recording.level`` DEBUG and up).
 
-A :class:`Timed` object stands before a store, or before what user code sees of one, and times the calls of those methods
-that it was given; everything else is the store's. Without it nothing is timed, and nothing asks whether to.
+A :class:`Timed` object wraps a store, or its interface for user code, and times the calls of the given methods;
+everything else is passed on. Without it nothing is timed, and there is no check whether to.
 """
 
 from __future__ import annotations

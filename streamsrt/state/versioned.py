@@ -1,13 +1,13 @@
-"""A store of versions: what a key's value was at a time, for a history retention.
+"""A versioned store: the value of a key as of any time within the history retention.
 
-1. A version is valid from its timestamp up to the next version's of its key. A deletion is a version without a value. Puts
-   may come in any order of timestamps; at equal timestamps the last one counts.
+1. A version is valid from its timestamp up to that of the key's next version. A deletion is a version without a value.
+   Puts may come in any order of timestamps; at equal timestamps the last one counts.
 2. In the changelog a version is a plain record: key, value, and the version's timestamp as the record's.
-3. In the store the newest version of a key stands under ``00 key``, unless it is a deletion. Every other version stands
-   under ``01 segment key timestamp``, where the segment is that of the time up to which it was valid (a deletion's: of its
-   own timestamp). So whole segments expire by one range deletion, and what is newest never does.
-4. Stream time is the latest timestamp ever put. It is stored in the batch that raises it, under the empty key. A put that is
-   older than stream time minus retention is dropped and counted. Whether it is logged is the caller's business.
+3. In the store the newest version of a key is under ``00 key``, unless it is a deletion. Every other version is under
+   ``01 segment key timestamp``, where the segment is that of the end of its validity (for a deletion: of its own
+   timestamp). So whole segments expire by one range deletion, and the newest version never does.
+4. Stream time is the latest timestamp ever put. It is stored in the batch that raises it, under the empty key. A put
+   that is older than stream time minus retention is dropped and counted. The caller decides whether it is logged.
 5. Times are milliseconds since the epoch and not negative.
 
 Source: RocksDBVersionedStore of Kafka Streams (KIP-889).

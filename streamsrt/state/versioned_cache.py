@@ -1,10 +1,10 @@
 """Typed versions between the operators of a task and its versioned store.
 
-1. Versions of the keys in use are here with their values deserialised. Of a key that is only read and put in order, that is
-   its newest version; the rest is loaded when an older one is asked for, or put.
-2. A put is logged and forwarded by the caller at once: versions are never held back. What :meth:`VersionedCache.write` puts
-   into the store is the puts since the last one, in their order, with the changelog offset.
-3. Nothing is dropped from here that is not in the store.
+1. Versions of the keys in use are here with deserialized values. For a key that is only read and put in order, that is
+   its newest version; the rest is loaded when an older one is read or put.
+2. The caller logs and forwards a put immediately: versions are never held back. :meth:`VersionedCache.write` writes the
+   puts since the last call to the store, in their order, with the changelog offset.
+3. Only versions that are in the store are dropped from here.
 """
 
 from __future__ import annotations

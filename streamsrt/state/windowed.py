@@ -1,14 +1,15 @@
-"""A store of windows: rows by key and start of window, kept for a retention time.
+"""A window store: rows by key and start of window, kept for a retention time.
 
-1. In the changelog a row's key is the record's key, 8 bytes of start and 4 bytes of sequence number, as in Kafka Streams
-   (``WindowKeySchema``).
-2. In the store 8 bytes of **segment** stand before that: the start divided by the segment interval. Rows expire by whole
-   segments, when the last row that one can hold is beyond retention, with one range deletion.
-3. One RocksDB holds all segments. With one for each segment, as in Java, reading is up to twice as fast and a put 15 %
-   cheaper, but dropping a segment blocks for 17-30 ms instead of 0.05, and data and changelog offset would not be one batch.
+1. In the changelog a row's key is the record's key, 8 bytes of start and 4 bytes of sequence number, as in Kafka
+   Streams (``WindowKeySchema``).
+2. In the store, 8 bytes of **segment** come before that: the start divided by the segment interval. Rows expire by
+   whole segments, with one range deletion, when the last row that a segment can contain is beyond retention.
+3. One RocksDB holds all segments. With one RocksDB per segment, as in Java, reading is up to twice as fast and a put 15
+   % cheaper, but dropping a segment blocks for 17-30 ms instead of 0.05, and data and changelog offset would not be one
+   batch.
 4. Stream time is the latest start ever written here. It is stored in the batch that raises it, under the empty key.
-   Nothing is read that started at or before stream time minus retention, though its segment still be there.
-5. A row that is expired when it is written is dropped and counted. Whether it is logged is the caller's business.
+   Windows that started at or before stream time minus retention are not read, even if their segment still exists.
+5. A row that is expired when it is written is dropped and counted. The caller decides whether it is logged.
 6. Times are milliseconds since the epoch and not negative.
 """
 

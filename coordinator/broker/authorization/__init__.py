@@ -1,19 +1,19 @@
-"""What each API asks of who calls it, as Kafka asks it.
+"""The rights that each API requires, as in Kafka.
 
-- ``cluster``       who may look at the cluster and change it: what Kafka asks in ``KafkaApis``, ``ControllerApis``
-                    and ``AclApis``
-- ``groups``        who may be in a group, commit, look at groups and delete them: what Kafka's ``KafkaApis`` asks
-- ``guard``         what guards have in common: their type, and how the refused part of an answer is joined to the
+- ``cluster``       rights to describe and change the cluster: ``KafkaApis``, ``ControllerApis`` and ``AclApis`` of
+                    Kafka
+- ``groups``        rights to join, commit, describe and delete groups: ``KafkaApis``
+- ``guard``         what guards have in common: their type, and how the refused part of a response is merged with the
                     rest
-- ``records``       who may read, write and look up records: what Kafka's ``KafkaApis`` asks for the APIs of producers
-                    and consumers
-- ``rules``         the rule of each API: what it asks of who calls it
-- ``topics``        who may see, make, change and delete topics: what Kafka asks in ``KafkaApis`` and
-                    ``ControllerApis``
-- ``transactions``  who may write in transactions, and look at them: what Kafka's ``KafkaApis`` asks
+- ``records``       rights to read, write and look up records: ``KafkaApis``, for the APIs of producers and consumers
+- ``rules``         the rule of each API
+- ``topics``        rights to see, create, change and delete topics: ``KafkaApis`` and ``ControllerApis``
+- ``transactions``  rights to write in transactions, and to describe them: ``KafkaApis``
 
-1. A rule stands before the handler of an API: it takes out of the request what the requester has no right to, and adds the
-   refusals to the answer. The handlers know nothing of it, and nothing of this runs where no authorizer is set.
-2. Every API that is served has a rule (:mod:`coordinator.broker.authorization.rules`); the broker does not start without.
-3. What a right is missing for is answered per topic, partition, group or transaction with the error of its kind.
+1. A rule is applied before the handler of an API: it removes the parts of the request for which the requester has no
+   right, and adds the refusals to the response. The handlers know nothing about it, and none of this runs without an
+   authorizer.
+2. Every API that is served has a rule (:mod:`coordinator.broker.authorization.rules`); the broker does not start
+   without it.
+3. Missing rights are reported per topic, partition, group or transaction, with the error of its kind.
 """

@@ -1,7 +1,7 @@
-"""Who may look at the cluster and change it: what Kafka asks in ``KafkaApis``, ``ControllerApis`` and ``AclApis``.
+"""Rights to describe and change the cluster: Kafka's ``KafkaApis``, ``ControllerApis`` and ``AclApis``.
 
-Most of it is one operation on the cluster. Settings belong to what they are of: those of a topic or a group ask for
-DESCRIBE_CONFIGS or ALTER_CONFIGS on it, all others on the cluster.
+Most of it is one operation on the cluster. Settings of a topic or a group require DESCRIBE_CONFIGS or ALTER_CONFIGS on
+it; all other settings require it on the cluster.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Who may be in a group, commit, look at groups and delete them: what Kafka's ``KafkaApis`` asks.
+"""Rights to join, commit, describe and delete groups: Kafka's ``KafkaApis``.
 
-1. Members and commits need READ on the group; offsets are fetched and groups described with DESCRIBE; DELETE deletes.
-2. Offsets are committed for topics that may be READ, and seen of topics that may be described.
-3. Heartbeats name only topics that may be described. What a pattern means, and which internal topics may be created, the
-   group asks itself: it is given the requester's rights with the request.
-4. A group is described whole or not at all: not to who may not describe each of its topics.
+1. Members and commits need READ on the group; fetching offsets and describing groups need DESCRIBE; deleting needs
+   DELETE.
+2. Offsets can be committed for topics with READ, and seen for topics with DESCRIBE.
+3. Heartbeats may only name topics with DESCRIBE. What a pattern matches, and which internal topics may be created, is
+   checked by the group itself: it gets the requester's rights with the request.
+4. A group is described completely or not at all: not to a requester without DESCRIBE on one of its topics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What guards have in common: their type, and how the refused part of an answer is joined to the rest."""
+"""What guards have in common: their type, and how the refused part of a response is merged with the rest."""
 
 from __future__ import annotations
 

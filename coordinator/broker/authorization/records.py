@@ -1,7 +1,7 @@
-"""Who may read, write and look up records: what Kafka's ``KafkaApis`` asks for the APIs of producers and consumers.
+"""Rights to read, write and look up records: Kafka's ``KafkaApis``, for the APIs of producers and consumers.
 
-1. A topic that is asked for by its id is known by its name here; an id that no topic has is the handler's to refuse.
-2. What is refused is refused alike whether it exists or not.
+1. A topic that is requested by id is checked by its name; the handler refuses an id that no topic has.
+2. A refusal is the same whether or not the resource exists.
 """
 
 from __future__ import annotations

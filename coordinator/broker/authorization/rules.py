@@ -1,4 +1,4 @@
-"""The rule of each API: what it asks of who calls it. An API without a rule is not served where an authorizer is set."""
+"""The rule of each API: the rights that it requires. An API without a rule is not served if an authorizer is set."""
 
 from __future__ import annotations
 

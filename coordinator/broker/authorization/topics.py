@@ -1,9 +1,8 @@
-"""Who may see, make, change and delete topics: what Kafka asks in ``KafkaApis`` and ``ControllerApis``.
+"""Rights to see, create, change and delete topics: Kafka's ``KafkaApis`` and ``ControllerApis``.
 
-1. Lists of all topics hold those that the requester may DESCRIBE. One that is asked for by name and may not be described
-   is refused, with nothing that tells whether it exists.
-2. A topic may be made by who may CREATE on the cluster, or on this topic; a Metadata request that would make one asks the
-   same.
+1. Lists of all topics contain those with DESCRIBE. A topic that is requested by name without DESCRIBE is refused,
+   without revealing whether it exists.
+2. Creating a topic requires CREATE on the cluster or on this topic; so does a Metadata request that would create one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Who may write in transactions, and look at them: what Kafka's ``KafkaApis`` asks.
+"""Rights to write in transactions, and to describe them: Kafka's ``KafkaApis``.
 
-1. A producer needs WRITE on its transactional id, and WRITE on what it adds; without the one nothing is looked at, without
-   the other nothing of the request is done.
-2. A producer without a transactional id needs IDEMPOTENT_WRITE on the cluster, or WRITE on some topic (KIP-679).
-3. A transaction is described with the topics that may be described, and listed to who may describe it.
+1. A producer needs WRITE on its transactional id, and WRITE on what it adds. Without the first, nothing is checked any
+   further; without the second, nothing of the request is done.
+2. A producer without a transactional id needs IDEMPOTENT_WRITE on the cluster, or WRITE on any topic (KIP-679).
+3. Transactions are only listed to requesters with DESCRIBE, and described with the topics for which the requester has
+   DESCRIBE.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Runs several instances of an application against a cluster, all simulated, with seeded faults, and checks the results.
+"""Runs several instances of an application against a cluster, all simulated, with seeded faults, and checks the
+results.
 
 ::
 
@@ -6,15 +7,16 @@
 
     simulate(topology, inputs={"orders": [Input("ada", 3, 1_000), ...]}, seed=7, instances=3, faults=Faults(crashes=3))
 
-What runs is what runs anywhere: client, membership, tasks, stores' logic, commits and transactions of this package, and the
-bundled broker down to its files. Simulated are the network, disks, the clock and the computers, in one thread with one queue
-of events. A seed is always the same run: :class:`SimulationFailure` says which call repeats it.
+The code that runs is the real one: client, membership, tasks, the logic of stores, commits and transactions of this
+package, and the bundled broker including its files. The network, disks, the clock and the computers are simulated, in
+one thread with one queue of events. A seed always gives the same run: :class:`SimulationFailure` has the call that
+repeats it.
 
 ==============  =================================================================================
 module          what is in it
 ==============  =================================================================================
 ``simulation``  one run: input, instances, faults, the end
-``nemesis``     what goes wrong when
+``nemesis``     which faults are injected, and when
 ``invariants``  what must hold
 ``instance``    the application on a host
 ``broker``      the bundled broker on a host
@@ -25,8 +27,8 @@ module          what is in it
 ``trace``       what happened
 ``__main__``    ``python -m streamsrt.testing.simulator MODULE:TOPOLOGY --seeds 1000``: an application under many
                 seeds
-``running``     the calls: one seed, many seeds, and the run that they are compared with
-``values``      what a simulation is given, and what it gives
+``running``     the public functions: one seed, many seeds, and the uninterrupted run that they are compared with
+``values``      the arguments of a simulation, and its results
 ==============  =================================================================================
 """
 

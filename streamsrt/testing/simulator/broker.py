@@ -1,6 +1,6 @@
-"""The broker of a simulated cluster: a host on which the bundled broker runs, from frames to files.
+"""The broker of a simulated cluster: a host that runs the bundled broker, from frames to files.
 
-The client never imports the broker. It is found by its name, as an application is.
+The client never imports the broker: it is found by its name, like an application.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The disk of a simulated host: what an instance leaves there, and what a crash leaves of it.
+"""The disk of a simulated host: the files of an instance, and what a crash leaves of them.
 
-The contract of a store (:mod:`streamsrt.state.store`) says that nothing is durable before a flush, unless the store chose
-to, and that batches become durable in their order. So after a crash a store holds what it held at its last flush and any
-number of the batches that came after it: a generator of the host's decides how many.
+By the contract of a store (:mod:`streamsrt.state.store`), nothing is durable before a flush, unless the store chooses
+to flush, and batches become durable in order. So after a crash a store contains its last flush and any number of the
+batches after it: a random generator of the host decides how many.
 """
 
 from __future__ import annotations

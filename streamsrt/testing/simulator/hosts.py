@@ -1,9 +1,10 @@
 """A simulated computer: what runs on it, and how it ends.
 
-1. Event loop callbacks belong to the host that is in :data:`HOST` when they are asked for.
-2. The processing thread of an application is a greenlet: code that blocks gives the one real thread to the event loop, and
-   goes on when what it waits for is there. Only :class:`GreenletBlocking` blocks, so only there a thread can be lost.
-3. A host that is killed does nothing any more, at once: no callback, no line of its thread, no ``finally`` with an effect.
+1. Event loop callbacks belong to the host that is in :data:`HOST` when they are scheduled.
+2. The processing thread of an application is a greenlet: code that blocks gives the one real thread to the event loop,
+   and continues when what it waits for has happened. Only :class:`GreenletBlocking` blocks, so a thread can only be
+   lost there.
+3. A killed host does nothing any more, immediately: no callback, no line of its thread, no ``finally`` with an effect.
 """
 
 from __future__ import annotations

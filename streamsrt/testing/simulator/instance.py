@@ -1,5 +1,7 @@
-"""An instance of the application on a simulated host: the processing thread, tasks, membership and client that run anywhere
-else, over a simulated network, disk and clock."""
+"""An instance of the application on a simulated host: the real processing thread, tasks, membership and client.
+
+They run over a simulated network, disk and clock.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 """What must hold at every moment, and at the end.
 
-1. Of the members that the group knows no two have an active task open that reads the same source partition, or writes the
-   same changelog partition, whatever the ids and epochs of the tasks. The coordinator never gives a task to two members.
+1. Of the members that the group knows, no two have an active task open that reads the same source partition or writes
+   the same changelog partition, whatever the ids and epochs of the tasks. The coordinator never gives a task to two
+   members.
 2. A committed offset never goes back.
-3. When faults have stopped, in bounded time the group is stable, and everything that lies in the source topics and the
-   repartition topics is processed and committed; no transaction is left undecided.
-4. What a reader of committed records gets is what one uninterrupted run gives (:func:`compare`).
+3. After the faults, the group becomes stable within a bounded time, everything in the source and repartition topics is
+   processed and committed, and no transaction stays open.
+4. A reader of committed records gets the results of one uninterrupted run (:func:`compare`).
 """
 
 from __future__ import annotations

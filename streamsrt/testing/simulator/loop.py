@@ -1,10 +1,11 @@
-"""An event loop whose time is a number, shared by all hosts of a simulated cluster.
+"""An event loop with virtual time, shared by all hosts of a simulated cluster.
 
-1. Callbacks that are due run in the order of their time, then of their being asked for. When none is left for now, the clock
-   jumps to the next timer: nothing waits, and nothing depends on how fast this machine is.
-2. Every callback belongs to the host whose code asked for it, by a context variable that tasks, timers and futures inherit.
-   Nothing of a host that is dead runs; what a frozen host would do is kept until it thaws.
-3. There are no sockets, signals or threads. ``create_connection`` and ``create_server`` are the simulated network's.
+1. Due callbacks run in the order of their time, then in the order in which they were scheduled. When none is due, the
+   clock jumps to the next timer: nothing waits, and nothing depends on the speed of the machine.
+2. Every callback belongs to the host whose code scheduled it, by a context variable that tasks, timers and futures
+   inherit. Callbacks of a dead host never run; those of a frozen host run when it thaws.
+3. There are no sockets, signals or threads. ``create_connection`` and ``create_server`` are those of the simulated
+   network.
 """
 
 from __future__ import annotations

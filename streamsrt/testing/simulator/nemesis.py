@@ -1,4 +1,4 @@
-"""What goes wrong when: the plan of a seed, and carrying it out."""
+"""Which faults are injected, and when: plans the faults of a seed and carries them out."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A network of hosts, with what goes wrong in networks.
+"""A network of hosts, with the faults of networks.
 
-1. A connection carries bytes in order, each way with delays of its own; different connections overtake each other.
-2. A connection may break at any write: what was written then is lost, or it arrives and the answer is lost. Each side hears
-   of it a little later.
-3. A host that is cut off hears nothing and nobody hears it. What is written meanwhile waits in the sender's buffers until
-   the network is whole again, and is lost when the sender gives up before.
+1. A connection delivers bytes in order, each way with delays of its own; different connections overtake each other.
+2. A connection may break at any write: either the written bytes are lost, or they arrive and the response is lost. Each
+   side notices a little later.
+3. A host that is cut off receives nothing, and nothing that it sends arrives. What is written meanwhile waits in the
+   sender's buffers until the network is restored, and is lost if the sender gives up before.
 4. When a host dies its connections are reset; what it had sent still arrives.
-5. Chance comes from a generator for each connection, so that what happens to one does not depend on others.
+5. Each connection has its own random generator, so that what happens to one does not depend on others.
 """
 
 from __future__ import annotations

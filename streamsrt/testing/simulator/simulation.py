@@ -1,7 +1,7 @@
-"""One run: a cluster, instances of the application, input that comes bit by bit, faults, and the end of it.
+"""One run: a cluster, instances of the application, input that arrives gradually, faults, and the end.
 
-The order of what happens follows from the seed and the arguments alone: one thread, one queue of events, no clock but the
-loop's, no chance but generators made of the seed.
+The order of events depends only on the seed and the arguments: one thread, one queue of events, no clock but the
+loop's, no randomness but generators seeded from the seed.
 """
 
 from __future__ import annotations

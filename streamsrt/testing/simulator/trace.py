@@ -1,4 +1,4 @@
-"""What happens in a simulation, line by line: for whoever reads it, and as a digest that two runs of a seed share."""
+"""What happens in a simulation, line by line: as text, and as a digest that two runs of a seed share."""
 
 from __future__ import annotations
 
