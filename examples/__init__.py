@@ -1,1 +1,1 @@
-"""Applications to run, read and copy from."""
+"""Applications to run, to read and to copy."""

@@ -1,15 +1,16 @@
-"""``make demo-backfill``: eleven months of flights in Parquet become the state of the flights application, which goes live.
+"""``make demo-backfill``: eleven months of flights in Parquet become the state of the flights application, which goes
+live.
 
     python -m examples.demo_backfill [--directory DIR] [--engine local|spark] [--workers N] [--master M]
                                      [--every N]
 
-1. January to November lie in Parquet files, and retention has deleted them from the topic.
-2. The backfill computes the application's state from the files, in parallel, and hands it over: changelogs, outputs, state
-   files, then the offsets.
-3. December arrives. The application starts, restores nothing, and goes on behind November.
-4. What it has at the end is compared with a plain computation over the whole year.
+1. January to November are in Parquet files, and retention has deleted them from the topic.
+2. The backfill computes the application's state from the files, in parallel, and hands it over: changelogs, outputs,
+   state files, then the offsets.
+3. December arrives. The application starts, restores nothing, and continues after November.
+4. The final state is compared with a plain computation over the whole year.
 
-Everything lies under the directory, which is made anew each time.
+Everything is in the directory, which is deleted and created again at each run.
 """
 
 from __future__ import annotations

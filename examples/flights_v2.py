@@ -1,11 +1,11 @@
-"""The next version of ``examples.flights``: the weather per airport and day beside the delays.
+"""The next version of ``examples.flights``, which adds the weather per airport and day.
 
     streamsrt topology diff examples.flights:topology examples.flights_v2:topology
     streamsrt run examples.flights_v2:topology --application-id flights
 
-It has one more subtopology, in front of the one that was there, and one more store. It reads ``weather`` (airport -> one
-hour's observations) and writes ``weather-days`` (airport and day -> :class:`WeatherDay`). Its topology epoch is one above
-that of the version before, so that it can take the place of running members one at a time.
+It has one more subtopology, before the existing one, and one more store. It reads ``weather`` (airport -> one hour's
+observations) and writes ``weather-days`` (airport and day -> :class:`WeatherDay`). Its topology epoch is one above that
+of the previous version, so that it can replace running members one at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A state store of a program's own: the rows of a store in a table of SQLite, in a temporary file.
+"""A custom state store: its rows are in a table of SQLite, in a temporary file.
 
-``Store("counts", supplier=SqliteStore)`` makes one for each task; when the task starts somewhere it is filled from its
-changelog. What a store does is said in ``streamsrt.state.store``. One thread at a time calls it, not always the same one.
+``Store("counts", supplier=SqliteStore)`` creates one for each task; when the task starts on an instance, the store is
+filled from its changelog. ``streamsrt.state.store`` describes the interface. One thread at a time calls it, not always
+the same one.
 """
 
 from __future__ import annotations

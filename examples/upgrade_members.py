@@ -1,4 +1,4 @@
-"""The members of the upgrade drill: each a process that runs one version of the application, and says how it is doing."""
+"""The members of the upgrade drill: each is a process that runs one version of the application and reports its state."""
 
 from __future__ import annotations
 

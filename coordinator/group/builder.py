@@ -1,11 +1,11 @@
-"""A group that records are being applied to, for the group types whose state is in mappings by member.
+"""A group that records are being applied to, for the group types with state in mappings by member.
 
-1. A builder copies each mapping when it first changes, so that a batch of a thousand records costs a thousand steps; the
-   group itself is frozen and stays as it is.
-2. Whoever holds something (a task, a partition) stands in an order of its own, not in that of the records: a compacted
-   log has the records in another one, and must give the same state.
-3. A type says with ``setters`` which method takes the value of which record. Records of one member, or of one regular
-   expression, come with its name first.
+1. A builder copies each mapping when it first changes it, so that a batch of a thousand records costs a thousand steps;
+   the group itself is frozen and does not change.
+2. The owners of a task or partition are kept in an order of their own, not in that of the records: a compacted log has
+   the records in another order, and must give the same state.
+3. ``setters`` of a group type says which method takes the value of which record. Records of one member, or of one
+   regular expression, are passed with its name first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Committed offsets as records make them: what counts now, and what counts when a transaction commits.
+"""Committed offsets as records make them: current ones, and those of open transactions.
 
-1. A record of an open transaction is kept by its producer id and changes nothing yet. The commit marker of that producer
+1. A record of an open transaction is kept by its producer id and does not count yet. The commit marker of that producer
    makes its offsets count, the abort marker drops them.
-2. Of two commits for one partition the one that was written later counts, whenever its transaction commits.
-3. A tombstone removes an offset and whatever open transactions hold for that partition.
+2. Of two commits for one partition, the one that was written later counts, whenever its transaction commits.
+3. A tombstone removes an offset and the offsets of open transactions for that partition.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Committed offsets that nobody has needed for a long time, and groups that nothing is left of.
+"""Expiry of committed offsets, and of groups without members and offsets.
 
 Rules (Kafka's ``OffsetExpirationCondition``, KIP-211)
-1. A classic group without members keeps its offsets for the retention from when its last member left. One with members
-   loses those of topics that none of them subscribes to, counted from their commit, while it is stable. Without
-   members ever (a consumer that assigns its partitions itself), the commit counts.
+1. A classic group without members keeps its offsets for the retention after its last member has left. A group with
+   members loses offsets of topics to which no member subscribes, counted from their commit, while it is stable. For a
+   group that never had members (a consumer that assigns its partitions itself), the time of the commit counts.
 2. A consumer or streams group loses offsets of topics that no member reads, counted from their commit: without members,
-   that is all of them.
-3. A commit that says itself when it expires does so then, and no sooner or later.
-4. A partition for which an open transaction has an offset keeps what it has.
-5. A group without members and without offsets goes as well.
+   all of them.
+3. A commit that contains its own expiry time expires exactly then.
+4. A partition for which an open transaction has an offset keeps its offset.
+5. A group without members and without offsets is deleted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What goes into a group machine and what comes out of it: values, nothing else.
+"""Inputs and outputs of a group machine: values, nothing else.
 
-1. An event is a request, an expired timer or news about topics. Time is an argument beside it, never part of it.
-2. What a decision is, :mod:`coordinator.machine.values` says. Soft updates of groups are offsets that members reported, a
+1. An event is a request, an expired timer or news about topics. Time is a separate argument, never part of it.
+2. :mod:`coordinator.machine.values` defines decisions. Soft updates of groups are offsets that members reported, a
    pending shutdown, a running delay.
 """
 

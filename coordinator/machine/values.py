@@ -1,10 +1,10 @@
-"""The vocabulary that the machines share: values, nothing else.
+"""The values that the machines share.
 
-1. A decision says what to do in this order: append the records, apply them, apply the soft updates, set the timers, send the
-   replies, start the effects. Nothing of it happens if the append fails.
-2. Records are hard state: what a coordinator that takes over knows. Soft updates are what it has to learn again; they are
-   never in the log.
-3. A machine names its own kinds of records, soft updates, replies and effects; what carries them out is the same for all.
+1. A decision is executed in this order: append the records, apply them, apply the soft updates, set the timers, send
+   the replies, start the effects. Nothing of it happens if the append fails.
+2. Records are hard state: a coordinator that takes over knows it. Soft updates have to be learnt again; they are never
+   in the log.
+3. A machine defines its own kinds of records, soft updates, replies and effects; the code that executes them is shared.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The broker on somebody else's event loop, under their clock and their chance.
+"""The broker on another event loop, with a given clock and source of randomness.
 
-This is what a simulation of a whole application runs (``streamsrt.testing.simulator`` finds it by its name, so that the
-client never imports the broker). All of it is the broker that ``python -m coordinator`` starts, from the frames on a
-connection to the files on the disk. What differs:
+The simulation of a whole application runs it (``streamsrt.testing.simulator`` finds it by its name, so that the client
+never imports the broker). It is the broker that ``python -m coordinator`` starts, from the frames on a connection to
+the files on the disk. The differences are:
 
 1. Nothing happens on another thread: ``log.fsync`` is ``never``, and files are deleted at once.
-2. It can be :meth:`~EmbeddedBroker.abandon`\\ ed at any moment, as by ``kill -9``; another one then goes on with the files.
-3. Whoever runs it may look inside, beside the protocol.
+2. It can be abandoned at any moment (:meth:`~EmbeddedBroker.abandon`), as by ``kill -9``; another one then continues
+   with the files.
+3. The caller may look inside, not only through the protocol.
 """
 
 from __future__ import annotations

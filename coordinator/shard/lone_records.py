@@ -1,7 +1,7 @@
-"""Rows of batches that hold one plain record, which most of a coordinator's are: a commit, a member, a transaction.
+"""Reads batches that contain one plain record, as most of a coordinator's do: a commit, a member, a transaction.
 
-1. What stands here is a short cut, never another reading: whatever it does not know - compression, transactions, several
-   records, headers, timestamps, damage - is left to the general reader, which also says what is wrong.
+1. This is a shortcut, never a different reading: anything it does not know - compression, transactions, several
+   records, headers, timestamps, damage - is left to the general reader, which also reports errors.
 2. A log of a million commits is a million batches. This reads one in a fifth of the general reader's time.
 """
 

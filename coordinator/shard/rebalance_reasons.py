@@ -1,9 +1,9 @@
-"""What a shard remembers of why its streams groups were assigned anew: for its log, for members, for who describes a group.
+"""Why a shard's streams groups were assigned again: for its log, for members, and for descriptions of a group.
 
-1. It is learnt from the groups before and after each event. None of it is in the log of the shard: after a load it begins
-   anew, and nothing ever depends on it.
-2. One line in the log per new assignment, however many members and tasks there are.
-3. It travels in tagged fields that are not Kafka's (:mod:`streamsrt.wire.private_tags`).
+1. It is computed from the groups before and after each event. None of it is in the log of the shard: after a load it
+   starts empty, and nothing ever depends on it.
+2. There is one log line per new assignment, however many members and tasks there are.
+3. It is sent in tagged fields that are not Kafka's (:mod:`streamsrt.wire.private_tags`).
 """
 
 from __future__ import annotations

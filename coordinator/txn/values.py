@@ -1,8 +1,8 @@
-"""What goes into the transaction machine and what comes out of it: values, nothing else.
+"""Inputs and outputs of the transaction machine: values, nothing else.
 
-1. An event is what a producer asks, an expired timer, or news about markers. Time is an argument beside it.
-2. What a decision is, :mod:`coordinator.machine.values` says. Its soft updates are the epochs that producers named.
-3. Every question is answered at once. What takes time (markers) is an effect, and its end is an event.
+1. An event is a request of a producer, an expired timer, or news about markers. Time is a separate argument.
+2. :mod:`coordinator.machine.values` defines decisions. Its soft updates are the epochs that producers named.
+3. Every request is answered at once. Work that takes time (markers) is an effect, and its end is an event.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class InvalidTopologyError(Exception):
-    """The application's mistake: a topology that breaks a rule of KIP-1071. The text names topic or index."""
+    """The application's topology breaks a rule of KIP-1071. The text names the topic or index."""
 
 
 class InternalTopic(NamedTuple):

@@ -51,8 +51,9 @@ class TaskFailure:
 
 
 class TaskFailedError(StreamsError):
-    """A task failed in a worker; ``exit_code`` is that of the error there, whose traceback is attached as a note.
-    Remove its cause, then ``streamsrt backfill resume``."""
+    """A task failed in a worker; ``exit_code`` is that of the original error, whose traceback is attached as a note. Fix
+    the cause, then run ``streamsrt backfill resume``.
+    """
 
     def __init__(self, task_id: str, failure: TaskFailure) -> None:
         super().__init__(f"task {task_id}: {failure.message}")

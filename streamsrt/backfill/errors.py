@@ -36,5 +36,6 @@ class HandOverError(BackfillError):
 
 
 class WorkerDiedError(StreamsError):
-    """A worker process ended without a result, as often as is allowed. Mostly the kernel ended it for lack of
-    memory: run fewer tasks at a time, with ``streamsrt backfill resume``."""
+    """A worker process died repeatedly without a result. In most cases the kernel killed it for lack of memory: run
+    fewer tasks at a time, with ``streamsrt backfill resume``.
+    """

@@ -11,12 +11,12 @@ module                  commands
 ``faust``               ``faust run|command``: applications of faust-streaming
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``
-``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs
+``topology_versions``   what ``topology diff`` compares: modules, files, the running group
 ``upgrade``             ``upgrade plan|start|status|abort``
 ``upgrade_plan``        ``upgrade plan``: what a new version does to a running application, and whether it may start
 ``upgrade_preflight``   what would refuse a new version, or stop it later
-``restored_state``      what an instance of a new version reads to have its stores, and how long that takes
-``restore_speed``       how many records of a changelog this machine restores in a second
+``restored_state``      what an instance of a new version reads to restore its stores, and how long that takes
+``restore_speed``       how many records of a changelog this machine restores per second
 ``upgrade_start``       ``upgrade start``
 ``upgrade_status``      ``upgrade status``
 ``upgrade_abort``       ``upgrade abort``
@@ -24,17 +24,17 @@ module                  commands
 ``upgrade_versions``    values of stores that ``upgrade abort`` would leave unreadable
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
-``record_formats``      what keys and values are, as text
-``record_input``        records out of lines, JSON lines and CSV
+``record_formats``      formats of keys and values: bytes as text, and text as bytes
+``record_input``        records from lines, JSON lines and CSV
 ``groups``              ``groups list|describe|delete|forget-topology``
 ``top``                 ``top``
 ``console``             ``console``: the same and more in a browser
 ``group_lag``           the offsets and the lag of ``groups describe``
-``group_members``       ``groups remove-members``: static members that are away leave the group
+``group_members``       ``groups remove-members``: removes static members that are away
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
 ``dlq``                 ``dlq list|show|replay|drop``
 ``state``               ``state export|inspect|diff|clean``
-``arguments``           options that several commands have, pairs of ``KEY=VALUE``
+``arguments``           options of several commands, and arguments ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs
 ``application``         finding the application that a command names: ``MODULE:ATTRIBUTE``

@@ -23,8 +23,9 @@ _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Ha
 
 
 class StoppedEarlyError(BaseException):
-    """Ends the command with exit code 0, or 130 after Ctrl-C. No Exception, and no SystemExit: an application's module may
-    not catch it."""
+    """Ends the command with exit code 0, or 130 after Ctrl-C. It is neither an Exception nor a SystemExit, so that an
+    application's module does not catch it.
+    """
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__(exit_code)

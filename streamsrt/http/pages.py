@@ -22,8 +22,9 @@ Row = dict[str, Any]
 
 
 class QueryRefusedError(StreamsError):
-    """The rows of a query over HTTP are not available. ``answer`` is status and body of the answer, which says
-    why."""
+    """The rows of a query over HTTP are not available. ``answer`` is the status and body of the response, which says
+    why.
+    """
 
     def __init__(self, answer: tuple[int, dict[str, Any]]) -> None:
         super().__init__(str(answer[1].get("message", "")))

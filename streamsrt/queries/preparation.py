@@ -1,6 +1,7 @@
 """Each kind of query on each kind of store: how a task is read, and what a caller gets of a row.
 
-:data:`QUERIES` has a row for each kind of store, :data:`streamsrt.queries.read_only.VIEWS` how a caller sees it.
+:data:`QUERIES` has a row for each kind of store, :data:`streamsrt.queries.read_only.VIEWS` the class that a caller
+gets.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Committing, exactly once (KIP-447): results, changelogs and input offsets in one transaction.
+"""Commits exactly once (KIP-447): results, changelogs and input offsets in one transaction.
 
-1. A transaction belongs to the thread, not to a task: every commit is of all running tasks. What a task writes between two
-   commits is either committed with its input, or aborted with it.
-2. The order at a commit: caches are flushed, everything is sent, offsets join the transaction, the coordinator decides, and
-   only then the stores are written. So no store ever holds what was not committed, and none has to be wiped after a crash:
-   a store can only be behind its changelog, and restoring reads what was committed.
-3. Offsets carry the member epoch. An epoch that has moved on is waited for; a member that the group does not know any more
-   can't commit, however late its requests arrive.
-4. Whatever goes wrong, the transaction is undone and the tasks start over from what is committed. They start when the
-   transactional id was initialized: by then everything that an earlier producer of this id sent is decided.
-5. A record that fails takes the whole open transaction with it: what it did before it failed can't be told from what was
-   done for the records before it.
+1. A transaction belongs to the thread, not to a task: every commit includes all running tasks. What a task writes
+   between two commits is either committed with its input, or aborted with it.
+2. The order at a commit: caches are flushed, everything is sent, offsets are added to the transaction, the coordinator
+   decides, and only then the stores are written. So a store never contains uncommitted data, and none has to be wiped
+   after a crash: a store can only be behind its changelog, and restoring reads committed records.
+3. Offsets carry the member epoch. If it has changed, the commit waits for the new one; a member that the group does not
+   know any more can't commit, however late its requests arrive.
+4. After any failure, the transaction is aborted and the tasks restart from the last commit. They start after the
+   transactional id was initialized: by then, everything that an earlier producer with this id sent is decided.
+5. A record that fails aborts the whole open transaction: its effects can't be separated from those of the records
+   before it.
 """
 
 from __future__ import annotations

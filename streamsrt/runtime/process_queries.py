@@ -4,13 +4,13 @@
 
     application ── socket of stream thread i ──> a thread there ──> its query gate
 
-1. The two ends have the same topology, since one is forked from the other: a query goes over with its keys as bytes, rows
-   come back as bytes, and values are made where they were asked for. So serdes and values need not be picklable.
-2. A connection is one question. A scan keeps it open, and the snapshot lives as long as it does.
-3. What a stream thread raises is raised here. One that is being started has no tasks yet: the instance is rebalancing.
-4. The answers of one stream thread are of one moment, those of several are not.
-5. The socket has an abstract address (there is no file to clean up), and whoever connects must know a secret that is
-   younger than the application.
+1. Both ends have the same topology, because one is forked from the other: a query is sent with its keys as bytes, rows
+   come back as bytes, and values are deserialized at the caller. So serdes and values need not be picklable.
+2. A connection serves one query. A scan keeps it open, and its snapshot lives as long.
+3. Errors of a stream thread are raised here. One that is being started has no tasks yet: the instance is rebalancing.
+4. The answers of one stream thread are from one moment, those of several are not.
+5. The socket has an abstract address (there is no file to delete), and a client must know a secret that was created at
+   the start of the application.
 """
 
 from __future__ import annotations

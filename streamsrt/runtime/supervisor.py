@@ -54,8 +54,9 @@ Work = Callable[[int, Connection], None]
 
 
 class StreamThreadFailedError(StreamsError):
-    """A worker failed with an error that can't be brought here as it is. The message is that of the error there,
-    and so is ``exit_code``."""
+    """A worker failed with an error that can't be transferred. The message and ``exit_code`` are those of the original
+    error.
+    """
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

@@ -74,7 +74,7 @@ E = TypeVar("E", bound=Entry)
 
 
 class UnwritableValueError(Exception):
-    """The serde of a store does not take a ``value``, as the cause says."""
+    """The serde of a store can't write ``value``; the cause says why."""
 
     def __init__(self, value: object, cause: Exception) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")

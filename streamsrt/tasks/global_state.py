@@ -1,15 +1,16 @@
 """Global stores of one instance: filled from all partitions of their topics, read by all of its tasks.
 
-1. :class:`GlobalState` applies records to the stores, in the order of each partition. It is a value machine, as a task is.
-2. :class:`GlobalConsumer` feeds it: first from where the stores are up to where the topics end, before any task starts; from
-   then on it follows. Nothing of it goes through the group, and nothing is written but the stores.
-3. How far the stores are lies in a file beside each of them, which is written after them. A crash in between makes records
-   be applied again, which changes nothing: the last one of a key counts. The store itself says how far it must be for the
-   file to be true, so a store that was deleted is filled from the start.
-4. A store that can't be trusted (its files are damaged, its topic was made anew or does not go back as far) is wiped: at
-   once where that shows when it is opened, else with the end of the thread, and the next one fills it from the start.
-5. A processor that fails ends the thread, unless ``processing.exception.handler.global.enabled`` says that the handler is
-   asked. There are no dead letters (KIP-1270).
+1. :class:`GlobalState` applies records to the stores, in the order of each partition. It is a value machine, like a
+   task.
+2. :class:`GlobalConsumer` feeds it: first from the position of the stores up to the end of the topics, before any task
+   starts; then continuously. The group is not involved, and nothing is written but the stores.
+3. The position of each store is in a file beside it, which is written after the store. After a crash in between,
+   records are applied again, which changes nothing: the last record of a key counts. The store itself says how far it
+   must be for the file to be valid, so a store that was deleted is filled from the start.
+4. A store that can't be trusted (its files are damaged, its topic was created again or starts later) is wiped:
+   immediately if this is found when it is opened, else when the thread ends; the next thread fills it from the start.
+5. A processor that fails ends the thread, unless ``processing.exception.handler.global.enabled`` passes the failure to
+   the handler. There are no dead letters (KIP-1270).
 
 Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of Kafka Streams.
 """

@@ -1,17 +1,17 @@
 """A task: one subtopology for one partition, as a value machine.
 
-1. Batches go in (:meth:`Task.add_batch`), runs are processed (:meth:`Task.process`), what is written goes to the collector.
-   There is no input or output but the stores and the collector that it was given; time is an argument.
-2. A record that fails raises a RecordError that says which one it is. Everything before it is done. The failed record and
-   what follows stay buffered.
-3. A commit has two halves. :meth:`Task.prepare_commit` flushes caches and collector and says which offsets are done. When
-   all that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch with its changelog's end.
-   Only then may offsets be committed (at least once). A crash in between leaves a store that is *behind* its changelog:
-   restoring brings it to where the changelog is.
-4. The user's processors begin with the first :meth:`Task.process` or :meth:`Task.punctuate`, when all stores are restored;
-   those of a task that only follows its changelogs never do.
-5. Caches don't grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process` stops
-   until the next commit.
+1. Batches go in (:meth:`Task.add_batch`), runs are processed (:meth:`Task.process`), results go to the collector. The
+   only I/O goes through the stores and the collector that it was given; time is an argument.
+2. A record that fails raises a RecordError that says which record it is. Everything before it is done. The failed
+   record and the following ones stay buffered.
+3. A commit has two halves. :meth:`Task.prepare_commit` flushes caches and collector and returns the offsets that are
+   done. When everything that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch
+   with the end of its changelog. Only then may offsets be committed (at least once). A crash in between leaves a store
+   that is *behind* its changelog: restoring catches up.
+4. The user's processors are initialized with the first :meth:`Task.process` or :meth:`Task.punctuate`, when all stores
+   are restored; those of a task that only follows its changelogs never are.
+5. Caches do not grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process`
+   stops until the next commit.
 """
 
 from __future__ import annotations

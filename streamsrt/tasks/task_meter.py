@@ -1,11 +1,12 @@
-"""What a task counts about itself: once a run of records and once an iteration, never once a record.
+"""What a task counts about itself: once per run of records and per iteration, never per record.
 
-1. What every record would have to be asked for is taken of a sample: of each run some :data:`SAMPLE` timestamps, and of the
-   latest one; of short runs (partitions that alternate) one run in so many. Where a task is ``exact``
-   (``metrics.recording.level`` DEBUG and up) it is all of them, and there are counters of nodes and stores too.
-2. What a task has produced is what the collector has got more of a topic than before, since tasks work one after another.
-3. Latencies are wall-clock time minus the record's timestamp, at the time at which the iteration began, in milliseconds; how
-   long something takes is in nanoseconds of ``clock_ns``.
+1. Values that differ per record are sampled: from each run some :data:`SAMPLE` timestamps, and the latest one; from
+   short runs (alternating partitions) only from one in several. If a task is ``exact`` (``metrics.recording.level``
+   DEBUG and up), every record counts, and there are counters of nodes and stores.
+2. The records that a task has produced are the difference in the collector's counts per topic, because tasks work one
+   after another.
+3. Latencies are wall-clock time minus the record's timestamp, at the start of the iteration, in milliseconds; durations
+   are in nanoseconds of ``clock_ns``.
 
 Source: org.apache.kafka.streams.processor.internals.metrics (TaskMetrics, TopicMetrics, ProcessorNodeMetrics).
 """

@@ -56,7 +56,7 @@ class Compression(IntEnum):
 
 
 class TooLargeError(DecodeError):
-    """Data holds more than whoever unpacks it allows."""
+    """Unpacked data is larger than the caller allows."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:

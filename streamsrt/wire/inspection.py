@@ -1,7 +1,7 @@
 """Finds out what is wrong with bytes or values that a generated reader or writer has refused.
 
-Rules: only called after a failure, so it may be slow; it walks the schema without building anything from the bytes, so
-a hostile length costs nothing; it raises nothing but :class:`Fault`, whose text goes into the error.
+Rules: it is called only after a failure, so it may be slow; it walks the schema without building anything from the
+bytes, so a hostile length costs nothing; it only raises :class:`Fault`, whose text is part of the error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamsrt.wire.schema import Field, Message, Struct
 
 
 class Fault(Exception):
-    """The first thing that is wrong, with the path of its field."""
+    """The first fault that was found, with the path of its field."""
 
 
 def explain_bytes(message: type[Message], version: int, buffer: Buffer, offset: int) -> str:

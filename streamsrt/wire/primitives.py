@@ -1,7 +1,7 @@
-"""What the protocol is made of: unsigned varints, UUIDs in text form, and the errors of this package.
+"""The basics of the protocol: unsigned varints, UUIDs as text, and the errors of this package.
 
-Rules: a peer's bytes can only ever raise :class:`DecodeError`; a caller's values can only ever raise
-:class:`EncodeError`. Lengths are checked against the bytes that are there before anything is allocated.
+Rules: a peer's bytes can only raise :class:`DecodeError`; a caller's values can only raise :class:`EncodeError`.
+Lengths are checked against the available bytes before anything is allocated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WireError(ValueError):
 class DecodeError(WireError):
     """The peer's bytes are not a message. The connection that they came from cannot be used any longer.
 
-    ``next_offset``: of a record batch that can't be read, the offset behind it; -1 where that is not known.
+    ``next_offset``: the offset after a record batch that can't be read; -1 if it is unknown.
     """
 
     next_offset = -1
@@ -53,7 +53,7 @@ class UnknownRecordTypeError(DecodeError):
 
 
 class EncodeError(WireError):
-    """A message holds a value that its schema does not allow, or was to be written in a version that it lacks."""
+    """A message has a value that its schema does not allow, or does not exist in the requested version."""
 
 
 def write_uvarint(value: int) -> bytes:

@@ -1,7 +1,8 @@
-"""Messages that are not Kafka's, in the form of :mod:`streamsrt.wire.schema_table`: what our members of a classic group say.
+"""Messages that are not Kafka's, as in :mod:`streamsrt.wire.schema_table`: what our members of a classic group
+exchange.
 
-They stand in the user data of a ConsumerProtocolSubscription and a ConsumerProtocolAssignment; brokers pass them on unread.
-They have one version, and fields are added as tagged fields, which older readers pass over (KIP-482).
+They are the user data of a ConsumerProtocolSubscription or a ConsumerProtocolAssignment; brokers do not read them. They
+have one version, and new fields are tagged fields, which older readers skip (KIP-482).
 """
 
 PRIVATE_TABLE = """\

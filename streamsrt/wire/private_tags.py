@@ -1,7 +1,7 @@
-"""Tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our clients read of it.
+"""Tagged fields that are not Kafka's: the bundled broker adds them to Kafka's messages, and our clients read them.
 
-A reader that does not know a tag passes over it (KIP-482), so that every other client gets Kafka's message. Kafka counts
-its tags from 0 up; these begin far above.
+A reader that does not know a tag skips it (KIP-482), so every other client gets Kafka's message. Kafka numbers its tags
+from 0; these are far above.
 """
 
 WHY_ASSIGNED_TAG = 10_000

@@ -58,7 +58,7 @@ StoredUpcasts: TypeAlias = tuple[tuple[int, Upcast], ...]
 
 
 class UpcastError(Exception):
-    """A row of a store can't be brought to the version that the program has. ``key``: the row's, as bytes."""
+    """A row of a store can't be converted to the program's version. ``key``: the row's key, as bytes."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(store, reason)

@@ -1,12 +1,14 @@
-"""One event of a classic group in the making: the group as it becomes, and what goes out because of it.
+"""One event of a classic group in progress: the changed group, and the resulting responses.
 
-1. A generation begins when all members have joined, or when the longest rebalance timeout among them is over; dynamic
-   members that have not joined by then are out, static ones stay. The first generation of an empty group waits a little
-   for more members instead.
-2. All answers to JoinGroup of a generation go out together, those to SyncGroup when the leader's assignment is stored.
-3. Whose request waits can't lose its session meanwhile: it can't send a heartbeat. Only a member that joins for the first
-   time may: its request may be of somebody who has gone.
-4. The leader stays the leader as long as it joins; the protocol is the one most members like best of those that all have.
+1. A generation begins when all members have joined, or when the longest of their rebalance timeouts is over; dynamic
+   members that have not joined by then are removed, static ones stay. The first generation of an empty group waits for
+   more members for a while.
+2. All responses to JoinGroup of a generation are sent together; those to SyncGroup when the leader's assignment is
+   stored.
+3. The session of a member does not expire while one of its requests waits, because it can't send a heartbeat. An
+   exception is a member that joins for the first time: its client may be gone.
+4. The leader remains the leader as long as it joins; of the protocols that all members support, the one that most
+   members prefer is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of classic groups, for all of them: no group has settings of its own."""
+"""Settings of classic groups, which are the same for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DescribeGroups says about a classic group."""
+"""The response to DescribeGroups for a classic group."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""JoinGroup of a classic group: who may join, under which id, and whether it takes a rebalance.
+"""JoinGroup of a classic group: who may join, with which id, and whether it causes a rebalance.
 
-1. A dynamic member without an id is given one first (MEMBER_ID_REQUIRED), from version 4 on: a client that never sees its
-   answer would otherwise leave a member behind that nobody is.
-2. A static member without an id takes the place of the member of its instance, whose requests are fenced from then on. In
-   a stable group it takes over the assignment without a rebalance, if the protocol stays the same.
-3. A member that joins again with nothing changed gets the generation that there is; the leader's JoinGroup is a wish for a
+1. From version 4 on, a dynamic member without an id gets one first (MEMBER_ID_REQUIRED): otherwise a client that never
+   sees the response would leave a member behind that nobody is.
+2. A static member without an id replaces the member with its instance id, whose requests are fenced from then on. In a
+   stable group it takes over the assignment without a rebalance, if the protocol stays the same.
+3. A member that joins again without changes gets the current generation; a JoinGroup of the leader requests a
    rebalance.
 """
 

@@ -1,8 +1,8 @@
-"""SyncGroup, Heartbeat and LeaveGroup of a classic group, and members that fall silent.
+"""SyncGroup, Heartbeat and LeaveGroup of a classic group, and members that time out.
 
-1. Every request of a member names its generation; one of another generation is refused, and the member joins again.
-2. SyncGroup waits until the leader has sent the assignment. A member that doesn't send it in time is out.
-3. A heartbeat changes nothing but when the session ends.
+1. Every request of a member has its generation; one of another generation is refused, and the member joins again.
+2. SyncGroup waits until the leader has sent the assignment. A member that does not send SyncGroup in time is removed.
+3. A heartbeat only extends the session.
 4. An administrator may remove static members by instance id alone.
 """
 

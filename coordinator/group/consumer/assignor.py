@@ -1,8 +1,8 @@
-"""What a server-side assignor is given and what it gives: the broker's ``ConsumerGroupPartitionAssignor``.
+"""Input and output of a server-side assignor: the broker's ``ConsumerGroupPartitionAssignor``.
 
 1. An assignor is a pure function of its input: the same input gives the same assignment in every process.
 2. A partition is given to one member only, and only to one that subscribes to its topic.
-3. Subscribed topics that do not exist are not in ``topics``; nobody gets anything of them.
+3. Subscribed topics that do not exist are not in ``topics``; nobody gets partitions of them.
 """
 
 from __future__ import annotations

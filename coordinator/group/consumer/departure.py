@@ -1,4 +1,4 @@
-"""How members of a consumer group go: for good, for a while, or because they were silent or kept partitions too long."""
+"""Members that leave a consumer group: for good, temporarily, or because of a session or rebalance timeout."""
 
 from __future__ import annotations
 

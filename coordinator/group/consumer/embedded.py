@@ -1,6 +1,6 @@
-"""What classic members of type ``consumer`` say and are told in bytes of their own (Kafka's ConsumerProtocol).
+"""The ConsumerProtocol bytes that classic members of type ``consumer`` send and receive.
 
-Classic members know topics by name. A name that does not exist any more is a topic that nobody has partitions of.
+Classic members know topics by name. If a name no longer exists, nobody gets partitions of that topic.
 """
 
 from __future__ import annotations

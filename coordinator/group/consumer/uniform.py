@@ -1,12 +1,12 @@
-"""``uniform``: everybody the same number of partitions, and what somebody has stays where that allows it.
+"""``uniform``: equal numbers of partitions for all members, with as few moves as possible.
 
-1. A member keeps what it had of topics that exist and that it still subscribes to; no partition stays with two members.
-2. Every other partition goes to the member with the fewest among those that subscribe to its topic; topics that few
-   members can have come first.
+1. A member keeps its partitions of existing topics to which it still subscribes; no partition stays with two members.
+2. Every other partition goes to the member with the fewest partitions among those that subscribe to its topic; topics
+   with few subscribers come first.
 3. Then partitions move, one by one, from the member with the most to the one with the fewest of the same subscribers,
-   until these two differ by one at most. What a member was given last, it gives away first; of what it was given at the
-   same time, the highest numbers.
-4. With equal subscriptions no two members differ by more than one. Otherwise no single move would bring two members
+   until the two differ by at most one. A member first gives away the partitions that it got last; of those that it got
+   at the same time, the highest numbers.
+4. With equal subscriptions, no two members differ by more than one. Otherwise no single move would bring two members
    closer together.
 """
 

@@ -1,6 +1,6 @@
 """The target assignment of a whole group, as records of what changed.
 
-A target in which a process has a task twice is a mistake of the assignor: it is logged and not used.
+A target in which a process has a task twice is a bug of the assignor: it is logged and not used.
 """
 
 from __future__ import annotations

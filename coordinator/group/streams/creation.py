@@ -1,10 +1,10 @@
-"""When the coordinator creates the internal topics of a group, and lets them keep their records longer.
+"""When the coordinator creates the internal topics of a group, and extends their retention.
 
 1. One attempt at a time, for all topics that are missing.
-2. After a failure the next attempt waits: 100 ms, doubled each time, 30 s at most, spread a little by group.
-3. An attempt of which nothing is heard for 30 s counts as lost.
-4. A changelog that is there keeps its records at least as long as a topology that is taken asks for. It is never told to
-   keep them shorter: what was set by hand, or for an older version, stays until the next topology.
+2. After a failure the next attempt waits: 100 ms, doubled each time, at most 30 s, with a small offset per group.
+3. An attempt without a result after 30 s counts as lost.
+4. An existing changelog keeps its records at least as long as an accepted topology requires. Its retention is never
+   reduced: a value set by hand, or for an older version, stays until the next topology.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How members go: for good, for a while, or because they were silent or did not give tasks back."""
+"""Members that leave a streams group: for good, temporarily, or because of a session or rebalance timeout."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Whether a topology that a member brings may become the topology of a group that runs another one.
+"""Whether a topology that a member brings may replace the topology of a group that runs another one.
 
 1. A topology update that would leave its members without tasks is refused before it changes anything: source topics are
-   missing, partition counts do not fit, internal topics can't be made. The members that are there never hear of it.
-2. Internal topics that only are missing are no reason to refuse: they are made as soon as the topology is taken.
-3. A group without other members has nothing to protect: its topology is taken and waits for its topics, as at a first start.
-4. A topology update after which nobody could read what is in flight is refused, with other members and without. So is the
-   first topology of a group that has committed offsets of repartition topics which that topology does not have.
-5. So is one whose stores get a later version of their values, where members that are there could not go on.
+   missing, partition counts do not fit, internal topics can't be created. The existing members are not affected.
+2. Missing internal topics are no reason to refuse: they are created as soon as the topology is accepted.
+3. A group without other members has nothing to protect: its topology is accepted and waits for its topics, as at a
+   first start.
+4. A topology update after which nobody could read the records in flight is refused, with other members or without. So
+   is the first topology of a group with committed offsets of repartition topics that this topology does not have.
+5. So is one whose stores get a later version of their values, if existing members could not continue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Why a group gets a new assignment, and what moves with it, in words.
+"""Why a group gets a new assignment, and what moves with it, as text.
 
-1. Reasons are what differs between the group before an event and after it, where that event raised its epoch. Only how a
-   member went can't be seen there: the event says it.
-2. What moves with it is told by ``streamsrt.assignment.moves``.
+1. Reasons are computed from the difference between the group before and after an event that raised its epoch. Only the
+   way in which a member left is not visible there: the event says it.
+2. ``streamsrt.assignment.moves`` computes what moves.
 3. Nothing here decides anything.
 """
 

@@ -1,11 +1,12 @@
-"""What an answer to SyncGroup means for the member that gets it.
+"""What a response to SyncGroup means for the member that gets it.
 
-A broker gives a restarted static member what it stored for the process before. If that was the same process with the same
-topology, the member goes on with it, as a streams group's coordinator would have it, and joins again to say what it has: the
-process before it may have been told to let go of tasks, for which others wait. Otherwise it is not meant.
+A broker gives a restarted static member the assignment that it stored for the process before. If that was the same
+process with the same topology, the member uses it, as in a streams group, and joins again to report its tasks: the
+process before it may have been told to give up tasks for which others wait. Otherwise the assignment is not meant for
+it.
 
-A leader of Java's says neither for which process an assignment is nor for which topology. So a static member does not take
-the first one, and joins again; and whoever is given what its topology does not have leaves.
+An assignment of a Java leader does not name the process or the topology that it is for. So a static member ignores the
+first one and joins again; and a member that is assigned tasks which its topology does not have leaves.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who answers queries in a classic group: what a member that serves queries asks of the coordinator, and what follows.
+"""Which members answer queries: what a member with an endpoint asks the coordinator, and what follows.
 
-1. Assignments carry no map of endpoints, which would grow with members times tasks. A member with an endpoint asks
-   DescribeGroups once in each generation, when its SyncGroup is answered and it has let go of what it must.
-2. An answer counts only if the group is stable and whatever can be read in it is of the generation of who asks: in a
-   rebalance brokers show old assignments, or none. Otherwise it is asked again after a growing pause.
-3. Before it asks there is a pause that the member's id decides and that grows with the group: members of a large one must
-   not all ask at once.
-4. Members whose words can't be read are left out.
-5. A map is told when it differs from the last one. Until then the last one holds.
+1. Assignments contain no map of endpoints, whose size would be members times tasks. A member with an endpoint sends
+   DescribeGroups once per generation, when its SyncGroup is answered and it has given up its revoked tasks.
+2. A response counts only if the group is stable and everything that can be read in it is from the member's generation:
+   during a rebalance, brokers return old assignments, or none. Otherwise the request is repeated after a growing pause.
+3. A pause before the first request depends on the member's id and grows with the group: the members of a large group
+   must not all ask at once.
+4. Members whose metadata can't be read are left out.
+5. A map is reported when it differs from the last one. Until then, the last one holds.
 """
 
 from __future__ import annotations

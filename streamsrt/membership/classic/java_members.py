@@ -1,11 +1,12 @@
-"""Java's members of a group that a member of ours leads: what they said, in the words that our members use.
+"""Java's members of a group that one of our members leads: their metadata, converted to ours.
 
-1. They run the version of the group (:func:`version_of`): Java knows no epochs. A group with Java's members has one version.
-2. Their claims are the tasks that they run, and those whose partitions they own. Standby tasks are none of them: Java
-   looks after its state directory itself.
-3. Their echo is what the leader told them in the generation before, if it led that and they have joined since. Otherwise
-   it is what they run, of the generation that they name.
-4. Whether Java has the same topology can be seen in the topics that its members subscribe to, and in nothing else.
+1. They run the version of the group (:func:`version_of`), because Java knows no epochs. A group with Java's members has
+   only one version.
+2. Their claims are the tasks that they run, and those whose partitions they own. Standby tasks are not included: Java
+   manages its state directory itself.
+3. Their echo is the leader's assignment of the previous generation, if it led that one and they have joined since.
+   Otherwise it is the tasks that they run, from the generation that they name.
+4. Only the topics that Java's members subscribe to show whether they have the same topology.
 """
 
 from __future__ import annotations

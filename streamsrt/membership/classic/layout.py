@@ -1,10 +1,10 @@
-"""What members of a classic group write into their subscriptions and assignments, as bytes.
+"""The format of subscriptions and assignments of members of a classic group, as bytes.
 
-1. On the outside each is what every consumer writes: a ConsumerProtocolSubscription or ConsumerProtocolAssignment of
-   version 3. Our own message is its user data, behind one byte: 0 plain, 1 compressed with zlib.
-2. Equal values give equal bytes: everything is sorted. (A broker begins a rebalance where the bytes of a follower differ.)
-3. Bytes that can't be read give :class:`~streamsrt.membership.classic.values.Unreadable`, never an exception: one odd
-   member must not stop the others. Tagged fields of newer members are passed over.
+1. On the outside, each is what every consumer writes: a ConsumerProtocolSubscription or ConsumerProtocolAssignment of
+   version 3. Our own message is its user data, after one byte: 0 plain, 1 compressed with zlib.
+2. Equal values give equal bytes: everything is sorted. (A broker starts a rebalance if a follower's bytes differ.)
+3. Bytes that can't be read give :class:`~streamsrt.membership.classic.values.Unreadable`, never an exception: one
+   invalid member must not stop the others. Tagged fields of newer members are skipped.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Who is to run what in a classic group, and what of that each member gets in this generation.
+"""Computes the tasks of each member of a classic group for one generation.
 
-1. What a member holds, echoes, reports and is told are tasks of its own version. A task of one version and a task of
-   another are the same where the subtopology has the same id and the same source and changelog topics.
-2. The target is what :mod:`~streamsrt.assignment.handover` makes of the members' echoes, which returns what it is given
-   while that is as good: members with older versions go on with changed subtopologies until members of the group's are warm.
-   Of several digests of an older epoch the one that was heard of last counts; members of the others have to let go.
-3. A member gets an active task only if no other member claims an active task that has its id, or a source or changelog
-   partition in common with it, whatever version that belongs to. A task in any role goes only where no other member of the
-   process has it.
-4. Of two claims of one partition the one that was given later stays. If they are equally old, both go.
+1. The tasks that a member holds, echoes, reports and is assigned are those of its own version. Tasks of two versions
+   are the same if their subtopologies have the same id and the same source and changelog topics.
+2. :mod:`~streamsrt.assignment.handover` computes the target from the members' echoes; it returns them unchanged if they
+   are as good: members with older versions keep changed subtopologies until members with the group's version are warm.
+   Of several digests of an older epoch, the one heard of last counts; members with the others have to give up their
+   tasks.
+3. A member gets an active task only if no other member claims an active task that has its id, or shares a source or
+   changelog partition with it, whatever version that task belongs to. A task in any role goes only where no other
+   member of the process has it.
+4. If two members claim one partition, the one that was given it later keeps it. If the claims are equally old, both
+   lose it.
 """
 
 from __future__ import annotations

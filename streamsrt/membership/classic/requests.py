@@ -1,4 +1,4 @@
-"""The requests of a member of a classic group: what it says when it joins."""
+"""The requests of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a member of a classic group sends what: one request on each lane at most."""
+"""When a member of a classic group sends which request: at most one on each lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member of a classic group knows (:class:`Session`), what can happen to it, and what follows: values only.
+"""The state of a member of a classic group (:class:`Session`), its events, and their results: values only.
 
 The machine over them is :mod:`streamsrt.membership.classic.session`.
 """

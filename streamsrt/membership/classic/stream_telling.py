@@ -1,9 +1,10 @@
-"""What the members of a group with Java's are told at the end of a generation, as bytes.
+"""The assignments of a group with Java's members at the end of a generation, as bytes.
 
-1. Everybody is told in Java's words; ours get the whole of it behind them.
-2. Java's members get an error code where ours get a status: for source topics that are missing, for a shutdown, and for an
-   assignment that there can't be. They end with it.
-3. Who answers queries stands in the assignments of Java's members, and of those of ours that do so themselves.
+1. Every assignment is in Java's format; for our members, ours is appended.
+2. Java's members get an error code instead of a status: for missing source topics, for a shutdown, and if there can be
+   no assignment. They end with it.
+3. The endpoints that answer queries are in the assignments of Java's members, and of those of our members that answer
+   queries themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What each member of a classic group is told at the end of a generation, as bytes, and what the leader keeps of it.
+"""The assignments of a classic group at the end of a generation, as bytes, and what the leader remembers.
 
-1. Statuses are those of a streams group, in its words: the member side tells the user what to do about each.
-2. A member whose epoch is behind hears nothing of the topics that only the newer version needs.
-3. An assignment answers one subscription, which it names by process and number.
+1. Statuses are those of a streams group: the member tells the user what to do about each.
+2. A member whose epoch is behind does not hear about topics that only the newer version needs.
+3. An assignment answers one subscription, which it identifies by process and number.
 """
 
 from __future__ import annotations

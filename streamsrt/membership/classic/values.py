@@ -1,9 +1,10 @@
-"""What the members of a classic group tell their leader, and what the leader tells them.
+"""The values that the members of a classic group and their leader exchange.
 
-1. ``held`` is what a member has open, or may open before it hears anything else: never less. What nobody holds is free.
-2. ``echo`` is the target that the member was last told. The leader makes the group's state out of these alone, so that any
-   member can lead at any time.
-3. A topology is named by its epoch and its digest; its text travels only when it is asked for.
+1. ``held`` contains at least what a member has open, or may open before it hears anything else. What nobody holds is
+   free.
+2. ``echo`` is the target that the member got last. The leader computes the group's state only from these values, so
+   that any member can lead at any time.
+3. A topology is identified by its epoch and its digest; its text is sent only on request.
 
 Intervals are milliseconds.
 """

@@ -385,8 +385,9 @@ def why_skipped(plan: ResolvedSubtopology, context: ErrorContext, error: BaseExc
 
 
 class SkippedAtSinkError(Exception):
-    """A function that chooses a topic or a partition failed, and the handler let the record go: the step that forwarded it
-    ends there, as in Kafka Streams. Steps before it go on."""
+    """A function that chooses a topic or a partition failed, and the handler skipped the record: the step that forwarded
+    it ends there, as in Kafka Streams. Steps before it continue.
+    """
 
 
 def is_interrupt(error: BaseException) -> bool:

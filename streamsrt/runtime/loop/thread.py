@@ -1,18 +1,19 @@
-"""The processing thread: poll, process, commit, and do what the group says.
+"""The processing thread: poll, process, commit, and follow the group's assignment.
 
-1. What is done next and when, :mod:`streamsrt.runtime.loop.machine` decides; this module does it: it owns the tasks, waits,
-   and calls the cluster.
-2. Nothing here waits longer than ``poll.ms`` but a commit, which waits for acknowledgements. Heartbeats go on without this
-   thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
-3. Before a task goes away its work is committed, unless the membership was lost: then others may run it already, and what
-   it has not sent yet is thrown away.
+1. :mod:`streamsrt.runtime.loop.machine` decides what is done next and when; this module does it: it owns the tasks,
+   waits, and calls the cluster.
+2. Nothing here waits longer than ``poll.ms``, except a commit, which waits for acknowledgements. Heartbeats continue
+   without this thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
+3. Before a task is closed its work is committed, unless the membership was lost: then others may run it already, and
+   what it has not sent yet is discarded.
 4. A record that can't be handled ends the application, after everything before it was committed, so that the next start
-   begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
-5. A store that turns out to be damaged is wiped and restored; its task, or where all are one transaction all of them, start
-   over from what is committed. For a global store the thread itself starts over. Any other trouble with state ends the
-   application, and nothing more is committed.
-6. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
-7. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
+   begins at that record. If results may have been lost with it, nothing more is committed: they are computed again.
+5. A damaged store is wiped and restored; its task, or all tasks if they share a transaction, restart from the last
+   commit. For a global store, the thread itself restarts. Any other problem with state ends the application without a
+   further commit.
+6. Results that could not be written while the cluster was unreachable are computed again: the tasks restart from the
+   last commit.
+7. With exactly once, all running tasks are committed together, and the transaction of a failing record is aborted.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What a backfill leaves in the metadata of committed offsets, and what the runtime makes of it.
+"""Metadata of committed offsets: what a backfill writes there, and what the runtime does.
 
-1. ``srt:backfill:<id>:running``: state is being written. An application that finds it does not start: it would process
-   history into half of its state.
-2. ``srt:backfill:<id>:done;st=<ms>;<operator>=<ms>...``: the offset is where live processing goes on; ``st`` is the
-   partition time there, and the others are the stream times that windowed operators have seen, by which they tell late
-   records.
-3. Anything else is not of a backfill: what a live application leaves there is in the format of Kafka Streams'
-   ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams keeps
-   under the names of stores until when results were emitted; here it is the windowed operators' stream times under their
-   names, so that what is late stays late after a restart. Names that the other one does not know are passed over.
-4. Where the names of very many operators have no room, short hashes stand for them, all of one time together: ``~`` and six
-   characters for each. That is enough for 150 operators of a subtopology that differ in their times, and for 480 that don't;
-   of more the latest times are kept.
+1. ``srt:backfill:<id>:running``: state is being written. An application that finds this does not start: it would
+   process history into half of its state.
+2. ``srt:backfill:<id>:done;st=<ms>;<operator>=<ms>...``: the offset is where live processing starts; ``st`` is the
+   partition time there, and the others are the stream times of windowed operators, which decide what is late.
+3. Any other metadata is not from a backfill: a live application writes it in the format of Kafka Streams'
+   ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams
+   stores under the names of stores up to when results were emitted; here these are the stream times of windowed
+   operators under their names, so that late records stay late after a restart. Unknown names are ignored by either
+   side.
+4. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
+   for each. That is enough for 150 operators of a subtopology with different times, and for 480 with equal ones; of
+   more, the latest times are kept.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which tasks came, went and changed their role here, and why, as far as this member can know.
+"""Which tasks were added, removed or changed their role here, and why, as far as this member knows.
 
-1. A change is told once, in the log, and kept among the latest for whoever asks: the texts are the same everywhere.
-2. KIP-1071 has no word for why a group assigns as it does. What is told is what follows from the roles that a task had and
-   has, the member epochs, and whether its state was on disk; what this member did by itself (fenced, left, failed, wiped a
-   store) is told as such. The bundled broker says why beside its assignment, and that is told too.
-3. A cause holds for what happens inside of it; one inside of another (results lost while an assignment is applied) ends
-   before it.
+1. A change is logged once, and kept among the latest changes: the texts are the same everywhere.
+2. KIP-1071 has no reasons for assignments. The reason given here follows from the old and new role of a task, the
+   member epochs, and whether its state was on disk; what this member did itself (fenced, left, failed, wiped a store)
+   is named. The bundled broker sends reasons with its assignment, which are added.
+3. A cause applies to everything that happens within it; a nested cause (results lost while an assignment is applied)
+   ends before the outer one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""What the whole group has not read yet, for a member that would end when all present input is processed.
+"""Input that the whole group has not read yet, for a member that ends when all present input is processed.
 
-1. A member knows its own tasks only. Others may be with members that process them, with one that was killed and whose
-   session lasts, or with nobody. So where it does not have every input partition, the group's committed offsets are held
-   against the ends of all input topics: those of the sources, and the repartition topics.
+1. A member knows only its own tasks. Other tasks may belong to members that process them, to a killed member whose
+   session has not ended, or to nobody. So if a member does not have every input partition, it compares the group's
+   committed offsets with the ends of all input topics: those of the sources, and the repartition topics.
 2. Committed offsets are read first, the ends after them. Results are written before the offsets of their input are
-   committed: where nothing is unread, nothing is on its way between two tasks either. Of its own partitions the member
-   gives its positions, which it has committed.
-3. Where nothing that the log still holds is committed, a reader begins as its reset policy says: only ``earliest`` leaves
-   something unread.
-4. It is asked when all own tasks are at their ends, at most once per :data:`ASK_INTERVAL_MS`; the answer holds so long.
+   committed: if nothing is unread, nothing is on its way between two tasks either. For its own partitions, the member
+   uses its positions, which it has committed.
+3. If there is no committed offset that the log still has, a reader starts according to its reset policy: only
+   ``earliest`` leaves something unread.
+4. The check is made when all own tasks are at their ends, at most once per :data:`ASK_INTERVAL_MS`; the answer is valid
+   for that long.
 """
 
 from __future__ import annotations

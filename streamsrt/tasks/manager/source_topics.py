@@ -1,10 +1,10 @@
-"""Which topics the sources of a task read now: those that are named, and those that a pattern matches.
+"""Which topics the sources of a task currently read: those that are named, and those that match a pattern.
 
 1. The group coordinator decides how many tasks there are, from the same patterns (in RE2's syntax) and topics. A member
-   looks for itself which topics these are, by the names in the cluster: when a task starts, when the group's epoch has
-   changed, which it does when topics come, grow or go, and now and then.
-2. Internal topics, of the broker or of the application, are matched by no pattern.
-3. A topic that is gone is not read any more; the coordinator tells when that leaves a source without any.
+   itself finds the matching topics in the cluster: when a task starts, when the group's epoch has changed, which
+   happens when topics are added, grow or are deleted, and at intervals.
+2. No pattern matches internal topics, of the broker or of the application.
+3. A deleted topic is not read any more; the coordinator reports it if that leaves a source without any topic.
 """
 
 from __future__ import annotations

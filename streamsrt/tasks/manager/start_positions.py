@@ -1,9 +1,10 @@
-"""What tasks read, and where they begin: at committed offsets, or as their reset policy says.
+"""Where tasks start to read: at committed offsets, or according to their reset policy.
 
-1. Every topic that a task reads or writes is there before the task starts, and known with its partition count.
-2. Nothing is remembered here: a question that failed is asked again.
-3. Where a repartition topic has no committed offset, its start is committed before the task begins. Committed offsets tell
-   that a repartition topic is the group's: a version that does not read it any more finds by them what would be lost.
+1. Before a task starts, every topic that it reads or writes exists, and its partition count is known.
+2. Nothing is remembered here: a request that failed is repeated.
+3. If a repartition topic has no committed offset, its start is committed before the task begins. Committed offsets show
+   that a repartition topic belongs to the group: a version that does not read it any more finds by them what would be
+   lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The input of running tasks: fetched batches on their way from the network's fetcher to the tasks.
 
-1. What is fetched of a partition that no running task reads is dropped.
-2. A partition that has more than ``input_buffer_bytes`` is paused until half of it is used up.
-3. A position that the log does not hold any more is treated as the partition's reset policy says.
+1. Fetched data of a partition that no running task reads is dropped.
+2. A partition with more than ``input_buffer_bytes`` is paused until half of it is processed.
+3. If the log no longer has a position, the partition's reset policy applies.
 """
 
 from __future__ import annotations

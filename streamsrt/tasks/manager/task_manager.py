@@ -1,14 +1,17 @@
-"""Keeps the tasks of this member as the group wants them.
+"""Opens, restores, feeds and closes the tasks of this member, as the group assigns them.
 
-1. :meth:`TaskManager.assign` is told the complete set of tasks. What is gone is committed and closed; what stays goes on
-   untouched; what is new is opened. What it returns is what is open, and only that is reported to the group.
-2. A task starts where its stores and the committed offsets say. Asking for them may fail while the cluster is away, or come
-   before the coordinator has made the topics: the task then waits and asks again, for ``task.timeout.ms`` at the most.
-3. A standby (or warm-up) follows its changelogs. When it becomes active it keeps its stores and reads only what is missing.
-4. A store that can't be trusted is wiped and restored from its changelog, with a line in the log that says so.
-5. A store that another process of this instance has not closed yet is waited for, and with it its task, for as long; what is
-   not open is not reported as open. What is done about which error: :mod:`streamsrt.tasks.error_policy`.
-6. Stores are opened and closed here and nowhere else. What belongs to no open task and was not used for long is deleted.
+1. :meth:`TaskManager.assign` gets the complete set of tasks. Removed tasks are committed and closed, unchanged ones
+   continue, new ones are opened. It returns the open tasks, and only these are reported to the group.
+2. A task starts at the position of its stores and at the committed offsets. Requesting them may fail while the cluster
+   is unreachable, or before the coordinator has created the topics: the task then waits and retries, at most for
+   ``task.timeout.ms``.
+3. A standby (or warm-up) follows its changelogs. When it becomes active, it keeps its stores and reads only what is
+   missing.
+4. A store that can't be trusted is wiped and restored from its changelog, with a log line that says so.
+5. A store that another process of this instance has not closed yet is waited for, together with its task, for the same
+   time; a task that is not open is not reported as open. :mod:`streamsrt.tasks.error_policy` says how each error is
+   handled.
+6. Stores are opened and closed only here. Stores that belong to no open task and were not used for long are deleted.
 """
 
 from __future__ import annotations

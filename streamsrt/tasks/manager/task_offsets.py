@@ -1,10 +1,11 @@
-"""How far the state of each task is, as the group coordinator asks for it: one sum over the changelogs of a task.
+"""How far the state of each task is, as reported to the group coordinator: one sum over the changelogs of a task.
 
-1. A running task: the end of what it had acknowledged of its changelogs at its last commit, which is its end offset too.
-2. A task that restores or follows: its positions; its end is the sum of the ends that the fetches brought last.
-3. State on disk of which no task is open: where it was left. It has no end, and is looked for once, at the start.
-4. A store whose changelog is a source topic does not count: only its active task reads that. A task without state has no
-   entry; nor has a task an end while the end of one of its changelogs is unknown.
+1. A running task: the end of the acknowledged changelog records at its last commit, which is also its end offset.
+2. A task that restores or follows its changelogs: its positions; its end is the sum of the ends in the latest fetch
+   responses.
+3. State on disk without an open task: its last position. It has no end, and is looked up once, at the start.
+4. A store whose changelog is a source topic does not count: only its active task reads that. A task without state has
+   no entry; a task has no end while the end of one of its changelogs is unknown.
 
 Source: KIP-1071, "Cumulative task changelog offsets" and "Cumulative task changelog end offsets".
 """

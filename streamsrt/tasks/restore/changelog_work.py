@@ -1,16 +1,16 @@
-"""Applies what is fetched of changelogs to the stores, step by step, for whoever has a thread for it.
+"""Applies fetched changelog data to the stores, step by step, on whichever thread runs it.
 
-1. :class:`ChangelogWork` is a value machine: fetches in (:meth:`ChangelogWork.take`), reports out (:class:`Reports`). It has
-   no thread, no clock and no network of its own.
-2. A changelog is applied between :meth:`ChangelogWork.follow` and :meth:`ChangelogWork.release` only, and not after its end
-   or after an error. What was fetched for one life of a changelog is never applied to the next one.
-3. A step applies a few batches. Between two steps every store is as of one offset of its changelog, and whoever keeps steps
-   from being made may do anything with the stores.
-4. What goes wrong is a report, about one changelog, which is not applied any more.
-5. Reports take bounded memory however late they are taken: what is applied to a changelog adds up to one report.
+1. :class:`ChangelogWork` is a value machine: fetches in (:meth:`ChangelogWork.take`), reports out (:class:`Reports`).
+   It has no thread, no clock and no network of its own.
+2. A changelog is applied only between :meth:`ChangelogWork.follow` and :meth:`ChangelogWork.release`, and not after its
+   end or an error. Data fetched before a release is never applied after the next ``follow``.
+3. A step applies a few batches. Between two steps, every store is at one offset of its changelog, and whoever prevents
+   further steps may do anything with the stores.
+4. An error is a report about one changelog, which is not applied any more.
+5. Reports take bounded memory, however late they are taken: the records applied to a changelog add up to one report.
 
-A :class:`Restoring` is such work with what drives it: :class:`InlineRestoring` on the thread that asks for the reports, or
-:class:`streamsrt.runtime.restore_thread.RestoreThread`.
+A :class:`Restoring` combines this work with its driver: :class:`InlineRestoring` on the thread that takes the reports,
+or :class:`streamsrt.runtime.restore_thread.RestoreThread`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ NO_LEADER_EPOCH = -1
 
 
 class CorruptBatchError(DecodeError):
-    """The CRC of a batch does not fit its content: CORRUPT_MESSAGE to whoever sent it."""
+    """The CRC of a batch does not match its content; the sender gets CORRUPT_MESSAGE."""
 
 
 class ControlType(IntEnum):

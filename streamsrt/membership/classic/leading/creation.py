@@ -1,4 +1,4 @@
-"""Internal topics that the leader has made, and what it says of those that it could not make."""
+"""Internal topics that the leader has created, and its messages about those that it could not create."""
 
 from __future__ import annotations
 

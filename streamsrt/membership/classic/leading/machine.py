@@ -1,4 +1,6 @@
-"""What the leader asks, and in which order: which version runs, which topics there are, what older versions have left."""
+"""What the leader asks, and in which order: which version runs, which topics exist, what older versions have left
+unread.
+"""
 
 from __future__ import annotations
 

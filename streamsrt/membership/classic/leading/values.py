@@ -1,4 +1,4 @@
-"""A generation in the leader's hands, the effects that it asks for, and their answers."""
+"""A generation in progress at the leader, the effects that it requests, and their results."""
 
 from __future__ import annotations
 
