@@ -87,6 +87,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.system
+@pytest.mark.slow
 def test_a_stranger_follows_the_page(terminal: Terminal) -> None:
     lines = iter(steps())
 

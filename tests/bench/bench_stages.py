@@ -9,9 +9,9 @@ bytes, 10,000 keys, a commit for each 50,000 records. CPU time; medians of inter
 
 from __future__ import annotations
 
+import argparse
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -407,10 +407,17 @@ def remove_directories() -> None:
         shutil.rmtree(DIRECTORIES.pop(), ignore_errors=True)
 
 
-def main(chosen: list[str]) -> None:
+def main() -> None:
     """Prints one line per workload: task, bare stages, their ratio, and the ratio to the prototype."""
-    tune_process()
     known = workloads()
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.bench_stages", description="What a task costs per record."
+    )
+    parser.add_argument("workload", nargs="*", metavar="workload", help=f"of {', '.join(known)}; all by default")
+    chosen = parser.parse_args().workload
+    if unknown := sorted(set(chosen) - known.keys()):
+        parser.error(f"there is no workload {', '.join(unknown)}: there are {', '.join(known)}")
+    tune_process()
     print(f"{'ns per record':24} {'task':>8} {'bare':>8} {'x bare':>8} {'prototype':>10} {'x prototype':>12}")
     try:
         for name in chosen or list(known):
@@ -429,4 +436,4 @@ def main(chosen: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

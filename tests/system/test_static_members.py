@@ -31,6 +31,7 @@ def static_word_count(
     return AppProcess(folder, "examples.wordcount", application_id, cluster.address, settings, options=options)
 
 
+@pytest.mark.slow
 def test_after_a_kill_it_waits_for_its_own_session_to_end(
     cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
@@ -39,6 +40,7 @@ def test_after_a_kill_it_waits_for_its_own_session_to_end(
     assert killed not in cluster.members(application_id)
 
 
+@pytest.mark.slow
 def test_so_it_does_when_it_comes_back_by_the_classic_protocol(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:

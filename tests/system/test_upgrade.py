@@ -38,7 +38,14 @@ def roll(drill: Drill, name: str, *, killed: bool = False) -> None:
 
 
 @pytest.mark.requirement("SG-118", "SG-119")
-@pytest.mark.parametrize("order", list(permutations(NAMES)), ids="".join)
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(order, marks=() if list(order) in ([*NAMES], [*reversed(NAMES)]) else pytest.mark.slow)
+        for order in permutations(NAMES)
+    ],
+    ids="".join,
+)
 def test_in_every_order_of_the_members(
     bundled: Cluster, tmp_path: Path, application_id: str, order: tuple[str, ...]
 ) -> None:
