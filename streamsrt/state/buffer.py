@@ -7,6 +7,8 @@
    ordered. Its record has a header ``v`` = 03; a deletion has none.
 3. A flush logs what has changed since the last one: the last state of each row, or a deletion.
 4. Sizes are computed as in Kafka Streams, so that a limit in bytes means the same.
+5. Changes are ordered by time, then by key. Windows give many changes one time, so the keys of a time are sorted once, when
+   it is due.
 
 Source: InMemoryTimeOrderedKeyValueChangeBuffer, BufferValue and ProcessorRecordContext of Kafka Streams.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from struct import Struct, error
 from typing import Any, NamedTuple, Protocol
 
@@ -141,7 +143,11 @@ class SuppressionBuffer:
         self.counts_bytes = False
         self._format = HeldFormat(name, serialize, deserialize)
         self._held: dict[bytes, Held] = {}
-        self._order: list[tuple[int, bytes]] = []
+        self._times: list[int] = []
+        """A heap of the times that ``_keys`` has."""
+        self._keys: dict[int, list[bytes]] = {}
+        self._sorted: set[int] = set()
+        """Times whose keys are sorted, the last one first."""
         self._loaded = False
 
     def raw(self, value: object) -> bytes | None:
@@ -156,33 +162,72 @@ class SuppressionBuffer:
         self._load()
         return self._held.get(key)
 
-    def put(self, change: Held) -> None:
-        """Holds a change back; one of the same row that is there gives it its position and what was forwarded before."""
-        self._load()
-        before = self._held.get(change.key)
+    def put(self, change: Held) -> int:
+        """Holds a change back; one of the same row that is there gives it its position and what was forwarded before.
+
+        Returns the time of the change that goes next.
+        """
+        if not self._loaded:
+            self._load()
+        key = change.key
+        before = self._held.get(key)
         if before is not None:
             change.prior, change.time_ms, change.is_first = before.prior, before.time_ms, False
             if self.counts_bytes:
                 self.size_in_bytes -= self._size_of(before)
         else:
-            heappush(self._order, (change.time_ms, change.key))
+            self._queue(key, change.time_ms)
         if self.counts_bytes:
             self.size_in_bytes += self._size_of(change)
-        self._held[change.key] = change
-        self.dirty[change.key] = None
-
-    def first(self) -> Held | None:
-        """The change that goes next."""
-        self._load()
-        return self._held[self._order[0][1]] if self._order else None
-
-    def remove_first(self) -> None:
-        """Lets go of :meth:`first`."""
-        _, key = heappop(self._order)
-        gone = self._held.pop(key)
-        if self.counts_bytes:
-            self.size_in_bytes -= self._size_of(gone)
+        self._held[key] = change
         self.dirty[key] = None
+        return self._times[0]
+
+    def _queue(self, key: bytes, time_ms: int) -> None:
+        keys = self._keys.get(time_ms)
+        if keys is None:
+            self._keys[time_ms] = [key]
+            heappush(self._times, time_ms)
+        else:
+            keys.append(key)
+            if self._sorted:
+                self._sorted.discard(time_ms)
+
+    def let_go(self, until_ms: int) -> Iterator[Held]:
+        """The changes whose times are not later, in order. Each is held back no more once it is taken."""
+        if not self._loaded:
+            self._load()
+        times, held, dirty = self._times, self._held, self.dirty
+        while times and times[0] <= until_ms:
+            time_ms = times[0]
+            keys = self._in_order(time_ms)
+            while keys:
+                key = keys.pop()
+                if not keys:
+                    self._forget(time_ms)
+                gone = held.pop(key)
+                if self.counts_bytes:
+                    self.size_in_bytes -= self._size_of(gone)
+                dirty[key] = None
+                yield gone
+
+    def take_first(self) -> Held | None:
+        """The change that goes next, which is held back no more; None where there is none."""
+        self._load()
+        return next(self.let_go(self._times[0]), None) if self._times else None
+
+    def _in_order(self, time_ms: int) -> list[bytes]:
+        """The keys of a time, the last one first."""
+        keys = self._keys[time_ms]
+        if time_ms not in self._sorted:
+            keys.sort(reverse=True)
+            self._sorted.add(time_ms)
+        return keys
+
+    def _forget(self, time_ms: int) -> None:
+        heappop(self._times)
+        del self._keys[time_ms]
+        self._sorted.discard(time_ms)
 
     def count_bytes(self) -> None:
         """Keeps ``size_in_bytes`` from now on."""
@@ -228,16 +273,15 @@ class SuppressionBuffer:
                 )
         self.store.restore(columns.keys, columns.values, columns.next_offset)
         self.dirty, self.pending = {}, {}
-        self._held, self._order, self._loaded = {}, [], False
+        self._held, self._times, self._keys, self._sorted, self._loaded = {}, [], {}, set(), False
 
     def _load(self) -> None:
         if self._loaded:
             return
         self._loaded = True
         for key, row in self.store.range(None, None):
-            self._held[key] = self._format.from_bytes(key, row)
-        self._order = [(held.time_ms, key) for key, held in self._held.items()]
-        heapify(self._order)
+            held = self._held[key] = self._format.from_bytes(key, row)
+            self._queue(key, held.time_ms)
 
     # ------------------------------------------------------------------------------------------------------- as a cache
 
@@ -251,7 +295,7 @@ class SuppressionBuffer:
     def rows(self) -> list[Held]:
         """What is held back, in order."""
         self._load()
-        return [self._held[key] for _, key in sorted(self._order)]
+        return [self._held[key] for time_ms in sorted(self._times) for key in sorted(self._keys[time_ms])]
 
 
 def _sized(value: bytes | None) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from struct import Struct
 from typing import Any
 
 from streamsrt.errors import UserError
@@ -31,9 +32,14 @@ from topology.graph.operations import Suppress
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import RecordMetadata
 
+_START = Struct(">q")
+_END_AND_START = Struct(">qq")
+
 NO_ORIGIN = RecordMetadata("", -1, -1)
 LATE: Iterator[Held] = iter(())
 """What :meth:`Suppression.hold` returns for a change that comes too late."""
+NOTHING: Iterator[Held] = iter(())
+"""What it returns where a change lets none go."""
 
 
 def _buffer(env: Environment, op: Suppress) -> SuppressionBuffer:
@@ -47,6 +53,8 @@ class Suppression:
 
     def __init__(self, env: Environment, name: str, op: Suppress) -> None:
         self._op = op
+        self._wait_ms = op.wait_ms
+        self._is_limited = op.max_records is not None or op.max_bytes is not None
         self._buffer = _buffer(env, op)
         self._time = env.stream_times.setdefault(name, StreamTime())
         self._name = name
@@ -56,25 +64,23 @@ class Suppression:
     def hold(
         self, raw: bytes, at_ms: int, new: object, old: object, timestamp: int, headers: Headers, origin: RecordMetadata
     ) -> Iterator[Held]:
-        """Holds a change back, and lets go what nothing holds back any more."""
-        if self._op.max_bytes is not None and not self._buffer.counts_bytes:
+        """Holds a change back, and lets go what nothing holds back any more. What has no value is for the caller to drop."""
+        if self._is_limited and self._op.max_bytes is not None and not self._buffer.counts_bytes:
             self._buffer.count_bytes()
-        if self._closed is not None and at_ms + self._op.wait_ms <= self._closed.ms:
+        if self._closed is not None and at_ms + self._wait_ms <= self._closed.ms:
             self._counters.dropped_late += 1
             return LATE
         if timestamp > self._time.ms:
             self._time.ms = timestamp
-        self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
-        first = self._buffer.first()
-        is_due = first is not None and first.time_ms <= self._time.ms - self._op.wait_ms
-        return self._let_go() if is_due or self._is_full() else iter(())
+        next_ms = self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
+        if self._is_limited:
+            return self._let_go_and_shrink()
+        until_ms = self._time.ms - self._wait_ms
+        return self._buffer.let_go(until_ms) if next_ms <= until_ms else NOTHING
 
-    def _let_go(self) -> Iterator[Held]:
-        buffer, until_ms = self._buffer, self._time.ms - self._op.wait_ms
-        while (first := buffer.first()) is not None and first.time_ms <= until_ms:
-            buffer.remove_first()
-            if self._flows_on(first):
-                yield first
+    def _let_go_and_shrink(self) -> Iterator[Held]:
+        buffer = self._buffer
+        yield from buffer.let_go(self._time.ms - self._wait_ms)
         if not self._is_full():
             return
         if self._op.shuts_down:
@@ -83,24 +89,17 @@ class Suppression:
                 f"{self._name} holds back {len(buffer)} changes{size}, more than its buffer may have: raise max_records or "
                 "max_bytes, or let it emit early"
             )
-        while self._is_full() and (first := buffer.first()) is not None:
-            buffer.remove_first()
-            if self._flows_on(first):
-                yield first
+        while self._is_full() and (first := buffer.take_first()) is not None:
+            yield first
 
     def let_all_go(self) -> Iterator[Held]:
         """Lets everything go, in order, since no more records come. Windows are closed then."""
         buffer, last = self._buffer, -1
-        while (first := buffer.first()) is not None:
+        while (first := buffer.take_first()) is not None:
             last = first.time_ms
-            buffer.remove_first()
-            if self._flows_on(first):
-                yield first
+            yield first
         if self._closed is not None and last >= 0:
             self._closed.move(last + self._op.session_gap_ms + self._op.wait_ms)
-
-    def _flows_on(self, held: Held) -> bool:
-        return held.new is not None or not self._op.by_window
 
     def _is_full(self) -> bool:
         records, size = self._op.max_records, self._op.max_bytes
@@ -138,6 +137,8 @@ def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callab
 
     def flow_on(found: Iterable[Held]) -> None:
         for held in found:
+            if op.by_window and held.new is None:
+                continue
             before = env.metadata, env.source
             env.metadata, env.source = RecordMetadata(*held.origin), partial(held_record, held, buffer.raw)
             try:
@@ -170,6 +171,9 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
             c.late(node, inside)
     env, to_raw = e.bind("env", c.env), e.bind("to_raw", _buffer(c.env, op).raw)
     with e.block(f"for {held} in {call}:"):
+        if op.by_window:
+            with e.block(f"if {held}.new is None:"):
+                e.line("continue")
         e.line(f"{env}.let_go = {held}, {to_raw}")
         e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
         result = Flow(_key(c, key, serde), Slot(obj=new), time, None)
@@ -188,10 +192,17 @@ def _key(c: Compiler, raw: str, serde: ProgramSerde) -> Slot:
     e = c.emitter
     if not isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde):
         return Slot(raw=raw, serde=serde, not_null=True)
-    window, inner = e.temp("o"), e.temp("k")
-    e.line(f"{window} = {e.bind('deserialize', serde.deserialize)}({raw})", "deserialization")
-    size = 8 if isinstance(serde, serdes.TimeWindowedSerde) else 16
-    e.line(f"{inner} = {raw}[:-{size}]")
+    start, inner = e.temp("w"), e.temp("k")
+    if isinstance(serde, serdes.TimeWindowedSerde):
+        e.line(
+            f"({start},) = {e.bind('window_start', _START.unpack_from)}({raw}, len({raw}) - {_START.size})",
+            "deserialization",
+        )
+        end, suffix_bytes = f"{start} + {serde.size_ms}", _START.size
+    else:
+        end, suffix_bytes = e.temp("x"), _END_AND_START.size
+        unpack = e.bind("session", _END_AND_START.unpack_from)
+        e.line(f"{end}, {start} = {unpack}({raw}, len({raw}) - {suffix_bytes})", "deserialization")
+    e.line(f"{inner} = {raw}[:-{suffix_bytes}]")
     key = Slot(raw=inner, serde=serde.inner, not_null=True)
-    ends = (f"{window}.start_ms", f"{window}.end_ms")
-    return WindowedSlot(obj=window, raw=raw, serde=serde, not_null=True, inner=key, start=ends[0], end=ends[1])
+    return WindowedSlot(raw=raw, serde=serde, not_null=True, inner=key, start=start, end=end)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamsrt.errors import ProcessingError, StateError
 from streamsrt.state.buffer import VERSION_HEADERS, Held, SuppressionBuffer
@@ -160,8 +162,7 @@ def test_a_buffer_is_restored_from_its_changelog_as_it_was() -> None:
     buffer = new_buffer(MemoryStore("s"))
     for change in (held(b"b", 5, "1"), held(b"a", 5, None, "0"), held(b"c", 1, "x"), held(b"b", 9, "2", "1")):
         buffer.put(change)
-    assert buffer.first() == held(b"c", 1, "x")
-    buffer.remove_first()
+    assert buffer.take_first() == held(b"c", 1, "x")
     keys, values, headers = buffer.take_changes()
     assert list(zip(keys, headers, strict=True)) == [(b"a", VERSION_HEADERS), (b"b", VERSION_HEADERS), (b"c", ())]
     restored = new_buffer(MemoryStore("s"))
@@ -184,7 +185,27 @@ def test_a_changelog_in_another_format_is_refused() -> None:
     buffer = new_buffer(MemoryStore("s"))
     buffer.restore(damaged)
     with pytest.raises(StateError, match="damaged"):
-        buffer.first()
+        buffer.take_first()
+
+
+@given(st.lists(st.one_of(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3)), st.integers(-1, 3))))
+def test_changes_go_by_time_and_then_by_key(steps: list[tuple[str, int] | int]) -> None:
+    """A step is a change of a key at a time, or lets one go whose time is not later."""
+    buffer, model = new_buffer(MemoryStore("s")), dict[bytes, int]()
+    for step in steps:
+        if isinstance(step, int):
+            due = sorted((time_ms, key) for key, time_ms in model.items() if time_ms <= step)
+            found = next(buffer.let_go(step), None)
+            assert (None if found is None else (found.time_ms, found.key)) == (due[0] if due else None)
+            model.pop(due[0][1] if due else b"", None)
+        else:
+            key = step[0].encode()
+            model.setdefault(key, step[1])
+            assert buffer.put(held(key, step[1], "x")) == min(model.values())
+        assert [(row.time_ms, row.key) for row in buffer.rows()] == sorted(
+            (time_ms, key) for key, time_ms in model.items()
+        )
+    assert len(buffer) == len(model)
 
 
 def test_a_window_is_closed_by_what_came_after_its_last_change() -> None:
