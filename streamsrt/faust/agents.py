@@ -22,8 +22,10 @@ from zlib import crc32
 
 from faust.agents.agent import _current_agent
 from faust.agents.models import ReqRepRequest
+from faust.app import App
 from faust.streams import _current_event
 from faust.types.tuples import TP
+from mode.supervisors import CrashingSupervisor
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
@@ -142,7 +144,7 @@ class Worker:
         WORKING.set(self)
         _current_agent.set(agent)
         while True:
-            chain = Chain(agent.name, self, node.stage)
+            chain = Chain(agent.name, self, node.stage, is_last=node.is_last)
             _current_event.set(_event_of(chain, node.stage))
             try:
                 await (self._iterate(chain) if node.is_last else self._relay(chain))
@@ -219,6 +221,12 @@ class Worker:
             if node.agent._on_error is not None and not node.has_default_on_error:
                 await node.agent._on_error(node.agent, error)
             for each in (*self.held, row):
+                if node.crashes:
+                    raise ProcessingError(
+                        f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {type(error).__name__}: {error} at "
+                        f"{row.metadata.topic}-{row.metadata.partition} offset {row.metadata.offset}, and its supervisor is "
+                        "CrashingSupervisor"
+                    ) from error
                 node.failed(each, error)
                 node.release(each)
         except StreamsError as failure:
@@ -260,7 +268,9 @@ class AgentNode:
         self.is_waiting = False
         """Whether an acknowledgement ends a wait."""
         self.is_over = False
-        self.has_default_on_error = getattr(agent._on_error, "__func__", None) is type(self.app)._on_agent_error
+        self.has_default_on_error = getattr(agent._on_error, "__func__", None) is App._on_agent_error
+        self.crashes = issubclass(agent._get_supervisor_strategy(), CrashingSupervisor)
+        """Whether the application stops when the agent raises."""
         self._running = running
         self._awaits = False
         """Whether it has awaited anything but records."""

@@ -26,7 +26,7 @@ _JOIN = "faust does not do it, either: look the other side up in a table"
 BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
 _STATE = "there is no worker of faust's: use the signals, such as app.on_partitions_assigned"
 _CONSUMER = "the runtime reads the topics: agents acknowledge, and streamsrt offsets resets"
-_INTERNAL = "it belongs to faust's worker: iterate over the stream"
+INTERNAL = "it belongs to faust's worker: iterate over the stream"
 _OF_TABLES = "the store of the table does it: assign rows, and delete them"
 _CALLS = "the runtime calls the agent: send to it, or let another agent read the topic"
 
@@ -44,7 +44,7 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
         Stream: {
             **dict.fromkeys(("combine", "join", "inner_join", "left_join", "outer_join", "join_strategy"), _JOIN),
             **dict.fromkeys(("contribute_to_stream", "remove_from_stream", "on_merge"), _JOIN),
-            **dict.fromkeys(("clone", "info", "outbox", "prefix", "task_owner", "throw", "events_total"), _INTERNAL),
+            **dict.fromkeys(("clone", "info", "outbox", "prefix", "task_owner", "throw", "events_total"), INTERNAL),
             "concurrency_index": "records of one key come to the same call of the agent: it needs no number",
             "derive_topic": "app.topic()",
             "enable_acks": "stream.noack()",

@@ -18,7 +18,7 @@ from streamsrt.faust.channels import open_channels
 from streamsrt.faust.reading import DeclaredTopic, declared, over_topics, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of
-from streamsrt.faust.tables import changelog_of, shared_name, store_of
+from streamsrt.faust.tables import changelog_of, is_global, shared_name, store_of
 from topology.dsl.builder import StreamsBuilder
 from topology.graph.topology import Topology
 from topology.spec import serdes
@@ -44,7 +44,7 @@ def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = T
     builder = StreamsBuilder()
     for table in found.tables:
         builder.add_state_store(store_of(table))
-        if table.is_global:
+        if is_global(table):
             store = store_of(table)
             builder.global_table(changelog_of(table), key=store.key, value=store.value, store=shared_name(table))
     stores = [table.name for table in found.tables]
@@ -74,9 +74,9 @@ def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[D
     replicas = app.conf.topic_replication_factor or 1
     compact = {"cleanup.policy": "compact"}
     return [
-        DeclaredTopic(changelog_of(table), count, replicas, compact | table.extra_topic_configs)
+        DeclaredTopic(changelog_of(table), count, replicas, compact | dict(store_of(table).changelog_config or {}))
         for table in app.tables.values()
-        if table.is_global
+        if is_global(table)
     ]
 
 

@@ -6,10 +6,12 @@ Nothing unsupported is passed over: it is one error at the start, which names th
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from mode.supervisors import ForfeitOneForAllSupervisor, ForfeitOneForOneSupervisor
 from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
@@ -19,6 +21,9 @@ from streamsrt.faust.timers import Timer, timers_of
 
 if TYPE_CHECKING:
     import faust
+
+
+_FORFEITING = (ForfeitOneForOneSupervisor, ForfeitOneForAllSupervisor)
 
 
 class Declared(NamedTuple):
@@ -123,6 +128,7 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
         for reason, instead in _of_table(table):
             yield f"{reason} of table {table.name}{declared_at(table)}", instead
     for agent in (*found.agents, *found.of_channels):
+        yield from _of_agent(agent)
         yield from _asks(agent)
     for agent in found.of_channels:
         yield from _of_agent_over_channel(agent)
@@ -148,10 +154,6 @@ def _of_application(app: faust.App) -> Iterator[tuple[str, str]]:
 
 
 def _of_table(table: faust.Table) -> Iterator[tuple[str, str]]:
-    from faust.tables.sets import SetGlobalTable
-
-    if isinstance(table, SetGlobalTable):
-        yield "the type SetGlobalTable", "use app.GlobalTable with lists as its values, or app.SetTable"
     if table.use_partitioner and not table.is_global:
         # Faust has such rows in the partition of the key, and here they would be looked for in that of the record.
         yield (
@@ -168,6 +170,19 @@ def _has_own_schema(table: faust.Table) -> bool:
     from faust.serializers.schemas import Schema
 
     return table.schema is not None and type(table.schema) is not Schema
+
+
+def _of_agent(agent: faust.Agent) -> Iterator[tuple[str, str]]:
+    place = f"of agent {agent.name} ({line_of(agent.fun)})"
+    if agent._sinks and inspect.iscoroutinefunction(written(agent.fun)):
+        yield f"sink= {place}, which does not yield,", "yield what the sinks are to get; Faust rejects it, too"
+    strategy = agent._get_supervisor_strategy()
+    if issubclass(strategy, _FORFEITING):
+        yield (
+            f"the supervisor {strategy.__name__} {place}",
+            "it would leave records unread. mode.OneForOneSupervisor goes on behind the record, and mode.CrashingSupervisor "
+            "stops the application",
+        )
 
 
 _ASKING = frozenset(("ask", "map", "kvmap", "join", "kvjoin"))

@@ -40,6 +40,7 @@ from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
     hears_of_closed_windows,
+    is_global,
     is_of_sets,
     shared_name,
 )
@@ -63,6 +64,14 @@ class ChannelFeed(Protocol):
 
     def take(self, key: object, value: object, timestamp: float | None, headers: Headers) -> None: ...
     def end(self) -> None: ...
+
+
+class LocalConsumer:
+    """What events are acknowledged through (in the place of faust's consumer, which would connect)."""
+
+    def __init__(self) -> None:
+        self._unacked_messages: set[object] = set()
+        """Faust's streams over values and channels note theirs here."""
 
 
 class RunningTask:
@@ -183,7 +192,7 @@ class RunningApplication:
     def _begin(self, context: Context, own: dict[str, Rows]) -> RunningTask:
         stores = dict(own)
         for table in self._tables:
-            if table.is_global:
+            if is_global(table):
                 shared = self._shared[table.name] = context.get_state_store(shared_name(table))
                 stores[table.name] = GlobalRows(own[table.name], shared)
         task = RunningTask(context.environment, stores, self._on_put())
@@ -345,8 +354,7 @@ class RunningApplication:
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         app = self.app
         self._before = {name: getattr(app, name) for name in _REPLACED}
-        # Events are acknowledged through it; without one faust would connect another.
-        app._consumer = object()
+        app._consumer = LocalConsumer()
         # Channels that no agent reads are queues of the process.
         app.flow_control.resume()
         app._attachments = Attachments(app, _outbox, _give)

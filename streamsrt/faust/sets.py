@@ -1,4 +1,4 @@
-"""Tables of sets (``app.SetTable``).
+"""Tables of sets (``app.SetTable``, ``app.SetGlobalTable``).
 
 1. A row is a whole set. Its entry in the changelog is an update that adds all members, so faust restores it, too. The number
    of that operation is written as a float, which tells it from faust's own entries.

@@ -28,7 +28,7 @@ from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Row
-from streamsrt.faust.names import REFUSED
+from streamsrt.faust.names import INTERNAL, REFUSED
 
 if TYPE_CHECKING:
     import faust
@@ -104,11 +104,13 @@ class Silent:
 class Chain:
     """The streams of one call of an agent's function: the first one, and those that are derived from it.
 
-    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``name``: the agent's.
+    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``is_last``: nothing is derived from that one.
+    ``name``: the agent's.
     """
 
-    def __init__(self, name: str, feed: Feed, own: int | None) -> None:
+    def __init__(self, name: str, feed: Feed, own: int | None, *, is_last: bool = False) -> None:
         self.name = name
+        self._is_last = is_last
         self.asked = asyncio.Event()
         """Set when the agent iterates over a stream that is not its own."""
         self.streams: list[AgentStream] = []
@@ -117,7 +119,12 @@ class Chain:
         self.add(feed.channel)
 
     def add(self, channel: faust.ChannelT) -> AgentStream:
-        """One stream more."""
+        """One stream more. Raises UserError for one whose topic is not read, as the start did not see it."""
+        if self._is_last and self.streams[-1:] and len(self.streams) > (self._own or 0):
+            raise UserError(
+                f"agent {self.name} derives a stream for {channel} in another function: group_by and through must stand in "
+                "the agent's own, where the start looks for the topics that it reads"
+            )
         is_own = self._own == len(self.streams)
         feed = self._feed if is_own else Silent(self._feed.app, channel, self.asked)
         self.streams.append(AgentStream(feed, self, channel))
@@ -417,13 +424,31 @@ class AgentStream:
         """Acknowledges an event. What the agent works on is acknowledged when it asks for the next one."""
         return bool(event.ack())
 
+    @property
+    def shortlabel(self) -> str:
+        """Its name in logs."""
+        return f"Stream: {self.channel}"
+
+    label = shortlabel
+
+    def __repr__(self) -> str:
+        return f"<{self.shortlabel}>"
+
+    def __and__(self, other: object) -> object:
+        raise _refused(self._chain.name, "combine")
+
     def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise UserError(
-            f"stream.{name} of agent {self._chain.name} is not supported by streamsrt.faust: "
-            f"{REFUSED[Stream].get(name, 'faust has no such name, either')}. docs/faust.md lists what is supported"
-        )
+        raise _refused(self._chain.name, name)
+
+
+def _refused(agent: str, name: str) -> UserError:
+    unknown = INTERNAL if hasattr(Stream, name) else "faust has no such name, either"
+    return UserError(
+        f"stream.{name} of agent {agent} is not supported by streamsrt.faust: {REFUSED[Stream].get(name, unknown)}. "
+        "docs/faust.md lists what is supported"
+    )
 
 
 def _acknowledged() -> bool:

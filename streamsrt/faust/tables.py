@@ -59,6 +59,14 @@ def is_of_sets(table: faust.Table) -> bool:
     return isinstance(table, SetTable)
 
 
+def is_global(table: faust.Table) -> bool:
+    """Whether every process has all of its rows."""
+    from faust.types.tables import GlobalTableT
+
+    # Faust does not mark those of sets.
+    return bool(table.is_global) or isinstance(table, GlobalTableT)
+
+
 def changelog_of(table: faust.Table) -> str:
     """The name of the topic that has its rows."""
     name: str = table.changelog_topic.get_topic_name()
@@ -163,7 +171,11 @@ class GlobalRows:
     def get(self, key: object, /) -> object:
         """The row of that key."""
         row = self._own.get(key)
-        return _bare(self._shared.get(key)) if row is None else row
+        if row is not None:
+            return row
+        row = _bare(self._shared.get(key))
+        # A set that the agent changes becomes its own.
+        return set(row) if isinstance(row, set) else row
 
     def all(self) -> Iterator[tuple[object, object]]:
         """All rows."""

@@ -92,15 +92,14 @@ class TestApp:
         known = self._topic(topic)
         raw_key, _ = known.prepare_key(key, None, None, {})
         raw_value, _ = known.prepare_value(value, None, None, {})
-        self.driver.pipe_raw(
-            known.get_topic_name(), raw_key, raw_value, round(timestamp * 1000), headers, partition=partition
-        )
+        name = topic if isinstance(topic, str) else topic.get_topic_name()
+        self.driver.pipe_raw(name, raw_key, raw_value, round(timestamp * 1000), headers, partition=partition)
 
     def received(self, topic: str | faust.TopicT) -> list[tuple[object, object]]:
         """Keys and values of the records sent to a topic since the last call, decoded by the topic's schema."""
         known = self._topic(topic)
         decoder = Decoder(self._app, known)
-        queue = self.driver.output_queue(known.get_topic_name())
+        queue = self.driver.output_queue(topic if isinstance(topic, str) else topic.get_topic_name())
         found = [
             decoder.decode(
                 Row(each.key, each.value, each.timestamp, each.headers, RecordMetadata(each.topic, each.partition, -1))

@@ -1,0 +1,1 @@
+"""What Faust's own tests expect of applications, tried here behaviour by behaviour (``behaviours.csv``)."""
