@@ -623,13 +623,13 @@ class KafkaStreams(Queryable):
         return False
 
     def _decide(self, error: StreamsError) -> Response:
-        """What becomes of a failure, as the application says."""
+        """How the application wants a failure to be handled."""
         if self._exception_handler is None:
             return Response.SHUTDOWN_CLIENT
         return Response(self._exception_handler(error))
 
     def _start_http(self) -> HttpServer | None:
-        """Where it is asked for, before the group is joined: the others are told where it is."""
+        """Starts HTTP, if it is configured, before the group is joined: the other members get its address."""
         if not self.config.http_listen:
             return None
         try:

@@ -17,7 +17,7 @@ WINDOW_NS: Final = 30_000_000_000
 
 
 class SensorReading(NamedTuple):
-    """Of the numbers of late; NaN where there were none, as in Kafka's metrics."""
+    """Statistics of recent numbers; NaN if there were none, as in Kafka's metrics."""
 
     mean: float
     low: float
@@ -126,7 +126,7 @@ class Rates:
         self._known: dict[Hashable, tuple[int, float, int, float]] = {}
 
     def of(self, what: Hashable, total: float, now_ns: int) -> float:
-        """By how much it has grown a second. A total that is smaller than before began anew."""
+        """The increase per second. A total that is smaller than before was reset."""
         began_ns, before, next_ns, later = self._known.get(what, (self._started_ns, 0.0, self._started_ns, 0.0))
         if total < later:
             began_ns, before, next_ns, later = next_ns, 0.0, now_ns, total

@@ -72,8 +72,8 @@ class Producing(Protocol):
         """Wait until everything sent so far is acknowledged. The result: for each partition that was written since the last
         flush, the offset that follows its last record.
 
-        Raises ProductionError: some batch failed for good. What was queued is dropped, and the producer starts anew with
-        the next :meth:`send`; what was not acknowledged counts as not written.
+        Raises ProductionError: some batch failed for good. What was queued is dropped, and the producer starts again
+        with the next :meth:`send`; what was not acknowledged counts as not written.
         """
 
 
@@ -93,8 +93,8 @@ class Transacting(Protocol):
         """Whether anything was sent since the last commit."""
 
     def initialize(self, timeout_s: float) -> None:
-        """Take the transactional id over: whoever had it is fenced, and what it left undecided is decided on return.
-        What was sent and not committed is dropped.
+        """Take over the transactional id: the producer that had it is fenced, and its open transaction is decided on
+        return. What was sent and not committed is dropped.
 
         Raises TransactionLostError when the time is up (it may be tried again), ConfigError (transaction.timeout.ms is
         above what the broker allows), RequestFailedError (not authorized).
@@ -200,7 +200,7 @@ class Administering(Protocol):
 
 
 class GroupMember(Protocol):
-    """A membership that runs on the network thread: heartbeats go on whatever the processing thread does."""
+    """A membership that runs on the network thread: heartbeats continue whatever the processing thread does."""
 
     @property
     def member_id(self) -> str: ...

@@ -359,7 +359,7 @@ class Producer:
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop; whoever waits gets an error."""
+        """Stop; waiting callers get an error."""
         tasks = [self._runner, *self._tasks, *([] if self._adding is None else [self._adding])]
         for task in tasks:
             task.cancel()

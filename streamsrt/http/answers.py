@@ -369,7 +369,7 @@ def tasks(instance: Instance) -> Answer:
 
 
 def health(instance: Instance) -> Answer:
-    """``/healthz``: 503 where the instance should be started anew."""
+    """``/healthz``: 503 if the instance should be restarted."""
     why = instance.why_not_alive()
     return (_RETRY if why else 200), {"alive": not why, "state": instance.state.value, "why": why}
 

@@ -318,7 +318,7 @@ class Runner:
             return None
 
     def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:
-        """What becomes of the record with that index, which a generated function has come to."""
+        """Handles the failure of the record with that index, at which a generated function stopped."""
         node, stage = generated.origin(error)
         context = self.env.context_let_go(node) or _context_at(*self._at[:2], index, node)
         if stage == "deserialization":

@@ -300,7 +300,7 @@ _GLOBAL_PART = 4
 
 
 def wall_clock() -> Callable[[], int]:
-    """Epoch milliseconds that never go back: where the system's clock is set, this one goes on evenly."""
+    """Epoch milliseconds that never go back: changes of the system clock do not affect them."""
     ahead_ns = time.time_ns() - time.monotonic_ns()
     return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
 

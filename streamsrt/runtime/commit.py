@@ -66,7 +66,9 @@ class Committing(Protocol):
         written: nothing of them may be committed any more, they are to be opened again."""
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
-        """Commits the offsets that wait. What can't be committed now goes on waiting, or is dropped with the membership."""
+        """Commits the pending offsets. Offsets that can't be committed now stay pending, or are dropped with the
+        membership.
+        """
 
     def keep_only(self, partitions: Container[TopicPartition]) -> None:
         """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""

@@ -42,7 +42,7 @@ class Drops(NamedTuple):
 
 
 class DropLog:
-    """What was said of whom. A task that is opened again counts from zero."""
+    """What was logged for each task. A task that is opened again counts from zero."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], tuple[int, int]] = {}

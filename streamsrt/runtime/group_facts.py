@@ -262,8 +262,9 @@ class ToldRebalance(TypedDict):
 
 
 def told_rebalances(described: _Described) -> list[ToldRebalance] | None:
-    """Why a streams group was assigned anew, and what moved, the newest last. None: the broker is not the bundled one, and
-    does not tell."""
+    """Why a streams group was assigned again, and what moved, the newest last. None: the broker is not the bundled one
+    and does not report it.
+    """
     told = (described.unknown_tags or {}).get(REBALANCES_TAG)
     return None if told is None else list(json.loads(told))
 

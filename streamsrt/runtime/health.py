@@ -18,8 +18,10 @@ _OURS = str(Path(__file__).resolve().parent.parent)
 
 
 class Readiness:
-    """Of one instance. It is ready for the first time when it has no warm-up task left; from then on its active tasks
-    count: a rolling update goes on when a new instance is warm, and who runs is not taken out because more is to come."""
+    """The health of one instance. It becomes ready when it has no warm-up task left; from then on only its active tasks
+    count: a rolling update continues when a new instance is warm, and a running instance does not become unready because
+    of further warm-up tasks.
+    """
 
     def __init__(self) -> None:
         self._was_ready = False
@@ -73,7 +75,7 @@ def why_task(task: TaskProgress) -> str:
 
 
 def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> list[str]:
-    """Why the instance should be started anew; else empty. ``silent_s``: since the last iteration of its loop."""
+    """Why the instance should be restarted; else empty. ``silent_s``: since the last iteration of its loop."""
     if state in (State.ERROR, State.NOT_RUNNING):
         return [f"the application is {state.value}"]
     if state is not State.CREATED and silent_s > limit_s:

@@ -10,7 +10,7 @@ from streamsrt.errors import ApplicationShutdownError, StreamsError
 
 
 class Response(Enum):
-    """What becomes of an instance whose processing thread failed. Source: ``StreamThreadExceptionResponse``."""
+    """What happens to an instance whose processing thread failed. Source: ``StreamThreadExceptionResponse``."""
 
     REPLACE_THREAD = "replace_thread"
     """A new one joins the group and goes on where the last commit was."""
@@ -25,7 +25,7 @@ OnFailure: TypeAlias = Callable[[StreamsError], Response]
 
 
 class GroupMembershipOperation(Enum):
-    """What becomes of the membership when an instance closes. Source: ``CloseOptions.GroupMembershipOperation``."""
+    """What happens to the membership when an instance closes. Source: ``CloseOptions.GroupMembershipOperation``."""
 
     DEFAULT = "default"
     """A static member stays until its session ends, any other leaves."""

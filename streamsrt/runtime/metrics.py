@@ -80,7 +80,7 @@ class MetricList:
     def spread(
         self, group: str, name: str, spread: Spread, now: int, tags: Mapping[str, str], what: str, *, low: bool = False
     ) -> None:
-        """Mean and greatest, and the least one where wanted, of late."""
+        """The recent mean and maximum, and the minimum if it is wanted."""
         self.reading(group, name, spread.read(now), tags, what, low=low)
 
     def reading(
@@ -94,7 +94,7 @@ class MetricList:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is told of an application's instance: texts."""
+    """Text metrics of an application's instance."""
 
     application_id: str
     topology: str

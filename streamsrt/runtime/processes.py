@@ -35,7 +35,7 @@ _LOOK_S = 0.1
 
 class StreamProcesses:
     """``work`` is what each worker does; ``prepare`` is done in the supervisor's process before the first one, and what it
-    returns lives as long as that. ``on_state`` is called on a thread of this object. ``leaving``: what becomes of the
+    returns lives as long as that. ``on_state`` is called on a thread of this object. ``leaving``: what happens to the
     memberships when SIGTERM ends the supervisor."""
 
     def __init__(

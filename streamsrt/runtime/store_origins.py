@@ -106,12 +106,12 @@ def origin_tags(topology: Topology) -> dict[str, str]:
 
 
 def continues_generated(topology: Topology) -> bool:
-    """Whether a store of the topology may go on with one that has a generated name."""
+    """Whether a store of the topology may continue one that has a generated name."""
     return any(is_generated(spec.kept_as) for spec in _logged(topology))
 
 
 def check_origins(application_id: str, topology: Topology, members: Iterable[RunningMember]) -> None:
-    """Raises TopologyMismatchError where a generated store name stands for something else in a member that runs."""
+    """Raises TopologyMismatchError if a generated store name stands for something else in a running member."""
     if not continues_generated(topology):
         return
     known = origins(topology)
@@ -129,8 +129,9 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
 
 
 def warn_of_unknown(application_id: str, topology: Topology, admin: Administering) -> None:
-    """Warns where stores with generated names go on with changelogs that have records, and nobody can tell of which table
-    they are: no other instance runs, and there is no state on disk."""
+    """Warns if stores with generated names continue changelogs that have records, and nobody can tell which table they
+    belong to: no other instance runs, and there is no state on disk.
+    """
     stores = {
         f"{application_id}-{spec.changelog_name}": spec.name for spec in _logged(topology) if is_generated(spec.kept_as)
     }

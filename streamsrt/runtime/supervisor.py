@@ -157,7 +157,7 @@ class Supervisor:
         progress_interval_s: float = _WAIT_S,
         leaving: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """``leaving``: what becomes of the memberships when SIGTERM ends it."""
+        """``leaving``: what happens to the memberships when SIGTERM ends it."""
         self._work = work
         self._threads = threads
         self._control: Connection | None = control

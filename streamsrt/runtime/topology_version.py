@@ -61,7 +61,7 @@ def check_group(
 ) -> None:
     """Asks the group for its members. Raises TopologyMismatchError as :func:`check_members` does, and BrokerError.
 
-    ``on_disk``: of an instance that starts. It warns where nobody can tell what generated store names stand for.
+    ``on_disk``: of an instance that starts. Warns if nobody can tell what generated store names stand for.
     """
     name = config.application_id
     # A version without an epoch is the first one, or the one that runs.
@@ -82,8 +82,8 @@ def check_group(
 def check_members(
     application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
 ) -> None:
-    """Raises TopologyMismatchError where a member of the group runs another topology under the same epoch, or where a
-    generated store name stands for something else in it.
+    """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if a generated
+    store name stands for something else in it.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """

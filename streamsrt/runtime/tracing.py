@@ -22,7 +22,7 @@ OnWork: TypeAlias = Callable[[str, int, int, int], None]
 
 
 def no_spans(kind: str, began_ns: int, ended_ns: int, items: int) -> None:
-    """For whoever wants none."""
+    """Without tracing."""
 
 
 def spans_of(config: StreamsConfig) -> OnWork:

@@ -58,7 +58,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Repartition topics that old members read to the end before a new version goes on: ``records`` are left."""
+    """Repartition topics that old members read to the end before a new version takes over: ``records`` are left."""
 
     topics: tuple[str, ...]
     records: int

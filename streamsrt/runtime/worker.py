@@ -66,7 +66,7 @@ def _address(address: str, index: int) -> str:
 
 
 def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bool) -> None:
-    """Runs an instance until it is told to stop. Raises StreamsError, after it was told to the supervisor."""
+    """Runs an instance until it is stopped. Raises StreamsError, after it was reported to the supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A signal handler takes no lock: the thread below looks at the flag.
     terminated = threading.Event()

@@ -10,7 +10,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class ChangelogColumns(Protocol):
-    """Records of a changelog as columns; ``next_offset`` is where restoring goes on. Keys are never None."""
+    """Records of a changelog as columns; ``next_offset`` is where restoring continues. Keys are never None."""
 
     @property
     def keys(self) -> Sequence[Any]: ...  # bytes: those of other topics may be None, and have the same columns

@@ -25,7 +25,7 @@ def make_private(path: Path) -> None:
 
 
 def write_private(path: Path, text: str, *, durably: bool = False) -> None:
-    """Writes a file anew. Raises OSError."""
+    """Writes a file, replacing an existing one. Raises OSError."""
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8"
     ) as file:

@@ -55,7 +55,7 @@ class ChangelogStore(Protocol):
         """
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
-        """Writes columns of the changelog, None deleting, together with the offset at which restoring goes on."""
+        """Writes columns of the changelog (None deletes), together with the offset at which restoring continues."""
 
     def changelog_offset(self) -> int | None:
         """The offset from which the changelog must be applied to this store; None: from its start."""

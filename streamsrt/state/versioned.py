@@ -105,7 +105,7 @@ class VersionedBytesStore(OverBytes):
     def restore_versions(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int
     ) -> None:
-        """Puts columns of the changelog, together with the offset at which restoring goes on."""
+        """Puts columns of the changelog, together with the offset at which restoring continues."""
         self.write(zip(keys, timestamps, values, strict=True), changelog_offset=next_offset)
 
     def _put(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:

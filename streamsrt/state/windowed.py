@@ -171,7 +171,9 @@ class WindowBytesStore(OverBytes):
         self._write(rows, changelog_offset)
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
-        """Writes columns of the changelog, together with the offset at which restoring goes on. Expired rows are dropped."""
+        """Writes columns of the changelog, together with the offset at which restoring continues. Expired rows are
+        dropped.
+        """
         stored_keys: list[bytes] = []
         stored_values: list[bytes | None] = []
         prefixes = self._prefixes

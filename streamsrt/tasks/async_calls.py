@@ -41,7 +41,7 @@ class AsyncCalls:
         self._loop.call_soon_threadsafe(self._add, first, arguments)
 
     def cancel(self) -> None:
-        """Ends what is under way and forgets what waits: none of it is told."""
+        """Cancels running and waiting calls: their results are not reported."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _add(self, first: int, arguments: Sequence[tuple[object, ...]]) -> None:

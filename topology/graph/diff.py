@@ -62,7 +62,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class SubtopologyChange:
-    """What becomes of one subtopology: ``same``, ``changed``, ``new`` or ``gone``."""
+    """What happens to one subtopology: ``same``, ``changed``, ``new`` or ``gone``."""
 
     id: str
     change: Literal["same", "changed", "new", "gone"]
@@ -253,7 +253,7 @@ class _Compared:
         )
 
     def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
-        """Why a generated name stands for something else than before; nothing where it does not."""
+        """Why a generated name stands for something else than before; empty if it does not."""
         before, after = self._old.origins.get(name), self._new.origins.get(name_now)
         if before is None or after is None or not is_generated(name.removesuffix(_REPARTITION)):
             return ""
@@ -324,7 +324,7 @@ _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "Count
 
 
 def name_both(name: str) -> str:
-    """What to do where a generated store name stands for something else than before."""
+    """What to do if a generated store name stands for something else than before."""
     return f'Name both: as store="{name}" what it was keeps its state, under any other name it starts empty'
 
 

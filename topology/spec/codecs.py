@@ -61,8 +61,9 @@ ORDER_BYTES = 8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OrderedKeys(CallableSerde[T]):
-    """Keys of a key-value store whose rows are kept in an order of their own. ``order``: from the bytes of a key to the
-    :data:`ORDER_BYTES` that stand before them in the store."""
+    """Keys of a key-value store whose rows have a custom order. ``order``: returns for the bytes of a key the
+    :data:`ORDER_BYTES` that precede them in the store.
+    """
 
     order: Callable[[bytes], bytes]
 

@@ -1,21 +1,22 @@
-"""What versions that nobody runs have left unread: who reads it, what waits for whom, and what can't follow.
+"""Records that versions without members have left unread: who reads them, what waits for them, and which version is
+refused.
 
-When a group starts anew:
+When a group starts again:
 
-1. Members of an earlier version that read some of it are taken beside the version that begins, as while an upgrade rolls.
-   Else they would be refused, and it for what it leaves unread.
-2. A version that reads some of what is unread waits for members that read the rest. One that reads nothing of it is refused:
-   who reads the rest does not need it.
+1. Members of an earlier version that read some of them are accepted together with the new version, as in a rolling
+   upgrade. Otherwise they would be refused, and the new version would be refused for the records that it leaves unread.
+2. A version that reads some of the unread records waits for members that read the rest. A version that reads none of
+   them is refused: it is not needed by those that read the rest.
 
-In a group that runs:
+In a running group:
 
 3. While members run earlier versions, all members are told which topics only those have, and which subtopologies of the
-   group's version share state with the readers (``Waits``). They echo it, so that whoever leads next knows it, too.
-4. When nobody is left who reads such a topic, and something is unread in it, tasks of these subtopologies are *held*: of
-   each partition where something is unread nobody gets them, until it is read, or may be lost. It is counted in each
-   generation; a topic of which nothing is unread is not told any more.
-5. A version that does not have the topic either is refused meanwhile. One that has it reads it.
-6. What is unread in other topics, which no member was told of, is warned of.
+   group's version share state with their readers (``Waits``). They echo it, so that the next leader knows it, too.
+4. If nobody is left who reads such a topic, and some of it is unread, tasks of these subtopologies are *held*: nobody
+   gets them for the partitions with unread records, until these are read, or may be lost. The records are counted in
+   each generation; a topic without unread records is not mentioned any more.
+5. A version that does not have the topic either is refused meanwhile. A version that has it reads it.
+6. Unread records in other topics, which no member was told of, cause a warning.
 """
 
 from __future__ import annotations

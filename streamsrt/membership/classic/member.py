@@ -1,8 +1,9 @@
-"""A membership of a classic group in progress: the member's machine, the leader's while it leads, and the log lines.
+"""An active membership of a classic group: the member's machine, the leader's while it leads, and log lines.
 
-This is what :meth:`streamsrt.client.network.NetworkThread.join_classic_group` drives. What the leader has to know or to make
-is told as work: a function of who can do it (:class:`LeaderHands`). Between generations the leader looks at the topics that
-its assignment rests on, and joins again when they have changed. A member with an endpoint asks who has what.
+:meth:`streamsrt.client.network.NetworkThread.join_classic_group` drives it. What the leader has to look up or to create
+is returned as work: a function of an object that can do it (:class:`LeaderHands`). Between generations the leader
+checks the topics of its assignment, and joins again when they have changed. A member with an endpoint asks for the
+other endpoints.
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 Rules that it keeps:
 
-1. It joins when it starts, when the group rebalances, and of its own accord: when nothing is held any more of what it
-   claimed and was not given, when a warm-up task has caught up, when its topology is asked for, when the time is over
-   that the leader set, when the leader knows a reason.
-2. It never joins of its own accord before the SyncGroup of its generation is answered, and with a growing pause while the
-   generations that it begins change nothing for it: a join during a rebalance makes others miss their sync (KAFKA-14382).
-3. A JoinGroup claims what is held at that moment. Until SyncGroup is answered nothing beyond it may be opened. Only while
-   tasks are being let go it waits, for a second at most, so that one rebalance confirms many.
-4. A JoinGroup or SyncGroup whose answer is lost is sent again as it was.
-5. A missed or refused SyncGroup costs neither tasks nor claims: the member says so when it joins again (KAFKA-14639).
+1. It joins when it starts, when the group rebalances, and on its own initiative: when it has closed all tasks that it
+   claimed and did not get, when a warm-up task has caught up, when the leader requests its topology, when a time set by
+   the leader has passed, when the leader has a reason.
+2. It never joins on its own initiative before the SyncGroup of its generation is answered. While such joins change
+   nothing for it, the pause between them grows: a join during a rebalance makes others miss their sync (KAFKA-14382).
+3. A JoinGroup claims the tasks that the member holds at that moment. Until SyncGroup is answered, no others may be opened. While
+   tasks are being closed, the JoinGroup waits, for a second at most, so that one rebalance confirms many of them.
+4. A JoinGroup or SyncGroup whose response is lost is repeated unchanged.
+5. After a missed or refused SyncGroup, the member keeps its tasks and claims, and reports it when it joins again
+   (KAFKA-14639).
 6. Commits carry the generation from the answer to JoinGroup on; tasks that were claimed go on meanwhile.
 7. There is a heartbeat each interval in a generation, and while leading; in the first seconds after SyncGroup every half
    second, as the generation that hands tasks over begins then. A waiting JoinGroup or SyncGroup needs none. What a
@@ -22,8 +23,8 @@ Rules that it keeps:
     is taken, otherwise nothing is opened. In either case the member joins again at once: the process before may have claimed
     tasks that it was to let go of.
 11. A member that the leader refuses leaves the group, unless it is static.
-12. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced. Who
-    was told does the same, for others may have missed that SyncGroup. Both leave for good.
+12. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced.
+    The members that are told repeat this, because others may have missed that SyncGroup. All of them leave for good.
 13. A JoinGroup that is refused because a streams member has the ``group.instance.id`` is sent again until that member's
     session must have ended: the process before this one may have been killed. After that the refusal is final.
 14. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.

@@ -1,16 +1,16 @@
-"""Which version of the program a group runs, which one it may go on to, and who cannot be part of it.
+"""Which version of the program a group runs, which one may follow, and who can't be part of it.
 
-1. The group runs what the newest echo names. Where nobody echoes anything it runs the highest epoch that there is; of
-   several digests the smallest.
-2. The next epoch is a candidate to become the group's. Of several digests of it the smallest comes first; when one is taken,
-   the members of the others are refused.
-3. Whose epoch is further ahead is refused, as is who has the group's epoch with another digest.
-4. Whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it goes on, with tasks of
-   its own version.
-5. A group with Java's members keeps its version: members of any other one are refused, and so is Java's with another
-   topology.
-6. Nobody is refused for a version that the group does not run yet: of a group without an echo nothing is certain before it
-   has got tasks.
+1. The group runs the version that the newest echo names. If nobody echoes anything, it runs the highest epoch; of
+   several digests, the smallest.
+2. The next epoch is a candidate for the group. Of several digests of it, the smallest comes first; when one is
+   accepted, the members with the others are refused.
+3. A member whose epoch is further ahead is refused, and so is one with the group's epoch and another digest.
+4. A member whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it continues
+   with tasks of its own version.
+5. A group with Java's members keeps its version: members of any other version are refused, and so are Java's members
+   with another topology.
+6. Nobody is refused because of a version that the group does not run yet: in a group without an echo, nothing is
+   certain before it has tasks.
 """
 
 from __future__ import annotations

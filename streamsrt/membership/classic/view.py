@@ -1,26 +1,27 @@
-"""What a leader sees of its group: who has what, who was told what, and which topologies it knows.
+"""What a leader knows of its group: owned tasks, previous assignments, and topologies.
 
-It is made of what the members say when they join, so that any member can lead at any time.
+It is computed from what the members send when they join, so that any member can lead at any time.
 
-1. What a member says that it holds is complete, and never too small. Who did not join holds nothing, but for a static
-   member: brokers keep it in the group, with what it said when it last joined.
-2. A static member has joined if its echo is of the generation before this one. If not, the leader may know: it led that
-   generation, and the member says the same as then. Such a member is *away*: what it was given then is added to its claims,
-   and it is taken to have heard it. (It may be there and have repeated a JoinGroup whose answer was lost. Then it claims
-   too much for one generation.)
-3. Where the leader does not know either, the member is *in doubt*, and nothing new is given to anybody until another
-   generation, or the end of that member's session, has cleared it up. That goes for new static members, too: one that was
-   told its first tasks in the generation before looks like one that joins. In the first generation of a group nobody is
-   in doubt, nor is the leader itself ever.
-4. A member that says nothing of an earlier generation may have come back to what the broker stored for its instance id, and
-   have gone on with that, if it is of the same process and version: it counts as away, too.
-5. An echo that is not older than this generation is of another life of the group, and does not count.
+1. The tasks that a member claims are complete, and never too few. A member that did not join holds nothing, unless it
+   is static: brokers keep it in the group, with the metadata of its last join.
+2. A static member has joined if its echo is from the generation before this one. If not, the leader may know more: if
+   it led that generation, and the metadata has not changed since, the member is *away*: its assignment from then is
+   added to its claims, as if it had received it. (It may be there and have repeated a JoinGroup whose response was
+   lost. Then it claims too much for one generation.)
+3. If the leader does not know either, the member is *in doubt*, and nobody gets new tasks until another generation, or
+   the end of that member's session, resolves it. That includes new static members: a member that got its first tasks in
+   the previous generation looks like one that joins. In the first generation of a group nobody is in doubt, nor is the
+   leader itself ever.
+4. A member without an echo may have returned to the assignment that the broker stored for its instance id, and have
+   continued with it, if it has the same process and version: it counts as away, too.
+5. An echo that is not older than this generation is from another life of the group, and does not count.
 6. Of two echoes of a task in one process, or of an active task anywhere, the newer one counts.
 7. Texts of topologies are this member's own, those that it has seen before, and those that members attach.
-8. Where Java's members are in the group their words are read as ours (:mod:`~streamsrt.membership.classic.java_members`). A
-   leader that does not run what the group runs can't do that, nor one whose topology is not Java's: it has to leave
-   (``unfit``). If it runs what the group runs, a member of Java's with another topology that has no tasks is refused. So is
-   one that can't be understood; what it owns is nobody else's until it is gone.
+8. If Java's members are in the group, their metadata is converted to ours
+   (:mod:`~streamsrt.membership.classic.java_members`). A leader that does not run the group's version can't do that,
+   nor one whose topology is not Java's: it has to leave (``unfit``). If it runs the group's version, a Java member with
+   another topology and without tasks is refused. So is one whose metadata can't be read; nobody else gets the
+   partitions that it owns until it is gone.
 """
 
 from __future__ import annotations

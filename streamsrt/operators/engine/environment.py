@@ -52,7 +52,7 @@ class Calls(Protocol):
         """Calls it with each of the arguments, numbered from ``first``; returns at once."""
 
     def cancel(self) -> None:
-        """Ends them; nothing is told of them any more."""
+        """Cancels them; their results are not reported any more."""
 
 
 OpenCalls = Callable[[MapAsync, Callable[[CallOutcome], None]], Calls]

@@ -86,7 +86,7 @@ class Batch:
         self._env.metadata, self._env.source = record.metadata, record.source
 
     def failed(self, record: BufferedRecord, error: BaseException) -> None:
-        """A record's function raised: goes on where the handler says so."""
+        """A record's function raised: continues if the handler says so."""
         self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 

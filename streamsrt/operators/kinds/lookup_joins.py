@@ -168,7 +168,7 @@ class _Answer:
 
 
 class _SideBySide(_Lookup):
-    """Calls go on while records come; each record goes on when what it and those before it wait for is there."""
+    """Calls continue while records come; each record is forwarded when its lookup and those before it are done."""
 
     def __init__(self, op: JoinLookup, calls: MapAsync, builder: PathBuilder, made: PathNode) -> None:
         super().__init__(op, builder, made)

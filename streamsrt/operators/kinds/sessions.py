@@ -34,7 +34,7 @@ pack_times = Struct(">qq").pack
 
 
 class SessionChange(NamedTuple):
-    """What becomes of a session; ``new`` None: it is deleted."""
+    """The change of a session; ``new`` None: it is deleted."""
 
     start: int
     end: int

@@ -32,7 +32,7 @@ from topology.spec.windows import Windowed
 
 
 class SlidingChange(NamedTuple):
-    """What becomes of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
+    """The change of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
 
     start: int
     new: object
@@ -48,7 +48,7 @@ _Row = tuple[object, int]
 
 
 class Sliding:
-    """The windows of one task's aggregation. ``tell`` is told what becomes of which window, at once."""
+    """The windows of one task's aggregation. ``tell`` is called immediately with the change of each window."""
 
     def __init__(
         self, env: Environment, name: str, op: SlidingAggregate, tell: Callable[[SlidingChange], None] | None

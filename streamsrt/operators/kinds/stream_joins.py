@@ -269,7 +269,7 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
     time, key_serde, serialize = side.time, side.key_serde, side.own_serde.serialize
 
     def forward_waited(raw: bytes | None, left: object, right: object, at_ms: int, headers: Headers) -> None:
-        """What had no match. It was read earlier than the record that makes it go on, whose headers it gets."""
+        """A record without a match. It was read before the record that makes it a result, whose headers it gets."""
         assert raw is not None
         key, value = key_serde.deserialize(raw), right if left is None else left
         with env.of_earlier(node.name, key, value, at_ms, (), lambda: (raw, side.raw_of(left, right), (), at_ms)):

@@ -97,7 +97,7 @@ CALLS_TOLD_INTERVAL_MS = 10_000
 
 
 class StreamThread:
-    """Runs the tasks of one member until it is told to stop. ``now_ms`` is a clock that never goes back."""
+    """Runs the tasks of one member until it is stopped. ``now_ms`` is a clock that never goes back."""
 
     def __init__(
         self,
@@ -432,7 +432,7 @@ class StreamThread:
         self._member.tell(ReportOwned(NOTHING))
 
     def _tell_what_helps_a_start(self) -> None:
-        """Once, where tasks are lost that have not run yet: it may go on like that, without progress."""
+        """Logged once, if tasks are lost that have not run yet: this may repeat, without progress."""
         starting = sum(owned.phase in (Phase.CREATED, Phase.RESTORING) for owned in self._manager)
         if not starting or self._told_what_helps:
             return
@@ -550,7 +550,7 @@ class StreamThread:
         return self._state.was_shut_down
 
     def doing(self) -> str:
-        """What it does at this moment, for whoever wonders why it does not come around. For any thread."""
+        """What the thread is doing at this moment. May be called from any thread."""
         with suppress(RuntimeError):
             # The tasks may change while another thread looks.
             processing = [where for owned in list(self._manager) if (where := owned.task.processing)]

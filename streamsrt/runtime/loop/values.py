@@ -166,7 +166,7 @@ class IterationEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The loop is to end. ``operation``: what becomes of the membership."""
+    """The loop should end. ``operation``: what happens to the membership."""
 
     operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT
 

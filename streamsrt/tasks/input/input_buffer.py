@@ -53,7 +53,7 @@ class InputBuffer:
         self.high_watermark = fetched.readable_end
 
     def jump(self, fetched: Fetched, position: int) -> None:
-        """Reading goes on elsewhere: behind what was fetched before, the position moves to ``position``."""
+        """Reading continues elsewhere: after everything that was fetched before, the position moves to ``position``."""
         self._fetches.append(replace(fetched, offset=position, next_offset=position, error=None))
 
     def next_columns(self) -> RecordColumns | None:

@@ -68,7 +68,7 @@ Report = Applied | Failed | Fetched
 
 
 class Reports:
-    """What is to be told, between the thread that works and the one that is told."""
+    """Reports from the restoring thread to the processing thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -285,7 +285,7 @@ class ChangelogWork:
 
 
 def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
-    """The records below an offset; restoring goes on there."""
+    """The records below an offset, at which restoring continues."""
     count = sum(columns.offset_at(index) < end_offset for index in range(len(columns.keys)))
     kept = columns.cut(0, count)
     kept.next_offset = end_offset

@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 return
 
     def thaw(self, host: Host) -> None:
-        """Lets a frozen host go on: what it would have done meanwhile it does now."""
+        """Thaws a frozen host: callbacks that were due meanwhile run now."""
         host.is_frozen = False
         self._ready.extend(host.held)
         host.held.clear()

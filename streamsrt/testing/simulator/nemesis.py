@@ -103,7 +103,7 @@ class Nemesis:
             self._timers.append(victims.loop.call_later(event.at_s, act, event))
 
     def end(self) -> None:
-        """Everything is whole again, and whoever is down starts."""
+        """Ends all faults, and starts the hosts that are down."""
         victims = self._victims
         for timer in self._timers:
             timer.cancel()

@@ -179,7 +179,7 @@ class Wire(asyncio.Transport):
         self._loop.call_at(self._arrives_s, arrive, *args, context=self.other.host.context.copy())
 
     def flush(self) -> None:
-        """The network is whole again: what waits goes on its way."""
+        """Restores the network: waiting data is delivered."""
         if not self._is_cut:
             while self._waiting:
                 self._schedule(self.other._arrive, self._waiting.popleft())

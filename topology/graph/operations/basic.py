@@ -25,7 +25,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyNotNull:
-    """Drops records without a key: stands before a repartition sink."""
+    """Drops records without a key, before a repartition sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from topology.spec.windows import SessionWindows, TimeWindows
 
 
 class Key(Enum):
-    """What becomes of the key."""
+    """What an operation does with the key."""
 
     KEPT = "kept"
     CHANGED = "changed: what needs records by key needs a repartition topic behind it"
