@@ -1,12 +1,12 @@
-"""What a topology means for the topics that there are: tasks, internal topics, and what is wrong.
+"""Applies a topology to the existing topics: tasks, internal topics, and what is wrong.
 
 1. The first that applies decides: missing source topics and patterns that match none, topics with wrong partition counts or
    two owners, missing internal topics.
 2. A repartition topic without a count gets the largest count among the inputs of the subtopologies that write it, along
    the chain, and is then raised to its co-partition group. A changelog has as many partitions as its subtopology tasks.
 3. A subtopology has a task for each partition of its largest input.
-4. A problem of one subtopology stops all members that run this topology. Those with an older one, which a topology update
-   left behind, go on with what is ``runnable`` of it: subtopologies whose topics are all there.
+4. A problem of one subtopology stops all members that run this topology. Members with an older topology, which a
+   topology update left behind, continue with its ``runnable`` subtopologies, whose topics all exist.
 """
 
 from __future__ import annotations

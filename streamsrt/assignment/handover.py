@@ -1,24 +1,25 @@
-"""The target of a group whose members run several versions of its topology: warm, in steps, and back if it has to be.
+"""The target of a group whose members run several versions of its topology: warm, in steps, and back if necessary.
 
-1. The newest version that has a member leads. Its tasks are assigned as those of a group that runs this version alone; a
-   member with an older one keeps what is the same in both and gets nothing new of it. While topics of the lead are missing,
-   members with older versions than the group's keep what needs none of the missing ones, and nobody gets anything.
+1. The newest version that has a member leads. Its tasks are assigned as in a group that only runs this version; a member
+   with an older version keeps the tasks that are the same in both, and gets no new ones. While topics of the lead are
+   missing, members with older versions than the group's keep the tasks that need none of these topics, and nobody gets
+   new tasks.
 2. A bundle (:mod:`~streamsrt.assignment.versions`) stays with the members that run an older version until the lead is warm:
    a member of the lead has the state of each of its tasks, to the acceptable recovery lag. Tasks without state, and those
    whose members report no offsets, have nothing to wait for.
-3. It changes hands partition by partition, as many as are the share of the lead's members in all members. What has to
-   change hands as a whole does when at least half of the members run the lead.
-4. What the lead runs it keeps while each task has its member. A partition of which a member died goes to another member of
-   the lead that is warm, within the share; else back to those that run an older version: of those, to the version that
-   runs, else to the newest.
-5. Members that run an older version keep the tasks of a bundle that they have. A task that nobody has goes to who has it as
-   a standby task, else to who has most of its state, else to who has the fewest.
+3. A bundle changes hands partition by partition, in proportion to the share of members that run the lead. A bundle that
+   has to change hands as a whole does so when at least half of the members run the lead.
+4. The lead keeps the partitions that it runs while each task has its member. If a member dies, its partition goes to
+   another member of the lead that is warm, within the share; otherwise back to members with an older version: the one
+   that runs, else the newest.
+5. Members with an older version keep their tasks of a bundle. A task that nobody has goes to a member that has it as a
+   standby task, else to the one with most of its state, else to the one with the fewest tasks.
 6. Where a bundle reads repartition topics that the lead does not have, its readers go on at the members that run the older
    version until they have read them to the end, and then change hands one by one; so do readers that the lead no longer has
    (:mod:`~streamsrt.assignment.in_flight`). What of the lead would meet them waits, as a standby or warm-up task.
-7. A member of the lead that is warm, and has to wait, has the task as a standby task; one that is not, as a warm-up task.
-   There are no more warm-up tasks than ``num_warmup_replicas`` in all. No process has tasks of two versions of a bundle's
-   partition.
+7. A member of the lead that is warm but has to wait has the task as a standby task; one that is not warm, as a warm-up
+   task. There are no more warm-up tasks than ``num_warmup_replicas`` in all. No process has tasks of two versions of a
+   bundle's partition.
 """
 
 from __future__ import annotations

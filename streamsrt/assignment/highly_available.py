@@ -1,18 +1,20 @@
-"""The assignor ``highly_available``: tasks with state run where their state is, and move once it is where they are to go.
+"""The assignor ``highly_available``: tasks with state run where their state is, and move when the new place has caught
+up.
 
 After Kafka's HighAvailabilityTaskAssignor, on the offsets that members report (KIP-1071, "Using cumulative task changelog
 offsets"):
 
-1. Where a task is to run in the end is what ``sticky`` says, which takes a warm-up task for a task that has moved already.
+1. ``sticky`` decides where a task will run in the end; it treats a warm-up task as a task that has already moved.
 2. A task with state is active there if the process is caught up with it: the newest end offset that anybody reported, less
    the offset that the process reported, is at most the acceptable recovery lag. A member that holds the active task counts
    as caught up unless its own report says otherwise.
-3. Else it stays with a caught-up process, or, if there is none, with the one that has most of its state; where it is to run
-   a warm-up task catches up. Those that are under way go on first; there are ``num_warmup_replicas`` at the most.
+3. Otherwise it stays with a caught-up process, or, if there is none, with the one that has most of its state, and a
+   warm-up task catches up where it will run. Running warm-up tasks come first; there are at most
+   ``num_warmup_replicas``.
 4. A process that is caught up never keeps or gets a warm-up task: the next target has the task there as active or standby
    task, or not at all.
-5. A member that reports no offsets could never be seen to catch up, nor could any where no warm-up tasks are allowed: a
-   task moves there at once, as with ``sticky``.
+5. A member that reports no offsets would never be seen to catch up, nor would any member if no warm-up tasks are
+   allowed: tasks move there at once, as with ``sticky``.
 6. Standby tasks go to other processes than the active and the warm-up task; tasks without state have neither.
 7. Members with an older topology only lose tasks. Results are stable and the same in every process, as with ``sticky``.
 """

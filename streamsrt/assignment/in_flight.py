@@ -1,19 +1,21 @@
 """Records that wait in repartition topics which another version of the topology does not read: who reads them first.
 
-1. A repartition topic is *gone* if an older version has it and the newest does not. What is unread in it only members with
-   a version that has it can read.
+1. A repartition topic is *gone* if an older version has it and the newest does not. Only members with a version that has
+   it can read its unread records.
 2. While there are such members, it is drained: the subtopologies that write it change hands first, all their partitions
-   together. Those that read it go on, partition by partition, as long as something writes it or records of the partition
-   are unread. A subtopology that reads one such topic and writes another one writes until it has read its own to the end.
+   together. Those that read it continue, partition by partition, as long as something writes it or records of the
+   partition are unread. A subtopology that reads one such topic and writes another one writes until it has read its own
+   to the end.
 3. A task of the newest version that meets one that drains waits for it: two would write one changelog.
-4. Where nobody is left who can read it, tasks of the newest version that meet its readers are *held*: they get no member
-   until nothing is unread, or the user has said that it may be lost.
-5. A version is not taken where nobody could read what it leaves unread. An older one is taken again, with its own epoch, as
-   long as it alone reads something that is unread: it reads that, while the newest version waits where the two meet. So two
-   versions that each read what the other leaves start in either order. A version that the group was sent back from is not
-   taken so: it may have written what the others can't read.
-6. Who does not know the older versions knows their topics by name: repartition topics of the application, those of
-   foreign-key joins among them, that the newest version does not have, and of which the group has committed offsets.
+4. If no member is left that can read it, tasks of the newest version that meet its readers are *held*: they are not
+   assigned until nothing is unread, or the user allows the loss.
+5. A version is refused if nobody could read the records that it leaves unread. An older version is accepted again, with
+   its own epoch, as long as it alone reads unread records: it reads these, while tasks of the newest version that meet
+   its own wait. So two versions that each read what the other leaves start in either order. A version that was rolled
+   back is not accepted again in this way: it may have written values that the others can't read.
+6. Without knowledge of the older versions, their topics are found by name: repartition topics of the application,
+   including those of foreign-key joins, that the newest version does not have, and for which the group has committed
+   offsets.
 """
 
 from __future__ import annotations

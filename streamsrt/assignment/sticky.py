@@ -6,8 +6,8 @@
 2. Each task with state gets standby tasks on other processes: first where it ran before, then where it was a standby,
    then where the load is least; fewer if there are not enough processes. A process never has a task twice.
 3. A member whose topology is behind the group's gets no task that it does not have; the others share the rest.
-4. What the members have stays as it is if it is complete and as equal as what these rules make of it. They are applied to
-   their own result until that is so, a few times at most: the same group is not assigned anew without a reason.
+4. An assignment that is complete and as equal as the result of these rules does not change. The rules are applied to
+   their own result until that is so, a few times at most: the same group is not assigned again without a reason.
 5. The result depends on the values only: ties go to the smallest process id, then to the smallest member id.
 """
 

@@ -1,15 +1,16 @@
-"""Which tasks of two versions of a topology get in each other's way, and what of them changes hands together.
+"""Which tasks of two versions of a topology conflict, and which of them change hands together.
 
 1. A subtopology is the same in two versions if its id, what it reads and its changelogs are the same. Its tasks are the
-   same tasks, whatever happens between topics and stores. But one that writes a repartition topic which a newer version
-   does not have is another one there: nobody would read what its tasks write.
+   same tasks, whatever its operators are. But a subtopology that writes a repartition topic which a newer version does
+   not have is a different one there: nobody would read what its tasks write.
 2. Subtopologies of two versions meet if they are not the same and have the id, or a topic that both read or log to, in
    common. Tasks of theirs with the same partition are never active at once.
-3. A bundle is what meets, by way of others, too. Of each partition of it the tasks of one version run. What an older version
-   alone has is a bundle as well: as long as members run that version, they go on with it.
-4. Where a bundle reads a repartition topic that another version does not have, it changes hands as a whole, with those that
-   write the topic: records would wait in it, or stay in it, while partitions of both versions run. A topic that comes counts
-   only where its reader meets another version.
+3. A bundle is a set of subtopologies that meet, directly or through others. For each of its partitions, the tasks of one
+   version run. A subtopology that only an older version has is a bundle, too: it continues as long as members run that
+   version.
+4. A bundle that reads a repartition topic which another version does not have changes hands as a whole, together with
+   the writers of the topic: otherwise records would wait in it, or stay in it, while partitions of both versions run. A
+   new topic counts only if its reader meets another version.
 5. A pattern meets each name that it matches, and each other pattern.
 """
 

@@ -46,9 +46,9 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What becomes of one store or repartition topic, and why.
+    """What happens to one store or repartition topic, and why.
 
-    ``cure``: what helps where state begins empty or is left behind; APP stands for the application id. ``topics``: where
+    ``cure``: what helps if state starts empty or is left behind; APP stands for the application id. ``topics``: where
     the records are that it is about, internal ones as they are called in the topology.
     """
 

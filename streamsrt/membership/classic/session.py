@@ -7,8 +7,8 @@ Rules that it keeps:
    the leader has passed, when the leader has a reason.
 2. It never joins on its own initiative before the SyncGroup of its generation is answered. While such joins change
    nothing for it, the pause between them grows: a join during a rebalance makes others miss their sync (KAFKA-14382).
-3. A JoinGroup claims the tasks that the member holds at that moment. Until SyncGroup is answered, no others may be opened. While
-   tasks are being closed, the JoinGroup waits, for a second at most, so that one rebalance confirms many of them.
+3. A JoinGroup claims the tasks that the member holds at that moment. Until SyncGroup is answered, no others may be opened.
+   While tasks are being closed, the JoinGroup waits, for a second at most, so that one rebalance confirms many of them.
 4. A JoinGroup or SyncGroup whose response is lost is repeated unchanged.
 5. After a missed or refused SyncGroup, the member keeps its tasks and claims, and reports it when it joins again
    (KAFKA-14639).

@@ -166,9 +166,10 @@ class TaskManager:
     # ------------------------------------------------------------------------------------------------------ assignment
 
     def assign(self, wanted: Tasks, commit: Callable[[list[OwnedTask]], None]) -> Tasks:
-        """Closes, keeps and opens tasks until exactly ``wanted`` is open. ``commit`` is called for active tasks that go.
+        """Closes, keeps and opens tasks until exactly ``wanted`` is open. ``commit`` is called for active tasks that are
+        closed.
 
-        ``commit`` may open tasks anew (:meth:`restart_all`). Raises StateError where a store can't be opened, and what
+        It may open tasks again (:meth:`restart_all`). Raises StateError where a store can't be opened, and what
         ``commit`` raises.
         """
         roles: dict[TaskKey, Role] = {key: "warmup" for key in wanted.warmup}
