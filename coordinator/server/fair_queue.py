@@ -1,14 +1,14 @@
-"""Who is served next: a fair share of the one thread for each connection.
+"""Which connection is served next: a fair share of the one thread for each connection.
 
-1. A connection is served at once while nobody waits and little was done since others could be heard. Else it gets into a
-   queue, which is served for a moment in each iteration of the event loop; in between, every socket is read.
+1. A connection is served at once if nobody waits and little was done since the sockets were last read. Otherwise it is
+   queued; the queue is served for a short time in each iteration of the event loop, and in between every socket is read.
 2. Who has used least goes first (start-time fair queueing): a connection's virtual time is how long serving it has taken so
    far. A new one starts :data:`NEWCOMER_S` behind the virtual time of whoever was served last, so that many that come
    together do not all go before those that are here; one that pauses keeps up to :data:`CREDIT_S` of what the others use
    meanwhile. So one request of a quiet client goes before what hundreds of busy ones have sent, and none of these can keep
    the others waiting by sending more.
-3. Who has nothing more to be served is charged an eighth: a client that waits for its answers goes before those that send
-   without reading, even if it has used as much of the thread.
+3. A connection without further requests is charged an eighth: a client that waits for its responses goes before those
+   that send without reading, even if it has used as much of the thread.
 4. Nobody is served for longer than :data:`QUANTUM_S` at a stretch, but for a single request that takes longer.
 """
 

@@ -1,12 +1,12 @@
-"""The listening socket and all connections of it: how many there may be, which have to go, and their end.
+"""The listening socket and its connections: how many there may be, which are closed, and draining.
 
 1. ``max.connections`` bounds their number, ``max.connections.per.ip`` that of one address (with exceptions in
    ``max.connections.per.ip.overrides``); one more is closed at once. With TLS they are counted before the handshake.
 2. A connection on which nothing arrives or leaves for ``connections.max.idle.ms`` is closed, but not while a request of it
    waits.
 3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold such memory and stand still are
-   closed: who reads answers slowly is not in the way of who sends requests. A time in which the broker itself was busy is
-   held against nobody. While twice as much as allowed waits to be sent, those go that have not read for longest.
+   closed: who reads answers slowly is not in the way of who sends requests. Time in which the broker itself was busy
+   does not count. While twice as much as allowed waits to be sent, those that have not read for longest are closed.
 4. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
 """
 

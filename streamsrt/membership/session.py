@@ -1,22 +1,22 @@
 """The member's half of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> SessionStep``.
 
-Rules that it keeps:
+Rules:
 
 1. At most one request is in flight, be it a heartbeat or the search for the coordinator. What happens meanwhile is kept
    and sent with the next one.
 2. A joining heartbeat (epoch 0) carries every field, with empty task lists. Later ones carry what changed since the last
    one that was *answered*; after any failure the next one carries every field but the topology.
-3. The tasks that a heartbeat names are those that are open, never those that were assigned.
-4. An answer's task lists are complete; null leaves the role as it was. When open and assigned tasks are equal, a heartbeat
-   that says so goes out at once, as does one for every other change of the open tasks.
-5. Losing the coordinator, a timeout or a retriable error changes neither tasks nor epoch. FENCED_MEMBER_EPOCH,
-   UNKNOWN_MEMBER_ID and a vanished group cost all tasks: no heartbeat is sent until the processing thread, having heard of
-   it, has reported that nothing is open; then the member joins anew under its old id.
-6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest answer counts from
-   request to request; only a member whose warm-up task has caught up asks more often, for a while.
+3. A heartbeat reports the open tasks, never the assigned ones.
+4. The task lists of a response are complete; null leaves the tasks of that role unchanged. When open and assigned tasks
+   are equal, a heartbeat that says so is sent at once, as is one for every other change of the open tasks.
+5. Losing the coordinator, a timeout or a retriable error changes neither tasks nor epoch. After FENCED_MEMBER_EPOCH,
+   UNKNOWN_MEMBER_ID or the deletion of the group, all tasks are lost: no heartbeat is sent until the processing thread
+   has closed them and reported that nothing is open; then the member joins again under its old id.
+6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest response applies
+   between two requests; only a member whose warm-up task has caught up sends heartbeats more often, for a while.
 7. A join that is refused because another member has the ``group.instance.id`` is sent again until that member's session
-   must have ended: the process before this one may have been killed. After that the other one lives, and the refusal is
-   final.
+   must have ended: the process before this one may have been killed. After that, the other one is alive, and the refusal
+   is final.
 8. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 States are those of Kafka's ``MemberState``. Source: KIP-1071; KIP-848; ``StreamsMembershipManager``,

@@ -1,10 +1,10 @@
-"""What a member of a streams group is told and tells: the settings, tasks, commands and events of the membership.
+"""The interface of a membership: its settings, tasks, commands and events.
 
 A task is ``(subtopology id, partition)``. Commands go from the processing thread to the membership, events come back.
 The runtime's part of the contract:
 
-1. :class:`AssignmentChanged` names the complete set of tasks. Close what is gone, open what is new, and send
-   :class:`ReportOwned` whenever the set of open tasks changed; the heartbeat that confirms it goes out at once.
+1. :class:`AssignmentChanged` has the complete set of tasks. Close removed tasks, open new ones, and send
+   :class:`ReportOwned` whenever the set of open tasks changes; the heartbeat that confirms it is sent at once.
 2. On :class:`TasksLost` give up every task *without committing*, then send ``ReportOwned`` with nothing. The member joins
    again by itself.
 3. On :class:`ReleaseTasks` commit and close every task, then send ``ReportOwned`` with nothing. The member then leaves.

@@ -11,8 +11,8 @@
 | ``changes`` | what may be changed with ``--allow-changes`` |
 | ``page/`` | the page: HTML, CSS and JavaScript without a library and without anything from elsewhere |
 
-1. Everything comes from the group coordinator, so members of Kafka Streams of Java are shown as far as they tell. Instances
-   with HTTP add what only they know: restore progress, stream time, stores, counters.
+1. Everything comes from the group coordinator, so members of Kafka Streams of Java are shown as far as they report it.
+   Instances with HTTP add information that only they have: restore progress, stream time, stores, counters.
 2. Nothing can be changed without ``--allow-changes``; with it, dead letters are replayed and dropped, and nothing else.
-3. An instance is asked only at an address that a member of the group has told.
+3. Requests to instances only go to addresses that a member of the group has reported.
 """

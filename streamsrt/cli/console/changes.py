@@ -1,7 +1,7 @@
-"""What the console may change where it was started with ``--allow-changes``: letters are replayed or dropped.
+"""Changes by the console if it was started with ``--allow-changes``: letters are replayed or dropped.
 
 1. Only letters that a request names are touched, and each of them once: as by ``streamsrt dlq``.
-2. Every change is told on the console's own output.
+2. Every change is printed to the console's own output.
 """
 
 from __future__ import annotations

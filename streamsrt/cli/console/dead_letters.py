@@ -1,6 +1,7 @@
-"""What a dead-letter topic has: how many letters wait, by application, step and error, and the newest of them.
+"""The contents of a dead-letter topic: the number of waiting letters by application, step and error, and the newest
+ones.
 
-1. The topic is read when somebody asks, at most once in some seconds: it may be large.
+1. The topic is read on request, at most once every few seconds, because it may be large.
 2. Only so many letters are kept, the newest by their records' timestamps; all are counted.
 """
 

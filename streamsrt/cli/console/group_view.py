@@ -1,7 +1,7 @@
 """One application as JSON, from what its group, its offsets and its instances tell: values in, values out.
 
 1. A task is shown once for each member that has it, with the lag of the partitions that it reads. Tasks are in their order.
-2. What nobody tells is null.
+2. Unknown values are null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the instances of an application tell over HTTP, those that have it.
 
-1. An instance is asked only at an address that a member of the group has told, and only what is asked for here.
+1. Requests only go to addresses that a member of the group has reported, and only request what the page needs.
 2. One that does not answer in time is left out, with the reason; the page shows what the others told.
 """
 

@@ -1,6 +1,6 @@
-"""Looks at the cluster for the page: one at a time, and each is shared by all browsers that ask within a moment.
+"""Looks at the cluster for the page: one at a time, each shared by all browsers that ask at about the same time.
 
-1. A look is taken when somebody asks: while no page is open, nothing is asked of the cluster.
+1. A look is taken on request: while no page is open, nothing is requested from the cluster.
 2. A rate comes from two looks. After a pause without looks the first one has none.
 """
 

@@ -3,25 +3,26 @@
 ``begin(...) -> LeadingStep``, then ``step(leading, event, now_ms) -> LeadingStep`` with the answer to each effect, until
 there is an outcome.
 
-1. All that is decided follows from what the members said, the topics, and the settings of the leader: who leads makes no
-   difference, but for what its memory saves.
-2. Where the next target can't be known everybody keeps what it claims, and nobody gets anything: the text of a version is
-   missing that the target needs (one member of it is asked to send it), a static member is in doubt, or the topics can't be
-   listed. The group does not wait for the text of the next version, as whoever is asked may be dead: it goes on with its
-   own, unless a static member runs the next one, whose tasks wait for it. Where nobody runs the group's version, the tasks
-   of the newest older one that somebody runs are assigned.
-3. Another version becomes the group's only when its topics are right and there. One that could not run is refused, and the
-   members that are there go on. A group that starts anew takes its version as it is, and waits for the topics.
+1. All decisions follow from the members' metadata, the topics, and the settings of the leader: it makes no difference
+   who leads, except for requests that the leader's memory saves.
+2. If the next target can't be computed, all members keep the tasks that they claim, and nobody gets new ones: the target
+   needs the text of a version which is missing (one member of it is asked to send it), a static member is in doubt, or
+   the topics can't be listed. The group does not wait for the text of the next version, as whoever is asked may be dead:
+   it goes on with its own, unless a static member runs the next one, whose tasks wait for it. Where nobody runs the
+   group's version, the tasks of the newest older one that somebody runs are assigned.
+3. Another version becomes the group's only when its topics exist and are correct. A version that could not run is
+   refused, and the existing members continue. A group that starts again accepts its version, and waits for the topics.
 4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
    changed nothing.
 5. While topics are missing nobody has a task but stale members, whose topics are all there.
 6. At the deadline, a third of the session timeout, the leader goes on with what it has: reports without ends, a status for
    topics that are not there, or what everybody has.
-7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
-   away or in doubt, and now and then while tasks warm up.
-8. Where a version runs alone, the leader looks what older ones have left unread in repartition topics that it does not have:
-   once, and again when older members are gone. A version that begins is refused then, unless that may be lost, or it starts
-   together with versions that read it; of one that runs, tasks wait (:mod:`~streamsrt.membership.classic.left`).
+7. Only members that must send their topology are told to join again, and the leader itself: after a failure, when a
+   member is away or in doubt, and at intervals while tasks warm up.
+8. If a version runs alone, the leader checks what older versions have left unread in repartition topics that it does not
+   have: once, and again when older members are gone. A version that begins is refused then, unless that may be lost, or
+   it starts together with versions that read it; of one that runs, tasks wait
+   (:mod:`~streamsrt.membership.classic.left`).
 9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
    the outcome warns.
 
