@@ -4,7 +4,7 @@
    (``readers``) happen on other threads.
 2. A handler is a function ``(broker, request) -> answer``: a message, None where the protocol has no answer, or an
    awaitable of either where it must wait. It never blocks.
-3. Time and chance come from :class:`Surroundings`, so that a test gives its own.
+3. Time and randomness come from :class:`Surroundings`, so that a test can replace them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-1. Records leave as they lie in the log: buffers of the segments, never decoded, never copied into one.
+1. Records are sent as they are in the log: buffers of the segments, never decoded, never copied into one.
 2. A fetch waits, up to its ``max_wait_ms``, until ``min_bytes`` are there or one of its partitions has an error to tell.
-3. At least one whole batch is given even above the limits, else a consumer could never get past it (KIP-74). The batch
-   that contains the offset is given from its start; the client drops what lies before.
+3. At least one whole batch is returned even above the limits, otherwise a consumer could never get past it (KIP-74). The
+   batch that contains the offset is given from its start; the client drops what lies before.
 4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
    requests always; an incremental one is refused.
 5. A fetch of many partitions, or of much, is collected in slices, each partition once. While it waits, only the partitions
    that got something are looked at, and nothing is read: their sizes tell whether there is enough, as on Kafka.
-6. While too many answers wait to be sent (``queued.max.request.bytes``), a fetch gives little.
+6. While too many responses wait to be sent (``queued.max.request.bytes``), a fetch returns little.
 7. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
 """
 

@@ -1,8 +1,8 @@
 """Compaction in the background.
 
 1. One log at a time, the dirtiest first; its records are read beside the event loop, a few thousand at a time.
-2. A batch that can't be read stays as it is, and is told once. Where not even its header can, nobody knows what follows:
-   the log is left alone until the broker starts again. After any other failure the log is tried again in the next round.
+2. A batch that can't be read is kept, and logged once. If not even its header can be read, what follows is unknown: the
+   log is not compacted until the broker is restarted. After any other failure the log is tried again in the next round.
    None of it stops the compaction of other logs.
 """
 

@@ -2,9 +2,9 @@
 
 1. ``kafka.server:type=group-coordinator-metrics,name=group-count,protocol=streams`` is
    ``kafka_server_group_coordinator_metrics_group_count{protocol="streams"}``, as the usual exporters write it.
-2. Nothing is counted for a metric that a look at the state can tell: who asks pays.
-3. The broker has one thread and no queue of events: a request is handled when it arrives. The share of time in which the
-   thread is idle is of all its work, and its least and its average are one.
+2. Metrics that can be read from the state are computed on request, without counters.
+3. The broker has one thread and no queue of events: a request is handled when it arrives. The idle ratio is that of this
+   thread for all its work, so its minimum and its average are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Producer ids: given out once, never again, across restarts.
+"""Producer ids: each is given out only once, also across restarts.
 
 Ids are reserved in blocks that are written to an internal log before the first id of a block is given out; a restart
 goes on with the next block.

@@ -1,4 +1,4 @@
-"""Requests that wait for records: who waits for which partition, and until when.
+"""Fetches that wait for records: for which partitions, and until when.
 
 A fetch that can't be answered yet waits for an append to one of its partitions. It learns which of them got something,
 looks at these alone, and waits on if it must; a deadline ends the wait in any case.

@@ -1,4 +1,4 @@
-"""Heartbeats that say what was said before, and are answered as before.
+"""Repeated heartbeats without changes, which get the same response again.
 
 Most requests of a settled group are byte for byte the member's last one but for the correlation id, and nothing follows
 from them but a later end of its session. They are answered from memory.
@@ -7,7 +7,7 @@ from them but a later end of its session. They are answered from memory.
    newest assignment, and has nothing to tell its members. It is then a function of the request, its sender's address and
    principal, the ACLs, the group, the topics and the settings.
 2. It holds while those are the same objects. Whatever changes them makes new ones; the ACLs have a version.
-3. The session is prolonged as ever.
+3. The session is extended as usual.
 4. Nothing is remembered where answers wait for the disk.
 """
 

@@ -1,4 +1,4 @@
-"""Which topics there are: names, ids, partition counts and settings, durable in an internal log.
+"""The existing topics: names, ids, partition counts and settings, durable in an internal log.
 
 1. The registry is the replay of its log: one record per change of a topic, keyed by the topic's name, a tombstone for a
    deletion. A change is written before it is visible.
@@ -6,8 +6,9 @@
    come back: what an interrupted deletion left is removed at the next start, and before the name is used again.
 3. Partition logs are opened when the broker starts and when a topic is made; the registry owns them. The directories of
    a new partition are made before its record is written: a failure leaves neither.
-4. To make or remove thousands of partitions takes long: it is done in steps, between which others are served. Who needs a
-   topic that is being changed (its name, its partition count) finishes the change first: changes are seen in their order.
+4. Creating or deleting thousands of partitions takes long: it is done in steps, and other clients are served in between.
+   A request that needs a topic which is being changed (its name, its partition count) finishes the change first: changes
+   are seen in order.
 5. Records of a topic that the registry's log has never heard of are set aside at a start, not deleted.
 """
 

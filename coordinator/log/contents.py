@@ -1,7 +1,7 @@
-"""What the records of a produced batch must be, and the batch as it is written then.
+"""Checks the records of a produced batch, and prepares the batch for the log.
 
-1. What is acknowledged can be read: every record is, here, by the reader of our own clients. Numbers in the header that
-   follow from the records are made right (the largest timestamp; the kind of timestamp, which is the topic's to choose).
+1. Acknowledged records can be read: all of them are read here, by the reader of our own clients. Header fields that
+   follow from the records are corrected (the largest timestamp; the timestamp type, which the topic determines).
 2. As Apache Kafka decides (``LogValidator``), with its error codes and texts: all records at fault are named. Where it
    answers UNKNOWN_SERVER_ERROR for what it can't unpack, this is INVALID_RECORD. Linked LZ4 blocks, and frames behind the
    first one, are such: our own reader takes them, others do not.

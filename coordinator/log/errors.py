@@ -1,4 +1,4 @@
-"""What can go wrong in the log, by whose fault it is and what the caller must do.
+"""Errors of the log, by who is at fault and what the caller must do.
 
 ::
 

@@ -3,10 +3,10 @@
 Rules
 1. The recovery point is an offset below which everything was synced. Below it the log is trusted; from it on every
    batch is read and its CRC checked. A log that ends at its recovery point is not read at all.
-2. What stands behind the last whole batch of the newest segment with data is the torn tail of an append: it is cut off,
-   with a warning that counts it.
-3. Anything else that is not whole was whole once: a batch with whole batches behind it, below the recovery point, or in
-   an older segment. That is refused with :class:`CorruptLogError`. Nothing is repaired silently;
+2. Bytes after the last whole batch of the newest segment with data are the torn tail of an append: they are cut off,
+   with a warning that says how many.
+3. Any other incomplete batch was complete once: one with complete batches after it, below the recovery point, or in an
+   older segment. It is refused with :class:`CorruptLogError`. Nothing is repaired silently;
    :func:`truncate_at_corruption` is the repair.
 4. Offsets have no gaps from the recovery point on: only compaction makes them, and it keeps to older, synced segments.
 5. Indexes, producer state and leader epochs come out of the same walk as ``append`` would have made them. Snapshots

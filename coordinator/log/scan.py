@@ -1,4 +1,4 @@
-"""Walking over the batches of a segment file and judging them. Reads only.
+"""Reads and checks the batches of a segment file, without changing it.
 
 Rules
 1. A batch is whole when its length fits, its magic is 2, its offsets and leader epoch can follow the batch before it

@@ -1,12 +1,12 @@
 """Access control lists and the decision that follows from them, as Kafka's ``StandardAuthorizer`` makes it.
 
 1. A super user may do everything.
-2. An ACL is about a resource if its pattern is the resource's name, ``*``, or (PREFIXED) a prefix of the name. Among these
-   a DENY for the principal, the host and the operation decides before any ALLOW.
+2. An ACL applies to a resource if its pattern is the resource's name, ``*``, or (PREFIXED) a prefix of the name. Among
+   these, a DENY for the principal, the host and the operation takes precedence over any ALLOW.
 3. An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY implies
    nothing: who is denied READ may still be allowed to DESCRIBE.
-4. A resource that no ACL is about, whoever it names, is closed to all but super users, or open to all if
-   ``allow.everyone.if.no.acl.found`` says so.
+4. A resource without any ACL, for any principal, is closed to everybody except super users, or open to everybody if
+   ``allow.everyone.if.no.acl.found`` is set.
 5. The principal is a text, ``User:name``; an ACL for ``User:*`` is for everybody. Hosts are addresses or ``*``.
 """
 

@@ -5,7 +5,7 @@
 2. A connection on which nothing arrives or leaves for ``connections.max.idle.ms`` is closed, but not while a request of it
    waits.
 3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold such memory and stand still are
-   closed: who reads answers slowly is not in the way of who sends requests. Time in which the broker itself was busy
+   closed: clients that read slowly do not block clients that send requests. Time in which the broker itself was busy
    does not count. While twice as much as allowed waits to be sent, those that have not read for longest are closed.
 4. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
 """

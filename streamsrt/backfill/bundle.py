@@ -1,4 +1,4 @@
-"""State files of a backfill into the state directory of an instance, so that it need not restore from the changelogs.
+"""Installs state files of a backfill in the state directory of an instance, which then restores nothing from changelogs.
 
 1. A bundle goes into a store that is new. Where this hand-over began to install before, what is there is its own and is made
    anew; any other store is refused. No instance can have run in between: it would have found the marks.

@@ -1,4 +1,4 @@
-"""What can go wrong in a backfill, beyond :mod:`streamsrt.errors`.
+"""Errors of a backfill, in addition to :mod:`streamsrt.errors`.
 
 ::
 

@@ -1,6 +1,6 @@
 """The event loop of the agents of one process.
 
-1. It turns on the thread that asks it to, and stands still in between: no lock is needed for stores and sends.
+1. It runs on the thread that calls it, and is paused in between: no lock is needed for stores and sends.
 2. It is there from the first agent that begins to the last one that ends.
 """
 

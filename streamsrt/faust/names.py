@@ -1,4 +1,4 @@
-"""Names of faust's objects that do nothing here, and where an application uses them.
+"""Names of Faust's objects that are not supported, and where an application uses them.
 
 1. Every public name of faust's ``App``, ``Agent``, ``Stream``, ``Table`` and ``Topic`` works, or stands in :data:`REFUSED`
    with what to use instead. A test derives the names from the package.

@@ -1,8 +1,8 @@
 """Reads the schema table: messages, their structs and fields, versions, API keys; builds the message classes.
 
-Rules: a message is parsed and its class built when it is first asked for, so that an import costs nothing; one class
-serves all versions of a message; a field that a version lacks keeps its default when decoded and is left out when
-encoded. The grammar of the table is in :mod:`streamsrt.wire.schema_table`.
+Rules: a message is parsed and its class built at the first use, so that an import costs nothing; one class serves all
+versions of a message; a field that a version lacks keeps its default when decoded and is left out when encoded. The
+grammar of the table is in :mod:`streamsrt.wire.schema_table`.
 """
 
 from __future__ import annotations
