@@ -45,6 +45,8 @@
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             a sample of a backfill computed once more, another way
+``continuing``            a plan that continues an earlier backfill: what must be the same, and where each partition starts
+``earlier``               what a task takes over from an earlier backfill that its plan continues
 ``canonical``             records as their serdes write them
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames

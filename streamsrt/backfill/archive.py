@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -168,7 +169,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
             first = read.base_offset if first is None else first
             position = read.next_offset
             records += len(read)
-            yield _up_to(read, source.end)
+            yield _within(read, source.start, source.end)
     if records != file.records:
         raise ArchiveError(f"{path} holds {records} records, {file.records} when the plan was made: plan again")
     if (first, position) != (file.first_offset, file.next_offset):
@@ -213,11 +214,11 @@ def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> No
         )
 
 
-def _up_to(columns: RecordColumns, end: int) -> RecordColumns:
-    if columns.next_offset <= end:
+def _within(columns: RecordColumns, start: int, end: int) -> RecordColumns:
+    if start <= columns.base_offset and columns.next_offset <= end:
         return columns
-    count = sum(1 for index in range(len(columns)) if columns.offset_at(index) < end)
-    return columns.cut(0, count)
+    offsets = [columns.offset_at(index) for index in range(len(columns))]
+    return columns.cut(bisect_left(offsets, start), bisect_left(offsets, end))
 
 
 # -------------------------------------------------------------------------------------------------------------- writing

@@ -23,11 +23,12 @@ def check_nobody_runs(network: Network, application_id: str) -> None:
             )
 
 
-def check_new_group(network: Network, application_id: str) -> None:
-    """Raises HandOverError where the application runs, or has processed something already."""
+def check_new_group(network: Network, application_id: str, *, goes_on: bool = False) -> None:
+    """Raises HandOverError where the application runs, or has processed something already. ``goes_on``: a backfill that was
+    handed over is no hindrance to computing what follows it."""
     check_nobody_runs(network, application_id)
     committed = network.admin.committed(application_id)
-    if not committed:
+    if not committed or (goes_on and is_handed_over(committed)):
         return
     marks = [mark for mark in map(parse_mark, (offset.metadata for offset in committed.values())) if mark is not None]
     running = next((mark for mark in marks if not mark.is_done), None)
@@ -43,6 +44,12 @@ def check_new_group(network: Network, application_id: str) -> None:
         "--application-id, or delete the group's offsets and changelogs first (streamsrt groups delete "
         f"{application_id})"
     )
+
+
+def is_handed_over(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+    """Whether these offsets are those of a backfill that was handed over, and the application has not run since."""
+    marks = marks_of(committed).values()
+    return bool(marks) and all(mark is not None and mark.is_done for mark in marks)
 
 
 def marks_of(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, BackfillMark | None]:

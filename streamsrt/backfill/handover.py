@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.bundle import check_no_stores, install_bundles
 from streamsrt.backfill.errors import HandOverError, PlanError
-from streamsrt.backfill.group import check_nobody_runs, marks_of
+from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
 from streamsrt.backfill.plan import BackfillPlan, write_durably
@@ -142,6 +142,14 @@ class HandOver:
 
     def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
         committed = self._network.admin.committed(self._plan.application_id)
+        if committed and self._plan.after is not None and is_handed_over(committed):
+            raise HandOverError(
+                f"a backfill of {self._plan.application_id!r} was handed over already, and this one, which goes on from "
+                f"the backfill in {self._plan.after.directory}, would write all of its state and outputs a second time. "
+                "Start the application: it reads what came later itself. To replace what was handed over, delete its group "
+                f"(streamsrt groups delete {self._plan.application_id}) and its changelogs, and commit again: that writes "
+                "all outputs again, too"
+            )
         if committed:
             raise HandOverError(
                 f"application {self._plan.application_id!r} has committed offsets since the plan was made: it ran, "

@@ -105,12 +105,14 @@ class Backfill:
         conf: Mapping[str, str] | None = None,
         bundle: Path | str | None = None,
         py_files: Sequence[str] = (),
+        after: Path | str | None = None,
     ) -> BackfillPlan:
         """Makes the plan and stores it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: the topics that have an
         archive or a lake. ``changelogs``: ``full`` if other programs read the changelogs and need windows beyond their
         retention. ``is_bundled``: the cluster is the bundled broker of this directory; its address may change, so the
         plan does not store it. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark
-        lists and counts; they are not stored in the plan.
+        lists and counts; they are not stored in the plan. ``after``: the directory of a finished backfill of the same
+        application. The plan continues from its results and reads only what came later.
         """
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
@@ -126,6 +128,7 @@ class Backfill:
                 now_ms=time.time_ns() // 1_000_000,
                 changelogs=changelogs,
                 spark=SparkAccess(master, conf or {}, _shipment(bundle, py_files)),
+                after=None if after is None else Path(after),
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from streamsrt.tasks.input.partition_group import PartitionGroup, TopicPartition
 from streamsrt.wire.records import RecordColumns
@@ -42,10 +42,44 @@ def merge(inputs: Inputs, limit_records: int = RUN_RECORDS) -> Iterator[tuple[To
         yield run.topic_partition, run.columns
 
 
-def as_one_log(runs: Iterator[tuple[TopicPartition, RecordColumns]]) -> Iterator[RecordColumns]:
-    """The same records as one partition, with offsets from 0 on."""
-    offset = 0
+def as_one_log(runs: Iterator[tuple[TopicPartition, RecordColumns]], offset: int = 0) -> Iterator[RecordColumns]:
+    """The same records as one partition, with offsets from ``offset`` on."""
     for _, columns in runs:
         end = offset + len(columns)
         yield RecordColumns(columns.keys, columns.values, columns.timestamps, offset, end, None, columns.headers)
         offset = end
+
+
+class Overtaken:
+    """Counts the records that :func:`merge` over everything would have put before the end of what was merged earlier, by
+    their own timestamps. ``times``: how far each partition was then, in the order of the partitions."""
+
+    def __init__(self, times: Mapping[TopicPartition, int]) -> None:
+        self.records = 0
+        self._reached = dict(times)
+        places = {tp: (ms, index) for index, (tp, ms) in enumerate(times.items())}
+        self._index = {tp: index for tp, (_, index) in places.items()}
+        self._ends = {
+            tp: max((place for other, place in places.items() if other != tp), default=(-1, -1)) for tp in places
+        }
+
+    def add(self, tp: TopicPartition, timestamps: Sequence[int]) -> None:
+        """Takes the next records of a partition."""
+        end = self._ends.get(tp)
+        if end is None:
+            return
+        reached, index = self._reached[tp], self._index[tp]
+        for timestamp in timestamps:
+            reached = max(reached, timestamp)
+            if (reached, index) > end:
+                # So is everything that follows.
+                del self._ends[tp]
+                return
+            self.records += 1
+        self._reached[tp] = reached
+
+    def watch(self, tp: TopicPartition, batches: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
+        """The same batches of a partition, taken as they are read."""
+        for columns in batches:
+            self.add(tp, columns.timestamps)
+            yield columns

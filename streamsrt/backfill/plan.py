@@ -26,7 +26,7 @@ FORMAT = 1
 PLAN_FILE = "plan.json"
 ID_DIGITS = 12
 Changelogs = Literal["live", "full"]
-_NOT_IN_FINGERPRINT = {"created_ms", "bootstrap_servers", "warnings", "fingerprint"}
+_NOT_IN_FINGERPRINT = {"created_ms", "clock_ms", "cluster_id", "bootstrap_servers", "warnings", "fingerprint"}
 
 
 class _Value(BaseModel):
@@ -86,7 +86,8 @@ class LakePlan(_Value):
 class SourceRange(_Value):
     """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster.
     ``lake_records``: how many records a lake has of it, in place of an archive; ``lake_files``: in how many files.
-    ``log_from_ms``: of the log only records with this timestamp or a later one are read."""
+    ``log_from_ms``: of the log only records with this timestamp or a later one are read. ``passed_records``: how many of the
+    archive's files lie before the start, since an earlier backfill has read them."""
 
     topic: str
     partition: int
@@ -98,6 +99,7 @@ class SourceRange(_Value):
     lake_files: int = 0
     log_from_ms: int | None = None
     allow_gaps: bool = False
+    passed_records: int = 0
 
     @property
     def topic_partition(self) -> tuple[str, int]:
@@ -105,7 +107,7 @@ class SourceRange(_Value):
 
     @property
     def archived_records(self) -> int:
-        return sum(file.records for file in self.archive) + self.lake_records
+        return sum(file.records for file in self.archive) - self.passed_records + self.lake_records
 
 
 class RepartitionRange(_Value):
@@ -114,6 +116,8 @@ class RepartitionRange(_Value):
     topic: str
     partition: int
     upstream: tuple[str, ...]
+    start: int = 0
+    """The offset of the first record: behind those of an earlier backfill."""
 
     @property
     def topic_partition(self) -> tuple[str, int]:
@@ -156,6 +160,13 @@ class InternalTopicPlan(_Value):
     configs: dict[str, str] = Field(default_factory=dict)
 
 
+class After(_Value):
+    """The earlier backfill that a plan goes on from: where it is, and the fingerprint of its plan."""
+
+    directory: str
+    fingerprint: str
+
+
 class BackfillPlan(_Value):
     """A backfill of one application."""
 
@@ -177,9 +188,19 @@ class BackfillPlan(_Value):
     """``live``: what the stores hold at the end; ``full``: also windows and sessions beyond retention."""
     tasks: tuple[TaskPlan, ...] = ()
     warnings: tuple[str, ...] = ()
+    after: After | None = None
+    """What is in ``sources`` begins where this one ended."""
     created_ms: int
+    clock_ms: int | None = None
+    """Where the wall clock stands still, if not where the plan was made: what goes on keeps the time of the beginning."""
+    cluster_id: str | None = None
     bootstrap_servers: str = ""
     fingerprint: str = ""
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """What the time is for all tasks."""
+        return self.created_ms if self.clock_ms is None else self.clock_ms
 
     @property
     def id(self) -> str:

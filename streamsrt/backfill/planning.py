@@ -18,6 +18,14 @@ from pathlib import Path
 
 from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.archive import archived_offsets, scan_archive
+from streamsrt.backfill.continuing import (
+    EarlierBackfill,
+    check_partitions,
+    check_same,
+    load_earlier,
+    not_carried,
+    range_behind,
+)
 from streamsrt.backfill.engine_spark_session import NOTHING, Shipment, open_session
 from streamsrt.backfill.environment import check_environment
 from streamsrt.backfill.errors import ArchiveError, PlanError
@@ -68,8 +76,10 @@ def make_plan(
     now_ms: int,
     changelogs: Changelogs = "live",
     spark: SparkAccess | None = None,
+    after: Path | None = None,
 ) -> BackfillPlan:
-    """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
+    """The plan. ``sources``: topics whose history is not only in the log; ``after``: where the earlier backfill is that it
+    goes on from. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
         raise PlanError(
             f"{application}: every worker imports the application by its name, and __main__ is another module in each of "
@@ -80,8 +90,26 @@ def make_plan(
         check_environment(spark.shipment.bundle, application, module_digest(application))
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
     check_topology(topology)
-    check_new_group(network, application_id)
+    drafted = BackfillPlan(
+        application=application,
+        application_id=application_id,
+        code_digest=module_digest(application),
+        version=_version(),
+        topology_digest=topology.digest,
+        config={key: str(value) for key, value in config.items()},
+        changelogs=changelogs,
+        created_ms=now_ms,
+        cluster_id=network.admin.cluster().cluster_id,
+        bootstrap_servers=bootstrap_servers,
+    )
+    earlier = None if after is None else load_earlier(after)
+    if earlier is not None:
+        check_same(earlier, drafted)
+        drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
+    check_new_group(network, application_id, goes_on=earlier is not None)
     shape = _Shape(topology, settings, _topic_counts(network, topology))
+    if earlier is not None:
+        check_partitions(earlier, shape.counts)
     unknown = sorted(set(sources) - set(shape.source_topics))
     if unknown:
         raise PlanError(
@@ -90,28 +118,21 @@ def make_plan(
         )
     times = {topic: TimesRead() for topic in sources}
     lakes = _lakes(shape, sources, times, spark or SparkAccess())
-    ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()}, times)
-    plan = BackfillPlan(
-        application=application,
-        application_id=application_id,
-        code_digest=module_digest(application),
-        version=_version(),
-        topology_digest=topology.digest,
-        config={key: str(value) for key, value in config.items()},
-        topics=dict(sorted(shape.counts.items())),
-        internal_topics=tuple(shape.internal_topics()),
-        lakes=tuple(lake for lake, _ in lakes.values()),
-        changelogs=changelogs,
-        tasks=tuple(shape.tasks(ranges)),
-        warnings=(
-            *_warnings(topology, ranges.values()),
+    shares = {topic: shares for topic, (_, shares) in lakes.items()}
+    ranges = _ranges(network, shape, sources, shares, times, earlier)
+    internal_topics, tasks = tuple(shape.internal_topics()), shape.tasks(ranges)
+    found = {
+        "topics": dict(sorted(shape.counts.items())),
+        "internal_topics": internal_topics,
+        "lakes": tuple(lake for lake, _ in lakes.values()),
+        "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
+        "warnings": (
+            *_warnings(topology, ranges.values(), earlier),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
         ),
-        created_ms=now_ms,
-        bootstrap_servers=bootstrap_servers,
-    )
-    return plan.sealed()
+    }
+    return drafted.model_copy(update=found).sealed()
 
 
 def _version() -> str:
@@ -318,17 +339,18 @@ def _ranges(
     sources: Mapping[str, Source],
     lakes: Mapping[str, Mapping[int, LakeShare]],
     times: Mapping[str, TimesRead],
+    earlier: EarlierBackfill | None,
 ) -> dict[TopicPartition, SourceRange]:
     partitions = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
     starts = network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    read = {} if earlier is None else {source.topic_partition: source for source in earlier.plan.sources()}
     ranges: dict[TopicPartition, SourceRange] = {}
     for topic in sorted(shape.source_topics):
         source = sources.get(topic)
-        archive = source if isinstance(source, Archive) else None
         files: dict[int, tuple[ArchiveFile, ...]] = {}
-        if archive is not None:
-            files = scan_archive(Path(archive.path), allow_gaps=archive.allow_gaps, times=times[topic])
+        if isinstance(source, Archive):
+            files = scan_archive(Path(source.path), allow_gaps=source.allow_gaps, times=times[topic])
         surplus = sorted(index for index in files if index >= shape.counts[topic])
         if surplus:
             raise ArchiveError(
@@ -338,25 +360,38 @@ def _ranges(
             )
         for index in range(shape.counts[topic]):
             tp = (topic, index)
-            first, end = starts[tp].offset, ends[tp].offset
-            if isinstance(source, Lake):
-                share = lakes[topic].get(index)
-                if source.until_ms is not None:
-                    ranges[tp] = _cut(network, tp, share, source, first, end)
-                    continue
-                exact = any(each.first_offset is not None for each in lakes[topic].values())
-                if exact and share is None:
-                    # As an archive without a file of the partition: what the log has deleted is nowhere.
-                    ranges[tp] = splice(tp, (), first, end, allow_gaps=source.allow_gaps)
-                else:
-                    ranges[tp] = splice_lake(tp, share, first, end, allow_gaps=source.allow_gaps)
-            elif archive is None:
-                ranges[tp] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
+            log, shares = (starts[tp].offset, ends[tp].offset), lakes.get(topic, {})
+            if earlier is None:
+                ranges[tp] = _range(network, tp, source, files.get(index, ()), shares, log)
             else:
-                ranges[tp] = splice(tp, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
+                ranges[tp] = range_behind(read[tp], source, files.get(index, ()), shares, *log)
             if ranges[tp].allow_gaps:
-                _check_nothing_left_out(network, ranges[tp], first)
+                _check_nothing_left_out(network, ranges[tp], log[0] if earlier is None else max(log[0], read[tp].end))
     return ranges
+
+
+def _range(
+    network: Network,
+    tp: TopicPartition,
+    source: Source | None,
+    files: tuple[ArchiveFile, ...],
+    shares: Mapping[int, LakeShare],
+    log: tuple[int, int],
+) -> SourceRange:
+    """The whole history of a partition. ``log``: the first and the end offset of what the log holds now."""
+    (topic, index), (first, end) = tp, log
+    if isinstance(source, Lake):
+        share = shares.get(index)
+        if source.until_ms is not None:
+            return _cut(network, tp, share, source, first, end)
+        exact = any(each.first_offset is not None for each in shares.values())
+        if exact and share is None:
+            # As an archive without a file of the partition: what the log has deleted is nowhere.
+            return splice(tp, (), first, end, allow_gaps=source.allow_gaps)
+        return splice_lake(tp, share, first, end, allow_gaps=source.allow_gaps)
+    if isinstance(source, Archive):
+        return splice(tp, files, first, end, allow_gaps=source.allow_gaps)
+    return SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
 
 
 def _cut(
@@ -497,15 +532,15 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
             yield f"{lake.null_keys} records in the lake of {lake.topic} have no key"
 
 
-def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
-    found = list(notes(topology))
+def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None) -> list[str]:
+    found = [*notes(topology), *(() if earlier is None else not_carried(topology))]
     for each in topology.subtopologies:
         for spec in each.stores:
             if not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
     ranges = list(ranges)
     truncated = [source for source in ranges if source.start > 0 and source.log_from_ms is None]
-    if truncated:
+    if truncated and earlier is None:
         partitions = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
         found.append(f"the log does not hold the whole history, what is older is left out: {partitions}")
     return [*found, *_gaps(ranges)]

@@ -17,14 +17,14 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 
-from streamsrt.backfill.manifest import TaskManifest, digest_text
+from streamsrt.backfill.manifest import LogResult, TaskManifest, digest_text
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
 from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.sources import read_batches
@@ -115,17 +115,25 @@ def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dic
         "counters": manifest.counters,
         **{f"store {store.name}": (store.entries, store.changelog_digest) for store in manifest.stores},
         **{
-            f"{log.topic}-{log.partition}": digest(directory / log.file.path)
-            for log in (*manifest.outputs, *manifest.repartition)
+            f"{topic}-{partition}": digest(paths)
+            for (topic, partition), paths in _paths(directory, (*manifest.outputs, *manifest.repartition)).items()
         },
     }
 
 
-def _digest(path: Path) -> str:
+def _paths(directory: Path, logs: Iterable[LogResult]) -> dict[tuple[str, int], list[Path]]:
+    """The files of each partition, in their order."""
+    found: dict[tuple[str, int], list[Path]] = {}
+    for log in logs:
+        found.setdefault((log.topic, log.partition), []).append(directory / log.file.path)
+    return found
+
+
+def _digest(paths: Sequence[Path]) -> str:
     """Of the records of each key in their order."""
     seen: Counter[bytes | None] = Counter()
     total = 0
-    for columns in read_batches(path):
+    for columns in chain.from_iterable(map(read_batches, paths)):
         headers = columns.headers or repeat(())
         for key, *rest in zip(columns.keys, columns.values, columns.timestamps, headers, strict=False):
             record = blake2b(repr((key, seen[key], rest)).encode(), digest_size=16).digest()
@@ -134,11 +142,11 @@ def _digest(path: Path) -> str:
     return digest_text(total)
 
 
-def _digest_of_last(path: Path) -> str:
+def _digest_of_last(paths: Sequence[Path]) -> str:
     """Of the last record of each key; of all records without a key. A deletion is as if there were none."""
     last: dict[bytes, int] = {}
     total = 0
-    for columns in read_batches(path):
+    for columns in chain.from_iterable(map(read_batches, paths)):
         headers = columns.headers or repeat(())
         for key, *rest in zip(columns.keys, columns.values, columns.timestamps, headers, strict=False):
             found = blake2b(repr((key, rest)).encode(), digest_size=16).digest()

@@ -9,18 +9,21 @@
    or sessions, unless the full changelog is wanted, only of rows that the store still has: what is beyond retention would
    be restored by nobody.
 4. Stream-time punctuations run as they do live. The wall clock stands still, so wall-clock punctuations never run.
-5. A record that fails goes to the application's own exception handlers; where they say fail, the task fails for good.
+5. A replay that goes on from an ``earlier`` one does what that one would have done after its end, which was a commit.
+6. A record that fails goes to the application's own exception handlers; where they say fail, the task fails for good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.order import Inputs
+from streamsrt.backfill.order import Inputs, Overtaken
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
+from streamsrt.state.carried import Values
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
@@ -39,6 +42,15 @@ _NOTHING_MORE = -(1 << 62)
 """Below every offset: those of a lake that lies before a log are negative."""
 
 Report = Callable[[int], None]
+
+
+class Earlier(Protocol):
+    """What a replay goes on from (:mod:`streamsrt.backfill.earlier`)."""
+
+    @property
+    def carried(self) -> Mapping[str, Values]: ...
+    def fill(self, store: BytesStore, /) -> None: ...
+    def logged(self, store: str, /) -> Iterator[RecordColumns]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +102,7 @@ class OfflineCollector:
 
 class TaskReplay:
     """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics; ``state``:
-    opens its stores, and stays whose it is."""
+    opens its stores, and stays whose it is; ``earlier``: what it goes on from."""
 
     def __init__(
         self,
@@ -99,9 +111,13 @@ class TaskReplay:
         settings: OfflineSettings,
         sink: Sink,
         state: TaskStores | None = None,
+        earlier: Earlier | None = None,
     ) -> None:
         state = TaskStores() if state is None else state
         self.rows: dict[str, BytesStore] = {spec.name: state.open(spec.name) for spec in subtopology.stores}
+        if earlier is not None:
+            for store in self.rows.values():
+                earlier.fill(store)
         self._stores = {spec.name: lay_out(spec, self.rows[spec.name]) for spec in subtopology.stores}
         config = settings.task_config
         limit_bytes = CACHE_MAX_BYTES if config.cache_max_bytes else 0
@@ -135,6 +151,23 @@ class TaskReplay:
             now_ms=settings.now_ms,
         )
         self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
+        self.carried: dict[str, Values] = {}
+        """After :meth:`finish`: what is not in the stores, for a replay that goes on from this one."""
+        self._past: Overtaken | None = None
+        if earlier is not None:
+            self._go_on(earlier)
+
+    def _go_on(self, earlier: Earlier) -> None:
+        for topic, name in self._logged.items():
+            for columns in earlier.logged(name):
+                self._changelogs[topic].add(columns.keys, columns.values, columns.timestamps, columns.headers)
+        self.task.carry_on(earlier.carried)
+        self._past = Overtaken(self.task.partition_times())
+
+    @property
+    def overtaken(self) -> int:
+        """Of what it goes on from, see :class:`Overtaken`."""
+        return 0 if self._past is None else self._past.records
 
     def merge(self, inputs: Inputs, report: Report | None = None) -> None:
         """Replays everything of all inputs in the order of :mod:`streamsrt.backfill.order`. Raises RecordError."""
@@ -160,6 +193,8 @@ class TaskReplay:
 
     def _add(self, tp: TopicPartition, columns: RecordColumns) -> None:
         self.records[tp] = self.records.get(tp, 0) + len(columns)
+        if self._past is not None:
+            self._past.add(tp, columns.timestamps)
         self.task.add_batch(*tp, columns if self._canonical is None else self._canonical.of(tp, columns))
 
     def ordered(self, runs: Iterable[tuple[TopicPartition, RecordColumns]], report: Report | None = None) -> None:
@@ -186,6 +221,7 @@ class TaskReplay:
     def finish(self) -> None:
         """Flushes everything."""
         self._commit()
+        self.carried = self.task.carried()
         self.task.close()
 
     def changelogs(self) -> dict[str, Iterator[tuple[bytes, LastValue]]]:

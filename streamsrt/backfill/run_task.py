@@ -18,8 +18,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from streamsrt.application import load_application, module_digest
+from streamsrt.backfill.earlier import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import (
     AttemptProgress,
@@ -37,6 +37,7 @@ from streamsrt.backfill.manifest import (
     TaskManifest,
     digest_sum,
     digest_text,
+    file_digest,
     load_manifest,
     publish,
     sync_folder,
@@ -53,7 +54,7 @@ from streamsrt.state.rocksdb import write_sst
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.records import RecordColumns, encode_batch
+from streamsrt.wire.records import RecordColumns, encode_batch, read_header
 from topology.graph.nodes import Subtopology
 from topology.graph.topology import Topology
 
@@ -110,6 +111,8 @@ def compute_task(
     """
     task_plan = plan.task(task_id)
     topology, config = application_of(plan)
+    earlier = earlier_task(plan, task_id)
+    past = {} if earlier is None else {each.topic_partition: earlier.past_of(each) for each in task_plan.repartition}
     attempt = directory / "attempts" / f"{task_id}-{uuid.uuid4().hex[:8]}"
     attempt.mkdir(parents=True)
     started = time.monotonic()
@@ -121,6 +124,7 @@ def compute_task(
             replace(settings_of(plan, config, generate=generate), canonical=canonical),
             files.write,
             state,
+            earlier,
         )
         report = _Reporter(directory, task_id, started)
         if runs is not None:
@@ -129,7 +133,8 @@ def compute_task(
             replay.merge(inputs(replay.task.source_partitions), report)
         else:
             _check_no_lake(task_plan)
-            opened = open_inputs(directory, plan, task_plan, replay.task.source_partitions, bootstrap_servers)
+            order = replay.task.source_partitions
+            opened = open_inputs(directory, plan, task_plan, order, bootstrap_servers, past)
             replay.merge(stack.enter_context(opened), report)
         replay.finish()
         changelogs = replay.changelogs()
@@ -138,6 +143,7 @@ def compute_task(
         ]
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
+    written = () if earlier is None else tuple(earlier.outputs(directory, attempt))
     sync_folder(attempt)
     return TaskManifest(
         task=task_id,
@@ -145,12 +151,15 @@ def compute_task(
         attempt=str(attempt.relative_to(directory)),
         reads=tuple(_reads(task_plan, replay)),
         stores=tuple(stores),
-        outputs=tuple(log for log in logs if log.topic not in internal),
+        outputs=(*written, *(log for log in logs if log.topic not in internal)),
         repartition=tuple(log for log in logs if log.topic in internal),
         stream_time_ms=replay.task.stream_time_ms,
         operator_times_ms=replay.task.operator_times(),
         counters=replay.task.counters(),
         flushes=replay.flushes,
+        carried=replay.carried,
+        reached=_reached(files, internal, earlier),
+        overtaken=replay.overtaken + sum(each.records for each in past.values()),
         peak_memory_bytes=peak_memory_bytes(),
         seconds=time.monotonic() - started,
     )
@@ -218,7 +227,7 @@ def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = T
         task_config=replace(TaskConfig.of(config), generate=generate),
         partitions_of_topic=partition_counts(plan.topics),
         compression=Compression[config.compression_type.upper()],
-        now_ms=plan.created_ms,
+        now_ms=plan.wall_clock_ms,
         full_changelogs=plan.changelogs == "full",
     )
 
@@ -272,6 +281,8 @@ class LogFiles:
         self._folder = folder
         self._stack = contextlib.ExitStack()
         self._files: dict[TopicPartition, _LogFile] = {}
+        self.latest_ms: dict[TopicPartition, int] = {}
+        """The latest timestamp of each partition."""
 
     def __enter__(self) -> LogFiles:
         return self
@@ -286,6 +297,8 @@ class LogFiles:
             known = self._files[topic, partition] = _LogFile(self._folder / f"{topic}-{partition}.log")
             self._stack.callback(known.close)
         known.write(batch, records)
+        latest_ms = read_header(batch).max_timestamp
+        self.latest_ms[topic, partition] = max(latest_ms, self.latest_ms.get((topic, partition), -1))
 
     def results(self, directory: Path) -> list[LogResult]:
         """Closes all files; what they hold."""
@@ -324,6 +337,9 @@ class _LogFile:
 
 def _reads(task_plan: TaskPlan, replay: TaskReplay) -> Iterator[PartitionRead]:
     ranges = {source.topic_partition: (source.start, source.end) for source in task_plan.sources}
+    for repartition in task_plan.repartition:
+        tp = repartition.topic_partition
+        ranges[tp] = (repartition.start, repartition.start + replay.records.get(tp, 0))
     times = replay.task.partition_times()
     for tp in replay.task.source_partitions:
         start, end = ranges.get(tp, (0, replay.records.get(tp, 0)))
@@ -337,6 +353,16 @@ def _reads(task_plan: TaskPlan, replay: TaskReplay) -> Iterator[PartitionRead]:
         )
 
 
+def _reached(files: LogFiles, internal: Container[str], earlier: EarlierTask | None) -> dict[str, int]:
+    """Up to when repartition topics were written, by the records' timestamps."""
+    found = {} if earlier is None else dict(earlier.manifest.reached)
+    for (topic, partition), latest_ms in files.latest_ms.items():
+        if topic in internal:
+            name = f"{topic}-{partition}"
+            found[name] = max(latest_ms, found.get(name, -1))
+    return found
+
+
 def _store_result(
     directory: Path,
     attempt: Path,
@@ -347,23 +373,21 @@ def _store_result(
     report: _Reporter,
 ) -> StoreResult:
     rows = _Counted(report.written(replay.rows[store.name].range()))
-    bundle = None
-    if store.persistent:
+    file = None
+    # A file without rows can't be written.
+    first = next(rows, None)
+    if first is not None:
         path = attempt / f"{store.name}.sst"
-        # A file without rows can't be written.
-        first = next(rows, None)
-        if first is not None:
-            write_sst(path, chain([first], rows))
-            bundle = FileResult(
-                path=str(path.relative_to(directory)),
-                records=rows.count,
-                size_bytes=path.stat().st_size,
-                digest=file_digest(path),
-            )
-    else:
-        deque(rows, maxlen=0)
+        write_sst(path, chain([first], rows))
+        file = FileResult(
+            path=str(path.relative_to(directory)),
+            records=rows.count,
+            size_bytes=path.stat().st_size,
+            digest=file_digest(path),
+        )
+    bundle, kept = (file, None) if store.persistent else (None, file)
     if store.changelog is None or not store.own_changelog:
-        return StoreResult(name=store.name, entries=rows.count, bundle=bundle)
+        return StoreResult(name=store.name, entries=rows.count, bundle=bundle, rows=kept)
     log, digest = _LogFile(attempt / f"{store.name}.changelog"), 0
     with contextlib.closing(log):
         for part in changelog_parts(report.written(changelogs[store.changelog])):
@@ -380,6 +404,7 @@ def _store_result(
         name=store.name,
         entries=rows.count,
         bundle=bundle,
+        rows=kept,
         changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
         changelog_digest=digest_text(digest),
     )
@@ -410,12 +435,3 @@ def changelog_parts(entries: Iterable[tuple[bytes, LastValue]]) -> Iterator[list
             part, size = [], 0
     if part:
         yield part
-
-
-def file_digest(path: Path) -> str:
-    """A hash of a file's bytes."""
-    found = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()

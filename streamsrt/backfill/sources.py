@@ -9,17 +9,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from time import monotonic
+from types import MappingProxyType
 
 from streamsrt.backfill.archive import read_archive
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest
-from streamsrt.backfill.order import Inputs, as_one_log, merge
+from streamsrt.backfill.order import Inputs, Overtaken, as_one_log, merge
 from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, SourceRange, TaskPlan
 from streamsrt.client.interface import Network
 from streamsrt.client.network import NetworkThread
@@ -80,8 +81,10 @@ def open_inputs(
     task: TaskPlan,
     order: Sequence[TopicPartition],
     bootstrap_servers: str | None = None,
+    past: Mapping[TopicPartition, Overtaken] = MappingProxyType({}),
 ) -> Iterator[Inputs]:
-    """The inputs of a task in the ``order`` of its source partitions. Raises BrokerError, PlanError."""
+    """The inputs of a task in the ``order`` of its source partitions; ``past``: who counts what comes late of repartition
+    partitions. Raises BrokerError, PlanError."""
     sources = {source.topic_partition: source for source in task.sources}
     repartition = {source.topic_partition: source for source in task.repartition}
     with contextlib.ExitStack() as stack:
@@ -95,7 +98,7 @@ def open_inputs(
             if tp in sources:
                 inputs[tp] = read_source(sources[tp], log)
             elif tp in repartition:
-                inputs[tp] = read_repartition(directory, plan, repartition[tp])
+                inputs[tp] = read_repartition(directory, plan, repartition[tp], past.get(tp))
         yield inputs
 
 
@@ -186,15 +189,18 @@ def _from_time(columns: RecordColumns, from_ms: int | None) -> RecordColumns:
     )
 
 
-def read_repartition(directory: Path, plan: BackfillPlan, source: RepartitionRange) -> Iterator[RecordColumns]:
+def read_repartition(
+    directory: Path, plan: BackfillPlan, source: RepartitionRange, past: Overtaken | None = None
+) -> Iterator[RecordColumns]:
     """A partition of a repartition topic, from the results of the tasks that write it. Raises PlanError."""
     logs: dict[TopicPartition, Iterator[RecordColumns]] = {}
     for index, task_id in enumerate(source.upstream):
         manifest = finished_manifest(directory, plan, task_id)
         path = _repartition_file(directory, manifest, source.topic_partition)
         if path is not None:
-            logs[source.topic, index] = read_batches(path)
-    return as_one_log(merge(logs))
+            log = (source.topic, index)
+            logs[log] = read_batches(path) if past is None else past.watch(log, read_batches(path))
+    return as_one_log(merge(logs), source.start)
 
 
 def _repartition_file(directory: Path, manifest: TaskManifest, tp: TopicPartition) -> Path | None:

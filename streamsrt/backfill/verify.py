@@ -19,10 +19,10 @@ from streamsrt.backfill.manifest import (
     TaskManifest,
     digest_sum,
     digest_text,
+    file_digest,
     finished_manifest,
 )
 from streamsrt.backfill.plan import BackfillPlan, SourceRange
-from streamsrt.backfill.run_task import file_digest
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, TopicPartition
@@ -59,8 +59,7 @@ def _check_count(task_id: str, source: SourceRange, records: int) -> None:
 
 def _files(manifest: TaskManifest) -> Iterator[FileResult]:
     for store in manifest.stores:
-        if store.bundle is not None:
-            yield store.bundle
+        yield from filter(None, (store.bundle, store.rows))
         if store.changelog is not None:
             yield store.changelog.file
     for log in (*manifest.outputs, *manifest.repartition):

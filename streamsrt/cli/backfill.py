@@ -115,6 +115,13 @@ def plan(
     conf: Conf = None,
     bundle: Bundle = None,
     py_files: PyFiles = None,
+    after: Annotated[
+        Path | None,
+        typer.Option(
+            "--after",
+            help="directory of a finished backfill of this application: begin with its state and read only what came later",
+        ),
+    ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
@@ -161,6 +168,7 @@ def plan(
             conf=key_value_pairs(conf or (), "--conf"),
             bundle=bundle,
             py_files=py_files or (),
+            after=after,
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -304,6 +312,12 @@ def run(
         finally:
             stop.set()
     records = sum(manifest.records for manifest in manifests)
+    overtaken = sum(manifest.overtaken for manifest in manifests)
+    if overtaken:
+        note(
+            f"{overtaken} records are older than what other partitions had when the earlier backfill ended. They are "
+            "processed behind it, as they would be live; one backfill over everything would have processed them before"
+        )
     note(f"all {len(manifests)} tasks are finished, {records} records; streamsrt backfill commit hands over")
 
 

@@ -3,6 +3,7 @@
 - ``access``              state stores as user code sees them: typed keys and values over a task's caches
 - ``buffer``              the suppressed changes of a table, ordered by time
 - ``cache``               the write-back cache between the operators of a task and its byte stores
+- ``carried``             the in-memory state of a task beside its stores, for a task of another process that continues it
 - ``columns``             what restoring needs to know of a run of changelog records
 - ``counts``              rows of a ``count()`` that a cache holds as columns instead of one entry each
 - ``directory``           the directory in which one process keeps its state

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StateError
 from streamsrt.state.cache import Deserialize, Serialize
+from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns, Headers
 from topology.spec.row_versions import unreadable
 
@@ -282,6 +283,22 @@ class SuppressionBuffer:
         for key, row in self.store.range(None, None):
             held = self._held[key] = self._format.from_bytes(key, row)
             self._queue(key, held.time_ms)
+
+    def carried(self) -> Values:
+        """Of what sizes count, the keys whose changes a row does not tell from first ones."""
+        if not self.counts_bytes:
+            return []
+        return [key.hex() for key, held in self._held.items() if not held.is_first and self._seems_first(held)]
+
+    def _seems_first(self, change: Held) -> bool:
+        return self._format.raw(change.old) == self._format.raw(change.prior)
+
+    def carry_on(self, values: Values) -> None:
+        self._load()
+        for key in values:
+            self._held[bytes.fromhex(str(key))].is_first = False
+        if self.counts_bytes:
+            self.count_bytes()
 
     # ------------------------------------------------------------------------------------------------------- as a cache
 

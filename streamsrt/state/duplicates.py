@@ -24,6 +24,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, RowFormat
+from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.windowed import WindowBytesStore
 
@@ -271,6 +272,13 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         self.newest_ms = self._newest_row_ms = self.store.stream_time_ms
         self.sequence = self.store.last_sequence
         self._empty()
+
+    def carried(self) -> Values:
+        """The number and the time of the latest record: one without a value leaves neither in the store."""
+        return [self.sequence, self.newest_ms]
+
+    def carry_on(self, values: Values) -> None:
+        self.sequence, self.newest_ms = map(int, values)
 
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, timestamp and sequence number; what is not written yet included."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamsrt.state.cache import Entry, KeyValueCache, ReadableBytes, RowFormat
+from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns, Headers
 
 
@@ -57,3 +58,10 @@ class LruCache(KeyValueCache):
                 self._used.pop(key, None)
             else:
                 self._use(key)
+
+    def carried(self) -> Values:
+        """Keys in the order in which they were used."""
+        return [key.hex() for key in self._used]
+
+    def carry_on(self, values: Values) -> None:
+        self._used = dict.fromkeys(bytes.fromhex(str(key)) for key in values)

@@ -31,6 +31,7 @@ from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, sto
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
+from streamsrt.state.carried import Carrying, Values, in_parts
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, LaidOut, cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
@@ -46,6 +47,8 @@ from topology.spec.functions import TimestampExtractor
 from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
 from topology.spec.timestamps import timestamp_extractor
 
+_STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
+"""What is carried on under which name."""
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""
 
@@ -185,6 +188,9 @@ class Task:
         self._processed = 0
         self._current: Run | MergedRun | None = None
         self._dropped_timestamps = 0
+        for name, cache in self.caches.items():
+            if isinstance(cache, Carrying):
+                self._runner.env.carried.add(f"store {name}", cache)
 
     def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
         found: dict[str, SourceNode] = {}
@@ -568,6 +574,29 @@ class Task:
     def operator_times(self) -> dict[str, int]:
         """For each windowed operator, by name, the stream time that it has seen."""
         return {name: time.ms for name, time in self._runner.env.stream_times.items() if time.ms >= 0}
+
+    def carried(self) -> dict[str, Values]:
+        """Its times, and what else it keeps beside its stores (:mod:`streamsrt.state.carried`); after a commit."""
+        env = self._runner.env
+        return {
+            _STREAM_TIME: [env.stream_time_ms],
+            _PARTITION_TIMES: [
+                part for (topic, partition), ms in self._partition_times.items() for part in (topic, partition, ms)
+            ],
+            **{f"{_TIME_OF}{name}": time.carried() for name, time in env.stream_times.items()},
+            **env.carried.values(),
+        }
+
+    def carry_on(self, values: Mapping[str, Values]) -> None:
+        """Goes on where the task was that :meth:`carried` was asked of. Before the first record, with the rows of its
+        stores."""
+        env, left = self._runner.env, dict(values)
+        (env.stream_time_ms,) = map(int, left.pop(_STREAM_TIME))
+        for topic, partition, ms in in_parts(left.pop(_PARTITION_TIMES), 3):
+            self._partition_times[str(topic), int(partition)] = int(ms)
+        for name in [name for name in left if name.startswith(_TIME_OF)]:
+            env.stream_times.setdefault(name.removeprefix(_TIME_OF), StreamTime()).carry_on(left.pop(name))
+        env.carried.carry_on(left)
 
     # ------------------------------------------------------------------------------------------------- state
 

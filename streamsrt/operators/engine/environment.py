@@ -17,6 +17,7 @@ from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, Strea
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, HeldRecord, held_record
+from streamsrt.state.carried import Carried
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, View
 from streamsrt.state.timed import StoreMeter
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 
 CHANGES_OF_A_RUN_MAX: Final = 1 << 32
+PUNCTUATIONS: Final = "punctuations by stream time"
+"""What they are carried on as."""
 _LOOK_S: Final = 0.5
 
 
@@ -158,6 +161,8 @@ class Environment:
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
+        self.carried = Carried()
+        """What nodes keep in memory only, and give to the task of another process that goes on."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
         self._beginnings: list[Callable[[], None]] | None = []
 
@@ -175,6 +180,9 @@ class Environment:
             self.system_time_ms = system_time_ms
             for begin in beginnings:
                 begin()
+            by_stream_time = self._schedules[PunctuationType.STREAM_TIME]
+            by_stream_time.begun()
+            self.carried.add(PUNCTUATIONS, by_stream_time)
 
     def failed(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ExceptionHandlers
+from streamsrt.state.carried import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import RowSource, own_store, traits_of
@@ -70,6 +71,12 @@ class StreamTime:
         self.ms = -1
         self.closed_ms = -1
         self.closing: object = None
+
+    def carried(self) -> Values:
+        return [self.ms, self.closed_ms]
+
+    def carry_on(self, values: Values) -> None:
+        self.ms, self.closed_ms = map(int, values)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from streamsrt.errors import UserError
+from streamsrt.state.carried import Values, in_parts
 from topology.spec.processor import PunctuationType
+
+MADE_LATER = -1
+"""In place of the number of a schedule that was not made at the beginning: what it calls can't be found again."""
+_CARRIED = 5
+"""Values of one schedule."""
 
 
 class PunctuationSchedule:
     """A punctuation: its next time stays on the grid of its interval. Times are milliseconds."""
 
-    __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "type")
+    __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "number", "type")
 
     def __init__(
         self, type_: PunctuationType, next_ms: int, interval_ms: int, callback: Callable[[int], None], node: str
@@ -25,6 +32,8 @@ class PunctuationSchedule:
         self.callback = callback
         self.node = node
         self.cancelled = False
+        self.number: int | None = None
+        """Which one of its queue it is, in the order of scheduling."""
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -42,16 +51,60 @@ def anchored(start_ms: int, interval_ms: int, now_ms: int) -> int:
     return start_ms if start_ms >= now_ms else start_ms + ((now_ms - start_ms) // interval_ms + 1) * interval_ms
 
 
+def scheduled_later(carried: Values) -> set[str]:
+    """The nodes of schedules that still run and were made after the beginning, of what a queue carries on."""
+    parts = in_parts(carried, _CARRIED)
+    return {str(node) for number, node, _, _, cancelled in parts if number == MADE_LATER and not cancelled}
+
+
 class PunctuationQueue:
     """Schedules of one kind of time."""
 
     def __init__(self) -> None:
         self._heap: list[PunctuationSchedule] = []
+        self._made = 0
+        self._made_at_the_beginning = 0
 
     def __len__(self) -> int:
         return len(self._heap)
 
+    def begun(self) -> None:
+        """The user's processors have begun: what comes now is scheduled by what they do later."""
+        self._made_at_the_beginning = self._made
+
+    def carried(self) -> Values:
+        """Each schedule in the order of the heap: its number, node, interval, next time, and whether it is cancelled."""
+        found: Values = []
+        for each in self._heap:
+            assert each.number is not None
+            number = each.number if each.number < self._made_at_the_beginning else MADE_LATER
+            found += [number, each.node, each.interval_ms, each.next_ms, each.cancelled]
+        return found
+
+    def carry_on(self, values: Values) -> None:
+        """Takes over the times of the same schedules. Raises UserError where others were made."""
+        made = {schedule.number: schedule for schedule in self._heap}
+        heap: list[PunctuationSchedule] = []
+        for number, node, interval_ms, next_ms, cancelled in in_parts(values, _CARRIED):
+            schedule = made.get(int(number))
+            if cancelled:
+                schedule = PunctuationSchedule(
+                    PunctuationType.STREAM_TIME, 0, int(interval_ms), lambda _now_ms: None, str(node)
+                )
+                schedule.number, schedule.cancelled = int(number), True
+            elif schedule is None or (schedule.node, schedule.interval_ms) != (node, interval_ms):
+                raise UserError(
+                    f"{node} does not schedule the same punctuations in init() as it did before, so they can't go on from "
+                    "where they were. Schedule them alike each time, or process the whole input again"
+                )
+            schedule.next_ms = int(next_ms)
+            heap.append(schedule)
+        self._heap = heap
+
     def add(self, schedule: PunctuationSchedule) -> None:
+        if schedule.number is None:
+            schedule.number = self._made
+            self._made += 1
         heap = self._heap
         heap.append(schedule)
         index = len(heap) - 1

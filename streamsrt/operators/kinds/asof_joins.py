@@ -23,6 +23,7 @@ from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.buffer import HeldRecord
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.carried import Values, in_parts
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import cache_of
@@ -79,6 +80,7 @@ class _Waiting:
         self._env = builder.env
         self._origins: dict[bytes, RecordMetadata | None] = {}
         """Where records were read; not of those that have waited since before a restart."""
+        self._env.carried.add(f"waiting {store}", self)
 
     def _load(self) -> None:
         if not self._loaded:
@@ -116,6 +118,20 @@ class _Waiting:
         if number == self._last[timestamp]:
             del self._last[timestamp]
         self._change(store_key, None, now_ms, (), -1)
+
+    def carried(self) -> Values:
+        """Where the records that wait were read."""
+        return [
+            part
+            for store_key, origin in self._origins.items()
+            if origin is not None
+            for part in (store_key.hex(), *origin)
+        ]
+
+    def carry_on(self, values: Values) -> None:
+        for store_key, topic, partition, offset in in_parts(values, 4):
+            origin = RecordMetadata(str(topic), int(partition), int(offset))
+            self._origins[bytes.fromhex(str(store_key))] = origin
 
 
 def _as_kept(key: bytes, value: bytes, timestamp: int, headers: Headers) -> HeldRecord:

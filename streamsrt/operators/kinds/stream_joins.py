@@ -25,6 +25,7 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.carried import Values
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import cache_of
@@ -77,6 +78,7 @@ class Unmatched:
         """Keys of the store in their order, and some that are deleted already."""
         self._known: set[bytes] = set()
         self._loaded = False
+        env.carried.add(f"unmatched {store}", self)
 
     def _change(self, store_key: bytes, listed: bytes | None, timestamp: int, headers: Headers) -> None:
         self._cache.put(store_key, listed, timestamp, headers, next(self._env.sequence))
@@ -119,6 +121,14 @@ class Unmatched:
             self._loaded = True
             self._order = [entry.key for entry in self._cache.rows(None, None)]
             self._known = set(self._order)
+
+    def carried(self) -> Values:
+        """When it may look again for what is over, and what it knows of the oldest."""
+        return [self._next_emit_ms, *([] if self._least_ms is None else [self._least_ms])]
+
+    def carry_on(self, values: Values) -> None:
+        self._next_emit_ms, *known = map(int, values)
+        self._least_ms = known[0] if known else None
 
     def may_be_over(self, after_ms: int, time_ms: int) -> bool:
         """Whether it is worth a scan."""

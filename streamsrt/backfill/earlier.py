@@ -1,0 +1,105 @@
+"""What a task takes over from an earlier backfill that its plan continues.
+
+1. It takes over everything that the earlier task has published: the rows of its stores, its changelogs, its stream times and
+   its in-memory state. So it continues as the earlier task would have continued after a commit.
+2. Outputs of the earlier task come before those of this one, as files of this attempt: the result is complete without the
+   earlier directory. Files are linked, or copied if the two directories are on different file systems.
+3. The earlier directory must have the path that is in the plan, on every machine that runs tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.manifest import FileResult, LogResult, StoreResult, TaskManifest, file_digest, finished_manifest
+from streamsrt.backfill.order import Overtaken
+from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, load_plan
+from streamsrt.backfill.sources import read_batches
+from streamsrt.state.carried import Values
+from streamsrt.state.rocksdb import RocksDBStore
+from streamsrt.state.store import BytesStore
+from streamsrt.wire.records import RecordColumns
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierTask:
+    """The result of a task in the earlier backfill, whose plan is in ``directory``."""
+
+    directory: Path
+    plan: BackfillPlan
+    manifest: TaskManifest
+
+    def past_of(self, source: RepartitionRange) -> Overtaken:
+        """Counts what comes of a repartition partition out of the order that one backfill over everything has."""
+        name = f"{source.topic}-{source.partition}"
+        written = [finished_manifest(self.directory, self.plan, task_id).reached for task_id in source.upstream]
+        return Overtaken({(source.topic, index): reached.get(name, -1) for index, reached in enumerate(written)})
+
+    @property
+    def carried(self) -> Mapping[str, Values]:
+        """What the task kept beside its stores."""
+        return self.manifest.carried or {}
+
+    def fill(self, store: BytesStore) -> None:
+        """Puts the rows of the store of that name into ``store``. Raises PlanError."""
+        assert isinstance(store, RocksDBStore), "tasks that go on have their stores on disk"
+        result = self._store(store.name)
+        file = result.bundle or result.rows
+        if file is not None:
+            store.ingest(self._whole(file), changelog_offset=None)
+
+    def logged(self, store: str) -> Iterator[RecordColumns]:
+        """The changelog of that store, as it was at the end. Raises PlanError."""
+        changelog = self._store(store).changelog
+        if changelog is not None:
+            yield from read_batches(self._whole(changelog.file))
+
+    def outputs(self, directory: Path, attempt: Path) -> Iterator[LogResult]:
+        """What it wrote to outputs, as files of an attempt in another ``directory``."""
+        for number, log in enumerate(self.manifest.outputs):
+            path = attempt / f"{number}.earlier"
+            written = self._whole(log.file)
+            try:
+                os.link(written, path)
+            except OSError:
+                # Another file system, or one without links.
+                shutil.copyfile(written, path)
+            file = log.file.model_copy(update={"path": str(path.relative_to(directory))})
+            yield log.model_copy(update={"file": file})
+
+    def _store(self, name: str) -> StoreResult:
+        return next(store for store in self.manifest.stores if store.name == name)
+
+    def _whole(self, file: FileResult) -> Path:
+        path = self.directory / file.path
+        if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
+            raise PlanError(
+                f"{path} of the earlier backfill is missing or damaged: run streamsrt backfill verify --dir "
+                f"{self.directory}, which says how it is computed again, then streamsrt backfill resume here"
+            )
+        return path
+
+
+def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
+    """What a task of a plan takes over; None where the plan begins with the history. Raises PlanError."""
+    if plan.after is None:
+        return None
+    directory = Path(plan.after.directory)
+    try:
+        earlier = load_plan(directory)
+    except PlanError as error:
+        raise PlanError(
+            f"plan {plan.id} goes on from the backfill in {directory}, which is not there: {error}. Bring the directory "
+            "back; on a cluster all nodes need it under the same path"
+        ) from None
+    if earlier.fingerprint != plan.after.fingerprint:
+        raise PlanError(
+            f"plan {plan.id} goes on from another backfill than the one that is in {directory} now ({earlier.id}): bring "
+            "back the directory of that one, or plan again in another --dir"
+        )
+    return EarlierTask(directory, earlier, finished_manifest(directory, earlier, task_id))
