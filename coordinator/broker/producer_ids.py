@@ -1,7 +1,7 @@
 """Producer ids: each is given out only once, also across restarts.
 
 Ids are reserved in blocks that are written to an internal log before the first id of a block is given out; a restart
-goes on with the next block.
+continues with the next block.
 """
 
 from __future__ import annotations

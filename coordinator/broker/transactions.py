@@ -4,7 +4,7 @@
    to the broker neither to add partitions nor to raise the epoch after each transaction (KIP-890).
 2. A producer writes records and offsets only to what its transaction holds; everything else is refused before the log.
 3. An answer to a producer is given when what it tells of is as safe as ``log.fsync`` promises.
-4. A fenced producer is told INVALID_PRODUCER_EPOCH where its version of the API has no PRODUCER_FENCED.
+4. A fenced producer gets INVALID_PRODUCER_EPOCH if its version of the API has no PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     state.apply_soft(state, update)               -> state        what the log does not hold
 
 1. A request is refused by an answer with an error code and no records. An exception is a bug.
-2. After a load, sessions start anew and members that have to give tasks back get their whole time again.
+2. After a load, sessions start again, and members that have to give tasks back get the full time again.
 3. The same events at the same times give the same decisions, in every process.
 """
 

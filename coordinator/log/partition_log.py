@@ -4,7 +4,7 @@ Rules
 1. One thread appends, reads and administers; it never waits for an fsync, except in ``flush`` and ``close``. The only
    other thread is the syncer's, which gets open files and calls back with what is on disk.
 2. Batches stay the bytes that the producer sent. Only bytes 0-15 are replaced, which lie outside the CRC; with
-   ``LogAppendTime`` the batch is stamped anew.
+   ``LogAppendTime`` the batch gets a new timestamp.
 3. An append is all or nothing. Whatever refuses it - the validation, the producer state, the disk - leaves the log, its
    indexes and its producer state as they were.
 4. Everything in memory follows from the files; everything in files but the segments themselves follows from those.

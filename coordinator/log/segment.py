@@ -5,7 +5,8 @@ Rules
    the error leaves this module, so the file never holds half a batch while the process lives.
 2. The file is opened when it is first needed, and the index of a closed segment is read when it is first asked.
 3. Reads return whole batches and start at the batch that holds the offset. Batch boundaries come from the index and a
-   walk over at most one index interval. Where the last reads ended is remembered: a reader that goes on walks nothing.
+   walk over at most one index interval. Where the last reads ended is remembered: a reader that continues there walks
+   nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 1. A password is never kept: a credential is a salt, an iteration count and two keys that are derived from it.
 2. An exchange has two steps. A user that is not there and a wrong password have one answer: a client can't tell which names
-   exist. For a user that is not there the exchange goes on with a made-up salt, always the same for one name and mechanism,
-   over restarts too.
+   exist. For an unknown user the exchange continues with a made-up salt, which is always the same for a name and
+   mechanism, also after restarts.
 3. Comparisons take the same time whatever they compare.
 """
 

@@ -1,7 +1,8 @@
 """Java's properties files (``java.util.Properties.load``), as Kafka's tools write and read them.
 
-A key ends at the first ``=``, ``:`` or white space that no backslash escapes; a line that ends in a backslash goes on in
-the next one; lines that begin with ``#`` or ``!`` are comments. A key that is given twice has its last value.
+A key ends at the first ``=``, ``:`` or white space that no backslash escapes; a line that ends with a backslash
+continues on the next one; lines that begin with ``#`` or ``!`` are comments. A key that is given twice has its last
+value.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
    and replies go out. Nothing is asynchronous in here.
 2. A failed append leaves state, timers and soft state as they were; a waiting request is told to try again. A timer whose
    records could not be written is tried again a second later.
-3. At a load, the records of the log make the state. The machine applies them as it does live, so that a restart goes on
-   with the same epochs and assignments.
+3. At a load, the records of the log make the state. The machine applies them as it does live, so that a restart
+   continues with the same epochs and assignments.
 """
 
 from __future__ import annotations

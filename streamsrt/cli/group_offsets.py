@@ -1,9 +1,9 @@
-"""``streamsrt groups reset-offsets`` and ``delete-offsets``: where an application that is stopped goes on.
+"""``streamsrt groups reset-offsets`` and ``delete-offsets``: where a stopped application continues.
 
 1. Nothing is done to a group that has members, and nothing at all without ``--execute``: what would be done is printed.
-2. Offsets are of the application's input topics. Its internal topics are begun anew by deleting them, where that is asked
-   for; what lies on the disks of its instances is theirs to delete (``streamsrt state clean``).
-3. A new offset lies within what the log holds; one that would not is moved to the log's nearest end.
+2. The offsets are those of the application's input topics. Its internal topics are deleted on request; local state is
+   deleted on each instance (``streamsrt state clean``).
+3. A new offset that is outside of the log is moved to the nearest end of the log.
 
 Source: kafka-streams-groups.sh (KIP-1043, KIP-1071) and StreamsResetter.
 """

@@ -1,11 +1,11 @@
-"""Records out of the lines of a file: plain lines, JSON lines and CSV.
+"""Records from the lines of a file: plain lines, JSON lines and CSV.
 
 1. A plain line is bytes: what is not UTF-8 is written as it is.
 2. A JSON line is an object with ``value``, and maybe ``key``, ``timestamp``, ``partition`` and ``headers``: what ``consume
    --json --headers`` prints.
 3. CSV has a first line with the names of its columns. The value of a record is the JSON object of its row, its key and
    timestamp are columns that are named.
-4. What can't be read is named with the number of its line. What stands before it is written, and nothing after it.
+4. If a line can't be read, the error has its number. Everything before it is written, and nothing after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``streamsrt run``: runs an application until it is told to stop."""
+"""``streamsrt run``: runs an application until it is stopped."""
 
 from __future__ import annotations
 

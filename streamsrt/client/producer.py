@@ -8,13 +8,14 @@
    its unacknowledged batches go out again, in the order of their sequences.
 4. A request waits for company while another one is in flight, unless it is big already or somebody waits in ``flush``.
 5. A batch that fails for good ends the producer's generation: everything queued is dropped, the next ``send`` or ``flush``
-   raises, and after that the producer starts anew under another producer id. What was not acknowledged by then may or may
-   not have been written.
+   raises, and after that the producer starts again with another producer id. What was not acknowledged by then may or
+   may not have been written.
 6. What the broker refuses is a whole batch. One that is too large goes out again in halves. Of what is refused otherwise, or
    alone, the records are shown to ``on_refused``, on the thread that sends; until it has answered nothing more is sent to
-   the partition. Without the records that it drops the batch goes out again, and everything behind it is numbered anew:
-   the broker has none of it, as the sequence is broken. What may have been written is never dropped. The records of a
-   partition are shown in their order: a batch that is refused before an earlier one is done goes out again behind that.
+   the partition. The batch is sent again without the records that it drops, and everything after it gets new sequence
+   numbers: the broker has none of it, because the sequence is broken. What may have been written is never dropped. The
+   records of a partition are shown in their order: a batch that is refused before an earlier one is done goes out again
+   behind that.
 7. The queue is shared with the processing thread under one lock.
 8. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
    is taken until the producer was initialized again (:mod:`streamsrt.client.transactions`).

@@ -8,7 +8,7 @@ The order is what makes a crash harmless:
 4. The input offsets are committed.
 
 A crash before 4 has the input since the last commit processed again. Input offsets that could not be committed (the
-coordinator is away, the member epoch moved on) stay pending and are committed with the next ones; the tasks go on.
+coordinator is away, the member epoch moved on) stay pending and are committed with the next ones; the tasks continue.
 """
 
 from __future__ import annotations

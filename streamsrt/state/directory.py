@@ -10,8 +10,8 @@
         global/<store>-<number>.json  how far the topic of a global store was read
 
 1. One process at a time, or several that one has forked (``shared``). The process id identifies its state to the group
-   coordinator (KIP-1071's ProcessId), so two live instances must never share one: whoever does not get the lock gets an
-   error, not another id.
+   coordinator (KIP-1071's ProcessId), so two live instances must never share one: an instance that does not get the lock
+   gets an error, not another id.
 2. State lives under store and partition, not under a task's id: it survives renumbering and regrouping of subtopologies.
 3. A directory in a newer format is left alone.
 4. Nothing is deleted but stores, and none that is open. One whose files were written in another format is deleted when it

@@ -3,7 +3,7 @@
 1. In this order: the member is stored; subscriptions and topics are looked at; the group epoch is bumped if something
    changed; the target is computed if the epoch is ahead of it and the assignment interval is over; the member is
    reconciled.
-2. Each step that changes hard state adds records and goes on with the state that the records make.
+2. Each step that changes hard state adds records and continues with the state that results from them.
 3. Several reasons to bump bump once. A step without a change adds no record.
 """
 

@@ -3,7 +3,7 @@
 1. In this order: check the request; find group and member; check the epoch; update the member; take the topology;
    resolve it against the topics; refuse an update that could not run; bump the group epoch if something changed; compute
    the target if the epoch is ahead of it and nothing delays it; reconcile this member; answer.
-2. Each step that changes hard state adds records and goes on with the state that the records make.
+2. Each step that changes hard state adds records and continues with the state that results from them.
 3. A heartbeat that changes nothing adds no record and takes the same time however large the group is.
 4. Several reasons to bump within one heartbeat bump once.
 """

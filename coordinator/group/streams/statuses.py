@@ -1,4 +1,4 @@
-"""What a member is told of the state of its group, beside its tasks: status codes of KIP-1071 with their details."""
+"""The status codes of KIP-1071, with details, that a member gets beside its tasks."""
 
 from __future__ import annotations
 

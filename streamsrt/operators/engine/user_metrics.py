@@ -1,7 +1,7 @@
-"""Metrics that the user's processors make (:class:`topology.spec.processor_metrics.ProcessorMetrics`): numbers of one task.
+"""Custom metrics of user processors (:class:`topology.spec.processor_metrics.ProcessorMetrics`), for one task.
 
 1. They are changed by the processing thread, and read by it between two batches.
-2. A meter is known by its node, group, name and tags: who asks again gets the same one.
+2. A meter is identified by its node, group, name and tags: a second request returns the same one.
 """
 
 from __future__ import annotations

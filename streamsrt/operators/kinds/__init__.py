@@ -4,14 +4,14 @@
 - ``aggregate_nodes``    the same aggregations as processor nodes, where there is no generated code
 - ``asof_joins``         as-of joins of two streams, as processor nodes
 - ``batches``            ``map_batches`` and ``map_async``: many records at once
-- ``call_windows``       asynchronous calls that are under way, and the records that wait for them
+- ``call_windows``       pending asynchronous calls, and the records that wait for them
 - ``closing``            results that are emitted once, when their window closes
 - ``count_windows``      count windows: a fixed number of records of a key each
 - ``counting``           counts of whole runs of records, without a step per record in Python
 - ``foreign_key_joins``  foreign-key joins of two tables, as processor nodes
 - ``global_joins``       joins of a stream with a global table, as processor nodes
 - ``grace_joins``        stream-table joins with a grace period, as processor nodes
-- ``grouped_tables``     ``KTable.group_by`` and the aggregations behind it, and ``transform_values``
+- ``grouped_tables``     ``KTable.group_by`` and its aggregations, and ``transform_values``
 - ``idle``               ``idle_timeout``: closes windows when an input has no more records
 - ``lookup_joins``       ``join_lookup``: joins with what a function of the program finds elsewhere
 - ``sessions``           aggregations over sessions: records of a key that follow each other within a gap
@@ -23,7 +23,7 @@
 - ``suppress``           suppression: of the changes of a row, only the last one within a time is forwarded
 - ``table_joins``        joins of two tables: their rules, code and processor nodes
 - ``tables``             sources, filters and mappers of tables, and look-ups from a stream: code and steps
-- ``user_processors``    processors that the program wrote, as nodes of their own and around operators
+- ``user_processors``    user processors, as nodes of their own and around operators
 
-A new operation stands in one of these modules, or in a new one, and has its row in :mod:`streamsrt.operators.table`.
+A new operation is in one of these modules, or in a new one, and has a row in :mod:`streamsrt.operators.table`.
 """
