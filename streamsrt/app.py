@@ -54,7 +54,7 @@ from streamsrt.runtime.watchdog import Watchdog
 from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
-from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
 from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from topology.graph.topology import Topology
 
@@ -584,7 +584,7 @@ class KafkaStreams(Queryable):
             refuse_missing_topics(self.topology, config, network.admin)
             self._set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
-            refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
+            refuse_half_written_state(config.application_id, network.admin.committed(config.application_id))
             check_group(config, self.topology, network.admin, version)
             loop, self._queries, _ = assemble(
                 config,

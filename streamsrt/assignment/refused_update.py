@@ -16,7 +16,8 @@ _CREATE_SOURCES = "Create them, or correct the names in the topology, and start 
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
     "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
-    "start this version again."
+    "start this version again. After a raise of partition counts, stop all instances and run streamsrt state repartition, "
+    "which moves the state."
 )
 
 

@@ -43,6 +43,7 @@
 ``json_text``             values as JSON text
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
+``repartition``           state moved to other partitions, after source topics got more of them
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             a sample of a backfill computed once more, another way
 ``continuing``            a plan that continues an earlier backfill: what must be the same, and where each partition starts

@@ -1,4 +1,5 @@
-"""``streamsrt state``: stores as tables, what lies in the state directory of this machine, how two states differ."""
+"""``streamsrt state``: stores as tables, what lies in the state directory of this machine, how two states differ, and state
+that follows its keys to more partitions."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from streamsrt.backfill.repartition.job import StateRepartition
+from streamsrt.backfill.repartition.survey import StateSurvey
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
     COLUMNS,
@@ -29,12 +32,13 @@ from streamsrt.backfill.stopped_state import (
     is_export,
     is_typed,
 )
-from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
 from streamsrt.state.directory import StateDirectory
 
-app = typer.Typer(help="Export, inspect, compare and clean state stores.", no_args_is_help=True)
+app = typer.Typer(help="Export, inspect, compare, repartition and clean state stores.", no_args_is_help=True)
 
 
 @app.callback()
@@ -173,6 +177,67 @@ def diff(
         are_equal = are_equal and found.are_equal
         _print_comparison(name, found, as_json=as_json)
     raise typer.Exit(0 if are_equal else DIFFERENT)
+
+
+REFUSED = 12
+_MOVED = ("store", "changelog", "partitions", "needed", "rows", "moves")
+
+
+@app.command("repartition")
+def repartition(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the topology")],
+    application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group")],
+    bootstrap_servers: BootstrapServers = None,
+    config: ConfigOverModule = None,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move the state of a stopped application to where its keys belong after its source topics got more partitions.
+
+    Changelogs and repartition topics get the partitions that they need. Each row that is in the wrong partition moves, in
+    transactions. Until all have moved, the application does not start; after an interruption, run the command again. Exit
+    codes: 0 it can be done, it is done, or there is nothing to do; 12 refused.
+    """
+    with (
+        bootstrap(bootstrap_servers) as servers,
+        StateRepartition(
+            application, application_id, bootstrap_servers=servers, config=key_value_pairs(config or ())
+        ) as job,
+    ):
+        survey = job.survey()
+        _show_survey(survey, as_json=as_json)
+        if survey.blockers:
+            raise typer.Exit(REFUSED)
+        if execute and survey.shape.parts:
+            job.execute(survey, note)
+    if not survey.shape.parts:
+        note("no changelog has fewer partitions than its tasks need: there is nothing to repartition")
+    elif not execute:
+        note("nothing is changed: use --execute to do it")
+
+
+def _show_survey(survey: StateSurvey, *, as_json: bool) -> None:
+    looked = {each.of.changelog: each for each in survey.stores}
+    rows = []
+    for store in survey.shape.stores:
+        found = looked.get(store.changelog)
+        unknown = None if as_json else "-"
+        rows.append(
+            {
+                "store": store.store,
+                "changelog": store.changelog,
+                "partitions": store.existing,
+                "needed": store.after,
+                "rows": unknown if found is None else found.rows,
+                "moves": unknown if found is None else found.moves,
+            }
+        )
+    if rows:
+        print_rows(_MOVED, rows, as_json=as_json)
+    if as_json and survey.blockers:
+        print_json({"refused": survey.blockers})
+    for blocker in survey.blockers:
+        note(f"refused: {blocker}")
 
 
 def _reading(application: str | None, stopped: StoppedState, store: str, *, typed: bool = False) -> StoreReading | None:

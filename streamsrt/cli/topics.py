@@ -1,4 +1,4 @@
-"""``streamsrt topics``: list, create, describe, delete."""
+"""``streamsrt topics``: list, create, describe, add partitions, delete."""
 
 from __future__ import annotations
 
@@ -80,6 +80,26 @@ def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: 
         for name, index in sorted(partitions)
     ]
     print_rows(["topic", "partition", "start_offset", "end_offset", "records"], rows, as_json=as_json)
+
+
+@app.command("add-partitions")
+def add_partitions(
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="partitions that the topics then have", min=1)],
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Give topics more partitions. Keys move to other partitions; this can't be undone.
+
+    Applications that keep state by these keys must be stopped before, and repartitioned afterwards with `streamsrt state
+    repartition`.
+    """
+    with cluster(bootstrap_servers, begins=True) as network:
+        missing = sorted(set(names) - set(network.admin.topics(names)))
+        if missing:
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+        failed = _failures(network.admin.create_partitions(dict.fromkeys(names, partitions)))
+    if failed:
+        raise ConfigError("; ".join(map(str, failed.values())))
 
 
 @app.command("delete")

@@ -105,12 +105,33 @@ class Admin:
             await self.retrying(lambda: self._wait_for_leaders(created), timeout_s)
         return results
 
-    async def _wait_for_leaders(self, names: Collection[str]) -> None:
+    async def _wait_for_leaders(self, names: Collection[str], counts: Mapping[str, int] | None = None) -> None:
+        """``counts``: how many partitions the topics have at least, if that is known."""
         found = await self._described(names)
         for name in names:
             topic = found.get(name)
-            if topic is None or any(leader.node_id == NO_LEADER for leader in topic.leaders.values()):
+            least = 0 if counts is None else counts[name]
+            leaders = {} if topic is None else topic.leaders
+            if topic is None or len(leaders) < least or any(each.node_id == NO_LEADER for each in leaders.values()):
                 raise RequestFailedError(f"Topic {name!r} has no leader yet.", ErrorCode.LEADER_NOT_AVAILABLE)
+
+    async def create_partitions(self, counts: Mapping[str, int], timeout_s: float) -> dict[str, StreamsError | None]:
+        wanted = types.CreatePartitionsRequest.CreatePartitionsTopic
+        request = types.CreatePartitionsRequest(
+            topics=[wanted(name=name, count=count, assignments=None) for name, count in counts.items()],
+            timeout_ms=max(1, int(timeout_s * 1000)),
+            validate_only=False,
+        )
+        response = await self._send_to_controller(request)
+        results: dict[str, StreamsError | None] = {
+            each.name: _result(f"Topic {each.name!r} did not get more partitions", each.error_code, each.error_message)
+            for each in response.results
+        }
+        _retry_if_all(results)
+        grown = {name: counts[name] for name, error in results.items() if error is None}
+        if grown:
+            await self.retrying(lambda: self._wait_for_leaders(grown, grown), timeout_s)
+        return results
 
     async def delete_topics(self, names: Collection[str], timeout_s: float) -> dict[str, StreamsError | None]:
         request = types.DeleteTopicsRequest(

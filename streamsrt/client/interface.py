@@ -136,6 +136,12 @@ class Administering(Protocol):
     ) -> dict[str, StreamsError | None]:
         """Per topic None, or what the broker said. Returns when the topics have leaders."""
 
+    def create_partitions(
+        self, counts: Mapping[str, int], *, timeout_s: float = 30.0
+    ) -> dict[str, StreamsError | None]:
+        """Gives topics so many partitions in all, more than they have. Per topic None, or what the broker said. Returns when
+        the partitions have leaders."""
+
     def delete_topics(self, names: Collection[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]: ...
 
     def list_offsets(

@@ -314,6 +314,14 @@ class BlockingAdmin:
         )
         return results
 
+    def create_partitions(
+        self, counts: Mapping[str, int], *, timeout_s: float = 30.0
+    ) -> dict[str, StreamsError | None]:
+        results: dict[str, StreamsError | None] = self._wait(
+            lambda: self.on_loop.create_partitions(counts, timeout_s), timeout_s
+        )
+        return results
+
     def delete_topics(self, names: Collection[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]:
         results: dict[str, StreamsError | None] = self._wait(
             lambda: self.on_loop.delete_topics(names, timeout_s), timeout_s

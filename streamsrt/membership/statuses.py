@@ -25,7 +25,8 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
         ),
         StatusCode.INCORRECTLY_PARTITIONED_TOPICS: (
             "Topics that are joined, and internal topics that exist already, need the same number of partitions: recreate "
-            "them, or repartition() a stream before it is joined"
+            "them, or repartition() a stream before it is joined. After a raise of partition counts, stop all instances and "
+            "run streamsrt state repartition MODULE:TOPOLOGY, which moves the state"
         ),
         StatusCode.MISSING_INTERNAL_TOPICS: (
             "Tasks start when the group coordinator has created them. If that takes long, look for the reason in this "

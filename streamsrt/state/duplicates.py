@@ -74,12 +74,24 @@ class DuplicatesBytesStore(WindowBytesStore):
         self._write(stored, changelog_offset)
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
-        """Writes columns of the changelog. A record without a value has a number, but is not kept."""
+        """Writes columns of the changelog. A record without a value has a number, but is not kept; the row of that number,
+        if there is one, has moved to another partition."""
         # The highest one, since a changelog may have been written in another order than the records came in.
         latest = max((int.from_bytes(key[-4:], "big") for key in keys), default=0)
         self.last_sequence = max(self.last_sequence, latest & _LAST_SEQUENCE)
-        kept = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
-        super().restore([key for key, _ in kept], [value for _, value in kept], next_offset)
+        if None not in values:
+            super().restore(keys, values, next_offset)
+            return
+        rows = dict(zip(keys, values, strict=True))
+        kept = {key: value for key, value in rows.items() if value is not None}
+        super().restore(list(kept), list(kept.values()), next_offset)
+        stored = [self._stored_key(key) for key, value in rows.items() if value is None]
+        moved = [key for key in stored if self._store.get(key) is not None]
+        self._store.restore(moved, [None] * len(moved), next_offset)
+
+    def _stored_key(self, key: bytes) -> bytes:
+        timestamp_ms, _ = _SUFFIX.unpack_from(key, len(key) - _SUFFIX.size)
+        return _SEGMENT.pack(timestamp_ms // self.segment_interval_ms) + key
 
     def rows_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
         """(timestamp, sequence, value) of a key, oldest first, as far as they are within retention."""

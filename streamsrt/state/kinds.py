@@ -36,15 +36,15 @@ from streamsrt.state.memory import MemoryStore
 from streamsrt.state.ordered import OrderedAccess, OrderedBytesStore, OrderedCache
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.session_cache import SessionCache, SessionEntry
-from streamsrt.state.sessions import SessionBytesStore, session_key
+from streamsrt.state.sessions import SessionBytesStore, session_key, split_session_key
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
-from streamsrt.state.windowed import WindowBytesStore, pack_start
+from streamsrt.state.windowed import WindowBytesStore, pack_start, split_window_key
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_of, store_traits
-from topology.spec.codecs import OrderedKeys
+from topology.spec.codecs import AnySerde, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.windows import Windowed
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
@@ -77,7 +77,8 @@ class StoredRow(NamedTuple):
 class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     """One row: of stores ``S`` over bytes, with caches ``C`` before them, in which a ``Change`` is put.
 
-    ``lay_out``: the store over a byte store. ``cache``: what stands before that. ``access``: the store as user code sees it,
+    ``lay_out``: the store over a byte store. ``record_key``: the part of a key in the changelog that is the key of the
+    record that the row is of. ``cache``: what stands before that. ``access``: the store as user code sees it,
     None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
     the table that keeps its result there; None: no table does. ``rows``: all rows of the store. ``unpack``: timestamp and
     value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
@@ -86,6 +87,7 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     """
 
     lay_out: Callable[[StoreSpec, BytesStore], S]
+    record_key: Callable[[bytes], bytes]
     cache: Callable[[StoreSpec, S, RowFormat], C]
     access: Callable[[StoreSpec, C, KeySerde, Now, OnChange[Change] | None, bool], UserStore] | None
     log: Callable[[LogRow], OnChange[Change]]
@@ -109,6 +111,10 @@ def _key_value_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) 
     if isinstance(keys, OrderedKeys):
         return OrderedCache(spec.name, cast(OrderedBytesStore, store), row_format, keys.order)
     return KeyValueCache(spec.name, store, row_format)
+
+
+def _whole_key(key: bytes) -> bytes:
+    return key
 
 
 def _lru_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> LruCache:
@@ -158,6 +164,10 @@ def _rows_by_key(spec: StoreSpec, store: BytesStore) -> Iterator[StoredRow]:
 def _window_layout(spec: StoreSpec, store: BytesStore) -> WindowBytesStore:
     assert spec.retention_ms is not None
     return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+
+
+def _key_of_window(key: bytes) -> bytes:
+    return split_window_key(key)[0]
 
 
 def _window_cache(spec: StoreSpec, store: WindowBytesStore, row_format: RowFormat) -> WindowCache:
@@ -241,6 +251,10 @@ def _duplicate_rows(spec: StoreSpec, store: DuplicatesBytesStore) -> Iterator[St
 def _session_layout(spec: StoreSpec, store: BytesStore) -> SessionBytesStore:
     assert spec.retention_ms is not None
     return SessionBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+
+
+def _key_of_session(key: bytes) -> bytes:
+    return split_session_key(key)[0]
 
 
 def _session_cache(spec: StoreSpec, store: SessionBytesStore, row_format: RowFormat) -> SessionCache:
@@ -331,6 +345,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
     {
         StoreKind.KEY_VALUE: StoreFunctions(
             lay_out=_key_value_layout,
+            record_key=_whole_key,
             cache=_key_value_cache,
             access=_key_value_access,
             log=_log_by_key,
@@ -342,6 +357,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.LRU: StoreFunctions(
             lay_out=_key_value_layout,
+            record_key=_whole_key,
             cache=_lru_cache,
             access=_key_value_access,
             log=_log_by_key,
@@ -353,6 +369,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.EXPIRING: StoreFunctions(
             lay_out=_key_value_layout,
+            record_key=_whole_key,
             cache=_expiring_cache,
             access=_key_value_access,
             log=_log_by_key,
@@ -364,6 +381,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.WINDOW: StoreFunctions(
             lay_out=_window_layout,
+            record_key=_key_of_window,
             cache=_window_cache,
             access=_window_access,
             log=_log_window,
@@ -375,6 +393,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.DUPLICATES: StoreFunctions(
             lay_out=_duplicates_layout,
+            record_key=_key_of_window,
             cache=_duplicates_cache,
             access=_duplicates_access,
             log=_log_duplicate,
@@ -386,6 +405,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.SESSION: StoreFunctions(
             lay_out=_session_layout,
+            record_key=_key_of_session,
             cache=_session_cache,
             access=_session_access,
             log=_log_session,
@@ -397,6 +417,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.VERSIONED: StoreFunctions(
             lay_out=_versioned_layout,
+            record_key=_whole_key,
             cache=_versioned_cache,
             access=_versioned_access,
             log=_log_by_key,
@@ -408,6 +429,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
         ),
         StoreKind.BUFFER: StoreFunctions(
             lay_out=_key_value_layout,
+            record_key=_whole_key,
             cache=_buffer_cache,
             access=None,
             log=_log_by_key,
@@ -508,6 +530,19 @@ def stored_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
     if view is None:
         raise UserError(f"store {spec.name!r} does not contain a table: its rows can't be looked up")
     return view(cache, key_serde.serialize)
+
+
+def record_key_of(spec: StoreSpec, key: bytes) -> bytes:
+    """The bytes by which the default partitioner places the record that a row of the changelog is of. ``key``: the row's, in
+    the changelog. It is for stores whose keys are the program's; some operators have keys of their own."""
+    return placing_key(spec.key_serde, functions_of(spec).record_key(key))
+
+
+def placing_key(serde: AnySerde, key: bytes) -> bytes:
+    """The part of a record's key by which the default partitioner places it: without its window, as sinks do it."""
+    if isinstance(serde, TimeWindowedSerde):
+        return key[: -_TIME.size]
+    return key[: -2 * _TIME.size] if isinstance(serde, SessionWindowedSerde) else key
 
 
 def scope(spec: StoreSpec) -> str:

@@ -44,6 +44,11 @@ def window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
     return key + _TIME.pack(start_ms) + sequence.to_bytes(4, "big")
 
 
+def split_window_key(key: bytes) -> tuple[bytes, int]:
+    """The record's key and the window's start out of a changelog's key."""
+    return key[:-_SUFFIX_BYTES], int(_TIME.unpack_from(key, len(key) - _SUFFIX_BYTES)[0])
+
+
 class WindowBytesStore(OverBytes):
     """Rows by key and start of window over ``store``, which it owns (Kafka's ``RocksDBWindowStore``).
 

@@ -60,7 +60,7 @@ from streamsrt.membership.errors import (
     StreamsTopologyFencedError,
 )
 from streamsrt.state.store import StoreClosedError
-from streamsrt.tasks.input.offset_metadata import BackfillRunningError
+from streamsrt.tasks.input.offset_metadata import BackfillRunningError, RepartitionRunningError
 
 
 class NotThereYetError(BrokerError):
@@ -133,6 +133,7 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         ConfigError: _USER,
         MissingTopicError: _USER,
         BackfillRunningError: _USER,
+        RepartitionRunningError: _USER,
         TopologyMismatchError: _USER,
         StreamsInvalidTopologyError: _USER,
         StreamsInvalidTopologyEpochError: _USER,

@@ -551,17 +551,10 @@ class Task:
             return
         partition_time_ms, operator_times_ms = known
         self._restore_time(topic, partition, partition_time_ms)
-        for operator, seen_ms in full_names(operator_times_ms, self._operator_names()).items():
+        for operator, seen_ms in full_names(operator_times_ms, operator_names(self.subtopology)).items():
             stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
             # What was closed by then was emitted with the record that closed it, before the commit.
             stream_time.ms = stream_time.closed_ms = max(stream_time.ms, seen_ms)
-
-    def _operator_names(self) -> set[str]:
-        """By which names operators know their stream times."""
-        operations = [node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode)]
-        return {node.name for node in self.subtopology.nodes} | {
-            name for operation in operations if (name := getattr(operation, "time", None)) is not None
-        }
 
     def _restore_time(self, topic: str, partition: int, time_ms: int) -> None:
         self._partition_times[topic, partition] = max(time_ms, self._partition_times[topic, partition])
@@ -686,3 +679,11 @@ def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -
         offsets,
         None if columns.headers is None else list(compress(columns.headers, keep)),
     )
+
+
+def operator_names(subtopology: Subtopology) -> set[str]:
+    """By which names operators know their stream times."""
+    operations = [node.operation for node in subtopology.nodes if isinstance(node, ProcessorNode)]
+    return {node.name for node in subtopology.nodes} | {
+        name for operation in operations if (name := getattr(operation, "time", None)) is not None
+    }

@@ -249,7 +249,7 @@ class _Compared:
         return (
             "incompatible",
             f"partitions: its changelog has {had}, and its subtopology has {needs} tasks, one for each partition of its "
-            f"largest input: repartition that to {had}, or give the new store another name",
+            f"largest input: {_cure_of_partitions(had, needs)}",
         )
 
     def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
@@ -290,8 +290,8 @@ class _Compared:
                     f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
                 )
                 yield StateChange("repartition topic", name, "incompatible", reason)
-            elif None not in (had, needs) and had != needs:
-                reason = f"partitions {had} -> {needs}, with its sources: give the repartition another name"
+            elif had is not None and needs is not None and had != needs:
+                reason = f"partitions {had} -> {needs}, with its sources: {_cure_of_repartition(had, needs)}"
                 yield StateChange("repartition topic", name, "incompatible", reason)
             elif meaning:
                 yield StateChange("repartition topic", name, "incompatible", meaning)
@@ -390,6 +390,19 @@ def _renamed_or_upcast(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
     unread = [version for version in old.upcasts if version not in new.upcasts]
     if unread:
         yield f"values of version {', '.join(unread)} can't be read any more"
+
+
+_FOLLOWS = "stop all instances and run streamsrt state repartition MODULE:TOPOLOGY"
+
+
+def _cure_of_partitions(had: int, needs: int) -> str:
+    cure = f"repartition that to {had}, or give the new store another name"
+    return f"{cure}. If the input has got more partitions: {_FOLLOWS}" if needs > had else cure
+
+
+def _cure_of_repartition(had: int, needs: int) -> str:
+    cure = "give the repartition another name"
+    return f"{cure}. If the sources have got more partitions: {_FOLLOWS}" if needs > had else cure
 
 
 def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:

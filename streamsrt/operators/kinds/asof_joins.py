@@ -64,6 +64,11 @@ def _sized(row: bytes, at: int) -> tuple[bytes | None, int]:
     return (None, at) if length == _NONE else (row[at : at + length], at + length)
 
 
+def key_of_waiting(store_key: bytes) -> bytes:
+    """The record's key out of a key of the store of records that wait."""
+    return store_key[_KEY_HEAD.size :]
+
+
 class _Waiting:
     """The left records that wait: rows of a store by time and, among equal times, number of arrival.
 
@@ -108,14 +113,15 @@ class _Waiting:
         if timestamp > time_ms:
             return None
         headers, value = unpack_row(self._cache[store_key].value)
-        return store_key[_KEY_HEAD.size :], value, timestamp, headers, self._origins.get(store_key)
+        return key_of_waiting(store_key), value, timestamp, headers, self._origins.get(store_key)
 
     def remove_first(self, now_ms: int) -> None:
         """The earliest record waits no more."""
         store_key = heappop(self._order)
         self._origins.pop(store_key, None)
-        timestamp, number = _KEY_HEAD.unpack_from(store_key)
-        if number == self._last[timestamp]:
+        timestamp, _ = _KEY_HEAD.unpack_from(store_key)
+        # Not by the number: records of equal number have come together where partitions were divided anew.
+        if not self._order or _KEY_HEAD.unpack_from(self._order[0])[0] != timestamp:
             del self._last[timestamp]
         self._change(store_key, None, now_ms, (), -1)
 

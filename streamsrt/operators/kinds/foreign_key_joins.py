@@ -103,6 +103,11 @@ def combined_prefix(foreign_key: bytes) -> bytes:
     return _INT.pack(len(foreign_key)) + foreign_key
 
 
+def foreign_key_of(store_key: bytes) -> bytes:
+    """The foreign key out of a key of the subscription store."""
+    return store_key[_INT.size : _INT.size + _INT.unpack_from(store_key)[0]]
+
+
 # --------------------------------------------------------------------------------------------------------- left side
 
 

@@ -35,6 +35,11 @@ _NUMBER_BYTES = 4
 _LAST_NUMBER = 0x7FFFFFFF
 
 
+def key_of_waiting(store_key: bytes) -> bytes:
+    """The record's key out of a key of the buffer."""
+    return store_key[_KEY_HEAD.size : -_NUMBER_BYTES]
+
+
 class _Buffer:
     """The records that wait, in the order of time."""
 
@@ -71,9 +76,7 @@ class _Buffer:
         if not self._order or _KEY_HEAD.unpack_from(self._order[0])[1] > time_ms:
             return None
         store_key = self._order[0]
-        return store_key, self._format.from_bytes(
-            store_key[_KEY_HEAD.size : -_NUMBER_BYTES], self._cache[store_key].value
-        )
+        return store_key, self._format.from_bytes(key_of_waiting(store_key), self._cache[store_key].value)
 
     def remove_first(self) -> None:
         """Forgets the earliest record."""

@@ -57,6 +57,11 @@ def listed_values(listed: bytes) -> Iterator[bytes]:
         position += length
 
 
+def key_of_unmatched(store_key: bytes) -> bytes:
+    """The record's key out of a key of the store of unmatched records."""
+    return store_key[_TIME_AND_SIDE.size :]
+
+
 class Unmatched:
     """The records of one join that no match was found for and whose windows are open: the shared store and its order.
 

@@ -1,15 +1,18 @@
-"""Metadata of committed offsets: what a backfill writes there, and what the runtime does.
+"""Metadata of committed offsets: what a backfill or a repartition of state writes there, and what the
+runtime does.
 
 1. ``srt:backfill:<id>:running``: state is being written. An application that finds this does not start: it would
    process history into half of its state.
 2. ``srt:backfill:<id>:done;st=<ms>;<operator>=<ms>...``: the offset is where live processing starts; ``st`` is the
    partition time there, and the others are the stream times of windowed operators, which decide what is late.
-3. Any other metadata is not from a backfill: a live application writes it in the format of Kafka Streams'
+3. ``srt:repartition:<counts>:running``: rows of state are being moved to other partitions. ``counts`` are the partition
+   counts by which rows may lie, separated by commas, the oldest first. An application that finds this does not start.
+4. Any other metadata is no mark: a live application writes it in the format of Kafka Streams'
    ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams
    stores under the names of stores up to when results were emitted; here these are the stream times of windowed
    operators under their names, so that late records stay late after a restart. Unknown names are ignored by either
    side.
-4. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
+5. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
    for each. That is enough for 150 operators of a subtopology with different times, and for 480 with equal ones; of
    more, the latest times are kept.
 """
@@ -28,6 +31,7 @@ from urllib.parse import quote, unquote
 from streamsrt.errors import UserError
 
 _PREFIX = "srt:backfill:"
+_MOVING_PREFIX = "srt:repartition:"
 _VERSION = 2
 _TIME = Struct(">bq")
 _INT = Struct(">i")
@@ -43,6 +47,11 @@ _RUNNING, _DONE = "running", "done"
 class BackfillRunningError(UserError):
     """The application's state is being written by a backfill. Let it finish (``streamsrt backfill status``), or
     abort it with ``streamsrt backfill abort``."""
+
+
+class RepartitionRunningError(UserError):
+    """Rows of the application's state are being moved to other partitions. Finish that with ``streamsrt state repartition
+    --execute``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +151,22 @@ def done_metadata(backfill_id: str, partition_time_ms: int, operator_times_ms: M
     return f"{_PREFIX}{backfill_id}:{_DONE};st={partition_time_ms}{times}"
 
 
+def moving_metadata(counts: Iterable[int]) -> str:
+    """The metadata of offsets whose state is being moved between partitions. ``counts``: see the module."""
+    return f"{_MOVING_PREFIX}{','.join(map(str, counts))}:{_RUNNING}"
+
+
+def parse_moving(metadata: str) -> tuple[int, ...]:
+    """The counts of :func:`moving_metadata`; none where it is something else."""
+    if not metadata.startswith(_MOVING_PREFIX):
+        return ()
+    counts, _, state = metadata.removeprefix(_MOVING_PREFIX).partition(":")
+    try:
+        return tuple(map(int, counts.split(","))) if state == _RUNNING else ()
+    except ValueError:
+        return ()
+
+
 def parse_mark(metadata: str) -> BackfillMark | None:
     """The mark that some metadata is; None where it is none."""
     if not metadata.startswith(_PREFIX):
@@ -159,8 +184,9 @@ def parse_mark(metadata: str) -> BackfillMark | None:
     return BackfillMark(backfill_id, True, times.pop("st", -1), times)
 
 
-def refuse_running_backfill(application_id: str, committed: Mapping[tuple[str, int], _Committed]) -> None:
-    """Raises BackfillRunningError where a backfill has not handed the application over yet."""
+def refuse_half_written_state(application_id: str, committed: Mapping[tuple[str, int], _Committed]) -> None:
+    """Raises BackfillRunningError where a backfill has not handed the application over yet, RepartitionRunningError where
+    its state is being moved between partitions."""
     for (topic, partition), offset in sorted(committed.items()):
         mark = parse_mark(offset.metadata)
         if mark is not None and not mark.is_done:
@@ -168,4 +194,10 @@ def refuse_running_backfill(application_id: str, committed: Mapping[tuple[str, i
                 f"application {application_id!r} can't start: backfill {mark.backfill_id} is writing its state (offset of "
                 f"{topic}-{partition}). Finish it with streamsrt backfill commit --execute, or drop it with streamsrt "
                 "backfill abort --execute, then start the application"
+            )
+        if parse_moving(offset.metadata):
+            raise RepartitionRunningError(
+                f"application {application_id!r} can't start: its state is being moved to other partitions (offset of "
+                f"{topic}-{partition}), and that was interrupted or still runs. Finish it with streamsrt state repartition "
+                f"MODULE:TOPOLOGY -a {application_id} --execute, then start the application"
             )

@@ -17,7 +17,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.tasks.error_policy import NotThereYetError
-from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.source_topics import SourceTopics
 from streamsrt.tasks.manager.task_settings import TaskSettings
@@ -132,7 +132,7 @@ class StartPositionFinder:
             member_epoch=member_epoch,
             timeout_s=ADMIN_TIMEOUT_S,
         )
-        refuse_running_backfill(self._settings.application_id, committed)
+        refuse_half_written_state(self._settings.application_id, committed)
         found = self._first_positions([tp for tp in partitions if tp not in committed], now_ms)
         first = {tp: OffsetAndMetadata(offset) for tp, offset in found.items()}
         self._commit_first({tp: at for tp, at in first.items() if self._is_repartition(tp)}, member_id, member_epoch)

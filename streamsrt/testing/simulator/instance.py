@@ -23,7 +23,7 @@ from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.values import State
-from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
 from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.testing.simulator.disk import Disk, SimulatedDirectory
 from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostKilled, HostThread
@@ -199,7 +199,7 @@ class Instance:
         network.start(config.default_api_timeout_ms / 1000)
         try:
             config = GroupProtocol().settle(config, network.admin)
-            refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
+            refuse_half_written_state(config.application_id, network.admin.committed(config.application_id))
             life.assembled = assemble(
                 config,
                 topology,

@@ -59,3 +59,14 @@ def test_a_number_that_kafka_has_no_room_for(on_broker: Command, topic: str) -> 
     done = on_broker("topics", "create", topic, "--partitions", 99_999_999_999)
     assert done.code == 2
     assert done.err.startswith("streamsrt: a number is too large for Kafka's protocol")
+
+
+def test_more_partitions(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 2)
+    assert on_broker("topics", "add-partitions", topic, "--partitions", 5).code == 0
+    assert {"topic": topic, "partitions": 5} in on_broker("topics", "list", "--json").rows
+    fewer = on_broker("topics", "add-partitions", topic, "--partitions", 3)
+    assert fewer.code == 2
+    assert f"Topic '{topic}' did not get more partitions" in fewer.err
+    missing = on_broker("topics", "add-partitions", f"{topic}-not", "--partitions", 3)
+    assert (missing.code, "no such topic" in missing.err) == (2, True)

@@ -130,3 +130,15 @@ def test_values_of_other_types_are_read_as_they_were_written() -> None:
     cache.write(1)
     again = DuplicatesCache("s", store, row_format, retention_ms=100)
     assert again.fetch(b"k", 0, 10) == [(5, 1, 7)]
+
+
+def test_a_row_whose_deletion_is_logged_is_restored_no_more() -> None:
+    store = empty_store(1_000)
+    keys = [b"k" + (100).to_bytes(8, "big") + number.to_bytes(4, "big") for number in (1, 2, 3)]
+    store.restore(keys[:2], [b"one", b"two"], 2)
+    # It has moved to another partition. The third record never had a value.
+    store.restore([keys[0], keys[2]], [None, None], 4)
+    assert list(store.rows_of(b"k")) == [(100, 2, b"two")]
+    assert (store.last_sequence, store.stream_time_ms) == (3, 100)
+    store.restore([keys[1], keys[1]], [b"again", None], 6)
+    assert list(store.rows_of(b"k")) == []

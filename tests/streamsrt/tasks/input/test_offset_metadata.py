@@ -7,12 +7,15 @@ from hypothesis import strategies as st
 from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.tasks.input.offset_metadata import (
     BackfillRunningError,
+    RepartitionRunningError,
     done_metadata,
     full_names,
+    moving_metadata,
     parse_mark,
+    parse_moving,
     parse_partition_metadata,
     partition_metadata,
-    refuse_running_backfill,
+    refuse_half_written_state,
     running_metadata,
 )
 
@@ -34,10 +37,26 @@ def test_other_metadata_is_no_mark(text: str) -> None:
 
 def test_only_a_running_backfill_is_refused() -> None:
     done = OffsetAndMetadata(5, done_metadata("a", 1, {}))
-    refuse_running_backfill("app", {("t", 0): done, ("t", 1): OffsetAndMetadata(1, "other")})
+    refuse_half_written_state("app", {("t", 0): done, ("t", 1): OffsetAndMetadata(1, "other")})
     running = OffsetAndMetadata(0, running_metadata("b"))
     with pytest.raises(BackfillRunningError, match=r"backfill b .*t-1.*backfill abort --execute"):
-        refuse_running_backfill("app", {("t", 0): done, ("t", 1): running})
+        refuse_half_written_state("app", {("t", 0): done, ("t", 1): running})
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=5))
+def test_state_that_is_being_moved_is_refused(counts: list[int]) -> None:
+    metadata = moving_metadata(counts)
+    assert parse_moving(metadata) == tuple(counts)
+    assert parse_mark(metadata) is None
+    with pytest.raises(RepartitionRunningError, match=r"t-3.*state repartition MODULE:TOPOLOGY -a app --execute"):
+        refuse_half_written_state("app", {("t", 3): OffsetAndMetadata(0, metadata)})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "srt:repartition:2:done", "srt:repartition:two:running", "srt:backfill:2:running"]
+)
+def test_other_metadata_says_nothing_of_a_move(text: str) -> None:
+    assert parse_moving(text) == ()
 
 
 @given(st.integers(-1, 2**62), st.dictionaries(st.text(max_size=20), st.integers(-1, 2**62), max_size=5))

@@ -1,0 +1,95 @@
+"""Rows from one partition to another, in transactions.
+
+1. A chunk of rows is one transaction: puts in the partitions where they belong, tombstones where they lay, rows that are
+   written anew in their place. A row keeps its timestamp and headers.
+2. Whoever begins fences an earlier attempt that is still alive, and what that one left undecided is decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, with_hashes
+from streamsrt.backfill.repartition.shape import MovedStore
+from streamsrt.backfill.repartition.survey import rewritten
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import TopicPartition
+from streamsrt.wire.records import Headers, encode_batch
+
+CHUNK_ROWS = 2_000
+CHUNK_BYTES = 4 << 20
+_BATCH_BYTES = 512 << 10
+_TIMEOUT_S = 60.0
+
+Put = tuple[bytes, bytes | None, int, Headers]
+OnChunk = Callable[[str], None]
+
+
+def transactional_id(application_id: str) -> str:
+    """Under which rows of an application's state are moved."""
+    return f"{application_id}-repartition"
+
+
+class Mover:
+    """Moves rows. ``network``: its producer has the :func:`transactional_id`. ``on_chunk`` hears of each transaction."""
+
+    def __init__(self, network: NetworkThread, on_chunk: OnChunk, *, chunk_rows: int = CHUNK_ROWS) -> None:
+        self._network = network
+        self._on_chunk = on_chunk
+        self._chunk_rows = chunk_rows
+        self._puts: dict[TopicPartition, list[Put]] = {}
+        self._rows = self._bytes = 0
+        self.moved = 0
+
+    def initialize(self) -> None:
+        """Fences earlier attempts. All that was committed before is in the logs when this returns."""
+        self._network.transactions.initialize(_TIMEOUT_S)
+
+    def move(self, store: MovedStore, stored: StoredRows) -> None:
+        """Brings the rows of a store to where they belong."""
+        for index in range(store.existing):
+            here = store.changelog, index
+            for row, hashed in with_hashes(stored.rows(here), store.key_of):
+                target, value = hashed % store.after, rewritten(store, row.value)
+                if target == index and value is None:
+                    continue
+                self._add(row, (store.changelog, target), value or row.value)
+                if target != index:
+                    self._puts.setdefault(here, []).append((row.key, None, row.timestamp, ()))
+                if self._rows >= self._chunk_rows or self._bytes >= CHUNK_BYTES:
+                    self._commit(store)
+            if self._rows:
+                self._commit(store)
+
+    def _add(self, row: LoggedRow, target: TopicPartition, value: bytes) -> None:
+        self._puts.setdefault(target, []).append((row.key, value, row.timestamp, row.headers))
+        self._rows += 1
+        self._bytes += len(row.key) + len(value)
+
+    def _commit(self, store: MovedStore) -> None:
+        for (topic, partition), puts in self._puts.items():
+            for batch in _batches(puts):
+                keys, values, times, headers = map(list, zip(*batch, strict=True))
+                encoded = encode_batch(
+                    keys, values, times, headers=headers if any(headers) else None, transactional=True
+                )
+                self._network.producer.send(topic, partition, encoded, len(keys))
+        self._network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=_TIMEOUT_S)
+        self.moved += self._rows
+        self._puts = {}
+        self._rows = self._bytes = 0
+        self._on_chunk(f"{store.store}: {self.moved} rows")
+
+
+def _batches(puts: list[Put]) -> list[list[Put]]:
+    """Runs of puts that a broker takes as one batch."""
+    found: list[list[Put]] = [[]]
+    size = 0
+    for put in puts:
+        more = len(put[0]) + len(put[1] or b"")
+        if size and size + more > _BATCH_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(put)
+        size += more
+    return found

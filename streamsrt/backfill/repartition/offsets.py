@@ -1,0 +1,80 @@
+"""The marks that keep the application from starting, and the offsets with which it goes on.
+
+1. Marks are at the new partitions of the inputs. They have no offsets yet, so nothing that is known elsewhere is lost.
+2. In the end each partition has the latest times of all old ones: rows of several tasks are together now, and what was
+   closed for one of them stays closed.
+3. New partitions of source topics begin at 0, whatever auto.offset.reset says: their records came after the raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamsrt.backfill.repartition.shape import MovedPart, Shape
+from streamsrt.backfill.repartition.survey import OperatorTimes
+from streamsrt.client.values import OffsetAndMetadata, TopicPartition
+from streamsrt.tasks.input.offset_metadata import (
+    full_names,
+    moving_metadata,
+    parse_mark,
+    parse_partition_metadata,
+    partition_metadata,
+)
+from streamsrt.tasks.task import operator_names
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def marks(shape: Shape, committed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is committed before the first row moves."""
+    found = {}
+    for part in shape.parts:
+        counts = part.counts if part.counts[-1] == part.after else (*part.counts, part.after)
+        for tp in part.inputs_after():
+            if tp[1] >= counts[0]:
+                offset = committed[tp].offset if tp in committed else 0
+                found[tp] = OffsetAndMetadata(offset, moving_metadata(counts))
+    return found
+
+
+def operator_times(part: MovedPart, committed: Offsets) -> OperatorTimes:
+    """The stream times that are known at the partitions of a subtopology's inputs."""
+    names = operator_names(part.subtopology)
+    found = {}
+    for tp in part.inputs_after():
+        known = _times(committed[tp].metadata) if tp in committed else None
+        if known is not None:
+            found[tp] = full_names(known[1], names)
+    return found
+
+
+def final_offsets(shape: Shape, committed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What is committed after the last row has moved."""
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic, count in shape.source_counts.items():
+        known = [index for name, index in committed if name == topic]
+        if known:
+            new = range(max(known) + 1, count)
+            found.update({(topic, index): OffsetAndMetadata(0, partition_metadata(-1, {})) for index in new})
+    for part in shape.parts:
+        times = operator_times(part, committed)
+        latest: dict[str, int] = {}
+        for operators in times.values():
+            for name, time_ms in operators.items():
+                latest[name] = max(time_ms, latest.get(name, -1))
+        for topic in part.inputs:
+            partitions = [(topic, index) for index in range(part.after)]
+            parsed = [_times(committed[tp].metadata) for tp in partitions if tp in committed]
+            time_ms = max((each[0] for each in parsed if each is not None), default=-1)
+            for tp in partitions:
+                if tp in committed or tp[1] >= part.counts[0]:
+                    offset = committed[tp].offset if tp in committed else 0
+                    found[tp] = OffsetAndMetadata(offset, partition_metadata(time_ms, latest))
+    return found
+
+
+def _times(metadata: str) -> tuple[int, dict[str, int]] | None:
+    mark = parse_mark(metadata)
+    if mark is not None:
+        return mark.partition_time_ms, dict(mark.operator_times_ms)
+    return parse_partition_metadata(metadata)

@@ -1,0 +1,108 @@
+"""By which part of its key a row is placed, and which stores can't be moved.
+
+1. Stores whose keys are the program's are placed by what :mod:`streamsrt.state.kinds` says of their kind.
+2. Some operators lay out the keys of their stores themselves: :data:`OWN_KEYS` has the part that is the record's key.
+3. What has no answer is refused with a reason, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from streamsrt.operators.kinds import asof_joins, foreign_key_joins, grace_joins, stream_joins
+from streamsrt.state.kinds import record_key_of
+from streamsrt.state.sessions import split_session_key
+from streamsrt.state.windowed import split_window_key
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
+from topology.graph.operations import Operation
+from topology.graph.operations.traits import emits_on_close, own_store
+from topology.graph.store_kinds import StoreKind, kind_of
+from topology.spec.windows import UnlimitedWindows
+
+KeyOf: TypeAlias = Callable[[bytes], bytes]
+
+
+class OwnKeys(NamedTuple):
+    """An operation's store whose keys the operator makes: in which field its name is, and how the record's key is found."""
+
+    field: str
+    key_of: KeyOf
+
+
+OWN_KEYS: Mapping[type, OwnKeys] = MappingProxyType(
+    {
+        operations.SubscriptionReceive: OwnKeys("store", foreign_key_joins.foreign_key_of),
+        operations.StreamStreamJoin: OwnKeys("shared", stream_joins.key_of_unmatched),
+        operations.AsofJoin: OwnKeys("waiting", asof_joins.key_of_waiting),
+        operations.StreamTableGraceJoin: OwnKeys("buffer", grace_joins.key_of_waiting),
+    }
+)
+
+REFUSED_KINDS: Mapping[StoreKind, str] = MappingProxyType(
+    {
+        StoreKind.VERSIONED: (
+            "it is versioned, and a restore drops versions that come after those of other keys and are older than its "
+            "retention. Rows that move would be such versions"
+        )
+    }
+)
+"""Kinds of stores whose rows can't be moved, and why."""
+
+
+class Closing(NamedTuple):
+    """Windows that are emitted when they close: by the operator of that name, at the stream time that a row's key tells."""
+
+    operator: str
+    at_ms: Callable[[bytes], int]
+
+
+def refusal_of(spec: StoreSpec, subtopology: Subtopology) -> str:
+    """Why the rows of a store can't be moved; nothing where they can."""
+    if spec.source_topic is not None:
+        return (
+            f"it is restored from topic {spec.source_topic} itself (topology.optimization), in which other programs wrote "
+            "its rows"
+        )
+    if not spec.logging:
+        return "it has no changelog (logging=False)" if spec.persistent else ""
+    if any(getattr(op, "closed", None) == spec.name for _, op in _operations(subtopology)):
+        return "it says for each partition up to when windows were closed by the wall clock (idle_timeout)"
+    return REFUSED_KINDS.get(kind_of(spec), "")
+
+
+def key_of_rows(spec: StoreSpec, subtopology: Subtopology) -> KeyOf:
+    """The key by which a row was placed, given the row's key in the changelog."""
+    for _, operation in _operations(subtopology):
+        own = OWN_KEYS.get(type(operation))
+        if own is not None and getattr(operation, own.field) == spec.name:
+            return own.key_of
+    return partial(record_key_of, spec)
+
+
+def closings_of(spec: StoreSpec, subtopology: Subtopology) -> tuple[Closing, ...]:
+    """The operators that emit the rows of a store when windows close."""
+    return tuple(
+        Closing(name, _closes_at(operation))
+        for name, operation in _operations(subtopology)
+        if emits_on_close(operation) and own_store(operation) == spec.name
+    )
+
+
+def _closes_at(operation: Operation) -> Callable[[bytes], int]:
+    if isinstance(operation, operations.SessionAggregate):
+        session_ms = operation.windows.retention_ms + 1
+        return lambda key: split_session_key(key)[2] + session_ms
+    assert isinstance(operation, operations.Aggregate | operations.SlidingAggregate)
+    windows = operation.windows
+    assert windows is not None
+    assert not isinstance(windows, UnlimitedWindows), "the topology lets only windows that close be emitted then"
+    lasts_ms = windows.size_ms + windows.grace_ms + (1 if isinstance(operation, operations.SlidingAggregate) else 0)
+    return lambda key: split_window_key(key)[1] + lasts_ms
+
+
+def _operations(subtopology: Subtopology) -> Iterator[tuple[str, Operation]]:
+    return ((node.name, node.operation) for node in subtopology.nodes if isinstance(node, ProcessorNode))

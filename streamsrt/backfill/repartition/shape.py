@@ -1,0 +1,285 @@
+"""Which subtopologies and stores are concerned, and what stands against it in the topology and its topics.
+
+1. How many partitions topics need is asked of the function by which the group coordinator judges them, as if there were no
+   internal topics yet.
+2. A subtopology is concerned if one of its changelogs has fewer partitions than it needs, or if its marks say that it was
+   begun. All its stores move together.
+3. Its inputs must have equal counts: else records of one key would be processed in several places.
+4. A subscription of a foreign-key join says in which partition its left row is. Where the left table moves, subscriptions
+   are written anew, also where they stay in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import Subtopology as AssignedPart
+from streamsrt.assignment.topology import topology_of
+from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.repartition.placement import Closing, KeyOf, closings_of, key_of_rows, refusal_of
+from streamsrt.backfill.run_task import subtopology_id
+from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
+from streamsrt.config import StreamsConfig
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.tasks.input.offset_metadata import parse_moving
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology, internal_topic_name
+from topology.graph.partitioned_bytes import to_its_partition
+from topology.graph.topology import Topology
+
+_UNLESS = "or run it under another application id, with state that streamsrt backfill makes or that it builds anew"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedStore:
+    """A store whose rows are looked at. ``existing``: partitions of its changelog now. ``counts``: by which its rows may
+    lie, the oldest first; ``after``: by which they lie in the end. ``primary_counts``, ``primary_after``: the same for the
+    left rows of the subscriptions that it has; none where it has none, or those stay where they are."""
+
+    store: str
+    changelog: str
+    existing: int
+    counts: tuple[int, ...]
+    after: int
+    key_of: KeyOf
+    closings: tuple[Closing, ...] = ()
+    primary_counts: tuple[int, ...] = ()
+    primary_after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedPart:
+    """A subtopology that is concerned. ``inputs``: its topics, of which ``sources`` are not internal."""
+
+    id: str
+    subtopology: Subtopology
+    inputs: tuple[str, ...]
+    sources: tuple[str, ...]
+    counts: tuple[int, ...]
+    after: int
+
+    def inputs_after(self) -> list[TopicPartition]:
+        """All partitions of its inputs."""
+        return [(topic, partition) for topic in self.inputs for partition in range(self.after)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Shape:
+    """What is to be done. ``grown_repartitions``: repartition topics and the counts that they need. ``drained``: repartition
+    topics that must be read to their ends. ``blockers``: why it can't be done."""
+
+    application_id: str
+    parts: list[MovedPart] = field(default_factory=list)
+    stores: list[MovedStore] = field(default_factory=list)
+    grown_repartitions: dict[str, int] = field(default_factory=dict)
+    drained: set[str] = field(default_factory=set)
+    source_counts: dict[str, int] = field(default_factory=dict)
+    blockers: list[str] = field(default_factory=list)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether an earlier run has begun to move rows."""
+        return any(len(part.counts) > 1 for part in self.parts)
+
+
+def shape_of(
+    topology: Topology,
+    config: StreamsConfig,
+    topics: Mapping[str, TopicInfo],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Shape:
+    """What is to be done for a topology where there are these topics. Raises PlanError where no counts can be told."""
+    application_id = config.application_id
+    internal = set(_internal_topics(topology, application_id))
+    known = topology_of(topology_metadata(topology, application_id, subtopology_id=config.subtopology_id))
+    image = TopicsImage.of(
+        *(TopicImage(each.topic_id, each.name, each.partitions) for each in topics.values() if not each.is_internal)
+    )
+    needed = configure(known, TopicsImage({name: each for name, each in image.items() if name not in internal}))
+    if needed.problem is not None and needed.problem.is_fatal:
+        raise PlanError(
+            f"application {application_id!r} could not run with its topics: {needed.problem.detail.rstrip('.')}. Topics "
+            "that are joined need equal partition counts: raise the smaller ones (streamsrt topics add-partitions NAME "
+            "--partitions N)"
+        )
+    found = Shape(application_id=application_id)
+    builder = _Builder(
+        topology, config, needed, {name: each.partitions for name, each in topics.items()}, committed, found
+    )
+    builder.build()
+    return found
+
+
+def _internal_topics(topology: Topology, application_id: str) -> Iterator[str]:
+    for part in topology.subtopologies:
+        for topic in (*part.repartition_source_topics, *part.changelog_topics):
+            if not topic.is_source:
+                yield internal_topic_name(application_id, topic.name)
+
+
+class _Builder:
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        needed: Configuration,
+        there: Mapping[str, int],
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        shape: Shape,
+    ) -> None:
+        self._topology = topology
+        self._id = config.application_id
+        self._needed = needed
+        self._there = there
+        self._committed = committed
+        self._shape = shape
+        assigned = {part.id: part for part in needed.resolved.subtopologies}
+        self._parts = [(each, assigned[subtopology_id(each, config)]) for each in topology.subtopologies]
+
+    def build(self) -> None:
+        shape = self._shape
+        for subtopology, assigned in self._parts:
+            shape.source_counts.update({name: self._there[name] for name in assigned.source_topics})
+            self._add_part(subtopology, assigned)
+        if not shape.parts:
+            return
+        for _, assigned in self._parts:
+            for topic in assigned.repartition_sources:
+                has, needs = self._there.get(topic.name), self._needed.partition_counts[topic.name]
+                if has is not None and has < needs:
+                    shape.grown_repartitions[topic.name] = needs
+                elif has is not None and has > needs:
+                    shape.blockers.append(_went_down("repartition topic", topic.name, has, needs))
+        shape.drained |= shape.grown_repartitions.keys() | {
+            name for part in shape.parts for name in part.inputs if name not in part.sources
+        }
+        for subtopology, assigned in self._parts:
+            self._add_stores(subtopology, assigned)
+
+    def _add_part(self, subtopology: Subtopology, assigned: AssignedPart) -> None:
+        after = self._needed.task_counts[assigned.id]
+        present = {name: self._there[name] for name in assigned.own_changelogs if name in self._there}
+        begun = next((counts for counts in map(self._marked, self._inputs(assigned)) if counts), ())
+        for name, has in present.items():
+            if has > after:
+                self._shape.blockers.append(_went_down("changelog", name, has, after))
+        if not present and self._has_new_partitions(assigned):
+            self._shape.blockers += self._unmovable(subtopology)
+        if not present or (not begun and min(present.values()) >= after):
+            return
+        if not begun and len(set(present.values())) > 1:
+            listed = ", ".join(f"{name} has {count}" for name, count in sorted(present.items()))
+            self._shape.blockers.append(
+                f"changelogs of one subtopology have unlike partition counts: {listed}. Something else has changed them, so "
+                f"nobody knows by which count their rows lie: delete those changelogs and start with empty stores, {_UNLESS}"
+            )
+            return
+        counts = begun or (min(present.values()),)
+        part = MovedPart(
+            id=assigned.id,
+            subtopology=subtopology,
+            inputs=assigned.input_topics,
+            sources=assigned.source_topics,
+            counts=counts if counts[-1] == after else (*counts, after) if begun else counts,
+            after=after,
+        )
+        self._shape.parts.append(part)
+        self._shape.blockers += self._against(part)
+
+    def _has_new_partitions(self, assigned: AssignedPart) -> bool:
+        """Whether a source topic has partitions behind the last one that was ever processed."""
+        for topic in assigned.source_topics:
+            known = [index for name, index in self._committed if name == topic]
+            if known and max(known) + 1 < self._there[topic]:
+                return True
+        return False
+
+    def _inputs(self, assigned: AssignedPart) -> list[TopicPartition]:
+        return [(topic, index) for topic in assigned.input_topics for index in range(self._there.get(topic, 0))]
+
+    def _marked(self, tp: TopicPartition) -> tuple[int, ...]:
+        at = self._committed.get(tp)
+        return () if at is None else parse_moving(at.metadata)
+
+    def _against(self, part: MovedPart) -> Iterator[str]:
+        counts = {name: self._needed.partition_counts[name] for name in part.inputs}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(f"{name} has {count}" for name, count in sorted(counts.items()))
+            yield (
+                f"topics that one subtopology reads have unlike partition counts: {listed}. Records of one key would be "
+                f"processed in several places: raise all to {part.after} (streamsrt topics add-partitions NAME --partitions "
+                f"{part.after})"
+            )
+        yield from self._unmovable(part.subtopology)
+        read = {topic.name for topic in part.subtopology.repartition_source_topics}
+        for each in self._topology.subtopologies:
+            for sink in each.sinks:
+                if sink.topic in read and sink.repartition and sink.partitioner not in (None, to_its_partition):
+                    yield (
+                        f"repartition topic {sink.topic!r} is written with a partitioner of the program's, which may place "
+                        f"its keys elsewhere than the default one does: read its topics again, {_UNLESS}"
+                    )
+
+    def _unmovable(self, subtopology: Subtopology) -> Iterator[str]:
+        for spec in subtopology.stores:
+            reason = refusal_of(spec, subtopology)
+            if reason:
+                yield f"store {spec.name!r} can't be repartitioned: {reason}. Read its topics again, {_UNLESS}"
+
+    # ----------------------------------------------------------------------------------------------------------- stores
+
+    def _add_stores(self, subtopology: Subtopology, assigned: AssignedPart) -> None:
+        part = next((each for each in self._shape.parts if each.id == assigned.id), None)
+        for spec in subtopology.stores:
+            changelog = internal_topic_name(self._id, spec.changelog_name)
+            if not spec.logging or spec.source_topic is not None or changelog not in self._there:
+                continue
+            left = self._left_part(spec, subtopology)
+            if part is None and left is None:
+                continue
+            existing = self._there[changelog]
+            if left is not None:
+                # What is on its way would bring the old partition along.
+                self._shape.drained |= {topic.name for topic in assigned.repartition_sources}
+            self._shape.stores.append(
+                MovedStore(
+                    store=spec.name,
+                    changelog=changelog,
+                    existing=existing,
+                    counts=(existing,) if part is None else part.counts,
+                    after=existing if part is None else part.after,
+                    key_of=key_of_rows(spec, subtopology),
+                    closings=closings_of(spec, subtopology),
+                    primary_counts=() if left is None else left.counts,
+                    primary_after=0 if left is None else left.after,
+                )
+            )
+
+    def _left_part(self, spec: StoreSpec, subtopology: Subtopology) -> MovedPart | None:
+        """The moved subtopology with the left table of the foreign-key join whose subscriptions the store has."""
+        answers = {
+            node.name
+            for node in subtopology.nodes
+            if isinstance(node, ProcessorNode)
+            and isinstance(node.operation, operations.ForeignTableJoin)
+            and node.operation.store == spec.name
+        }
+        topics = {sink.topic for sink in subtopology.sinks if answers & set(sink.parents)}
+        return next(
+            (
+                part
+                for part in self._shape.parts
+                if any(topic.name in topics for topic in part.subtopology.repartition_source_topics)
+            ),
+            None,
+        )
+
+
+def _went_down(kind: str, name: str, has: int, needs: int) -> str:
+    return (
+        f"{kind} {name} has {has} partitions and needs {needs} now: Kafka takes no partitions away. Give the source topics "
+        f"{has} partitions or more, or give the store or repartition step another name"
+    )

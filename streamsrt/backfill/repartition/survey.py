@@ -1,0 +1,201 @@
+"""What lies where: the proof that rows can be moved, and the records that are not processed yet. Nothing is changed here.
+
+1. Rows may be moved only if each lies where murmur2, Kafka's default partitioner, puts its key by a count that the changelog
+   had. Another partitioner, or a program that keeps rows under keys of its own, is found by its first row.
+2. Records that are not processed yet may wait only in the partition that their key has now: elsewhere they would be
+   processed without their state. Repartition topics must be read to their ends.
+3. All that is read must be decided: behind an open transaction records may follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.repartition.placement import KeyOf
+from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, with_hashes
+from streamsrt.backfill.repartition.shape import MovedPart, MovedStore, Shape
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.operators.kinds.foreign_key_joins import ForeignKeySubscription
+from streamsrt.state.kinds import placing_key
+from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
+from streamsrt.wire.records import RecordColumns
+
+OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
+"""For each input partition the stream times that operators have seen, by their names."""
+
+_INSTEAD = (
+    "The application can't process them any more, since Kafka takes no partitions away. Start it under another application "
+    "id, with state that streamsrt backfill makes or that it builds anew. Before you raise partition counts, stop the "
+    "producers and let the application process all records"
+)
+
+
+@dataclass(slots=True)
+class StoreSurvey:
+    """What there is of a store. ``moves``: rows that lie in another partition than they will, or are written anew where they
+    are. ``strays``: rows that lie where no count puts them. ``unemitted``: rows of windows that are open in their partition,
+    and would count as emitted."""
+
+    of: MovedStore
+    rows: int = 0
+    moves: int = 0
+    strays: int = 0
+    first_stray: str = ""
+    unemitted: int = 0
+
+    def blockers(self) -> Iterator[str]:
+        """Why its rows can't be moved."""
+        if self.strays:
+            yield (
+                f"store {self.of.store!r}: {self.strays} of {self.rows} rows lie in other partitions than Kafka's default "
+                f"partitioner gives their keys, the first is {self.first_stray}. The producer of its input uses another "
+                "partitioner, or the program keeps rows under other keys than those of its records, so nobody knows where "
+                "they belong. Start the application under another application id and let it build its state anew"
+            )
+        if self.unemitted:
+            yield (
+                f"store {self.of.store!r}: {self.unemitted} rows are of windows that are still open in their partition, and "
+                "closed by the stream time of another one: they would never be emitted. Start the application under another "
+                "application id. Before you raise partition counts, write a record to each partition that closes all windows"
+            )
+
+
+@dataclass(slots=True)
+class StateSurvey:
+    """All that was found. ``blockers``: why nothing may be changed."""
+
+    shape: Shape
+    stores: list[StoreSurvey] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+
+    @property
+    def moves(self) -> int:
+        """How many rows are to be written."""
+        return sum(each.moves for each in self.stores)
+
+
+def survey_inputs(
+    network: Network, shape: Shape, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Iterator[str]:
+    """Why inputs keep the state from being moved."""
+    there = network.admin.partitions_for({*shape.drained, *shape.source_counts})
+    for topic in sorted(shape.drained):
+        waiting = sum(
+            len(columns)
+            for index in range(there.get(topic, 0))
+            for columns in _unread(network, (topic, index), committed)
+        )
+        if waiting:
+            yield f"{waiting} records of repartition topic {topic} are not processed yet. {_INSTEAD}"
+    for part in shape.parts:
+        for topic in part.sources:
+            astray = sum(
+                _elsewhere(columns, _source_key(part, topic), index, there[topic])
+                for index in range(there[topic])
+                for columns in _unread(network, (topic, index), committed)
+            )
+            if astray:
+                yield (
+                    f"{astray} records of topic {topic} are not processed yet and lie in another partition than their keys "
+                    f"have since it has {there[topic]} partitions: they would be processed without their state. {_INSTEAD}"
+                )
+
+
+def survey_transactions(network: Network, shape: Shape) -> Iterator[str]:
+    """Where transactions are open."""
+    sources = {topic for part in shape.parts for topic in part.sources}
+    changelogs = {store.changelog for store in shape.stores}
+    counts = network.admin.partitions_for({*sources, *changelogs, *shape.drained})
+    partitions = [(topic, index) for topic, count in sorted(counts.items()) for index in range(count)]
+    decided = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    found = [
+        f"{topic}-{index}" for topic, index in partitions if decided[topic, index].offset < ends[topic, index].offset
+    ]
+    if found:
+        yield (
+            f"transactions are open on {', '.join(found[:5])}{' and others' if len(found) > 5 else ''}. Wait until the "
+            "broker ends them (transaction.timeout.ms of their producer), and do this again"
+        )
+
+
+def survey_store(network: Network, store: MovedStore, stored: StoredRows, times: OperatorTimes) -> StoreSurvey:
+    """Reads all rows of a store, and looks where they lie."""
+    found = StoreSurvey(store)
+    partitions = [(store.changelog, index) for index in range(store.existing)]
+    ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    closings = _Closings(store, times)
+    for tp in partitions:
+        stored.read(network, tp, ends[tp].offset)
+        for row, hashed in with_hashes(stored.rows(tp), store.key_of):
+            found.rows += 1
+            found.moves += hashed % store.after != tp[1] or rewritten(store, row.value) is not None
+            if all(hashed % count != tp[1] for count in store.counts) or not _knows(store, row):
+                found.strays += 1
+                found.first_stray = found.first_stray or f"key {row.key!r} in {tp[0]}-{tp[1]}"
+            found.unemitted += closings.loses(row.key, tp[1])
+    return found
+
+
+def rewritten(store: MovedStore, value: bytes) -> bytes | None:
+    """The value as it must be; None where it may stay."""
+    if not store.primary_after:
+        return None
+    found = ForeignKeySubscription.from_bytes(value)
+    if found.partition is None:
+        return None
+    belongs = partition_for_key(found.primary_key, store.primary_after)
+    if found.partition == belongs:
+        return None
+    return ForeignKeySubscription(found.value_hash, found.instruction, found.primary_key, belongs).to_bytes()
+
+
+def _knows(store: MovedStore, row: LoggedRow) -> bool:
+    """Whether the left row of a subscription is where a count puts it."""
+    if not store.primary_after:
+        return True
+    found = ForeignKeySubscription.from_bytes(row.value)
+    return found.partition is None or any(
+        partition_for_key(found.primary_key, count) == found.partition for count in store.primary_counts
+    )
+
+
+class _Closings:
+    """Which rows would count as emitted though they are not, once each partition has the latest stream time of all."""
+
+    def __init__(self, store: MovedStore, times: OperatorTimes) -> None:
+        self._found = []
+        for closing in store.closings:
+            by_partition: dict[int, int] = {}
+            for (_, index), operators in times.items():
+                by_partition[index] = max(by_partition.get(index, -1), operators.get(closing.operator, -1))
+            self._found.append((closing.at_ms, by_partition, max(by_partition.values(), default=-1)))
+
+    def loses(self, key: bytes, partition: int) -> bool:
+        return any(
+            by_partition.get(partition, -1) < at_ms(key) <= latest for at_ms, by_partition, latest in self._found
+        )
+
+
+def _unread(
+    network: Network, tp: TopicPartition, committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> Iterator[RecordColumns]:
+    """What of a partition is not processed yet."""
+    end = network.admin.list_offsets({tp: LATEST}, read_committed=True)[tp].offset
+    start = committed[tp].offset if tp in committed else network.admin.list_offsets({tp: EARLIEST})[tp].offset
+    return read_log(network, tp, start, end)
+
+
+def _elsewhere(columns: RecordColumns, key_of: KeyOf, partition: int, count: int) -> int:
+    """How many records lie in a partition that is not their keys'. Records without a key have none."""
+    keys = [key_of(key) for key in columns.keys if key is not None]
+    return sum(1 for each in PartitionMemo().partitions(keys, count) if each != partition)
+
+
+def _source_key(part: MovedPart, topic: str) -> KeyOf:
+    sources = part.subtopology.sources
+    serde = next((each.key_serde for each in sources if topic in each.topics and not each.repartition), None)
+    return lambda key: placing_key(serde, key)

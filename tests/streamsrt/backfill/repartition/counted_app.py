@@ -1,0 +1,54 @@
+"""Applications of one store, whose changelogs tests write by hand. Each reads a topic of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topology import Store, StreamsBuilder, TimeWindows, serdes
+from topology.dsl.streams_and_tables import KStream
+from topology.graph.topology import Topology
+
+TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
+WINDOW_MS = 60_000
+
+
+def topic_of(name: str) -> str:
+    """The topic that the application of that name reads."""
+    return f"repartitioned-{name}"
+
+
+def _stream(builder: StreamsBuilder, *names: str) -> KStream[str, str]:
+    return builder.stream(list(map(topic_of, names)), **TEXT)
+
+
+def _counted(*names: str) -> Topology:
+    builder = StreamsBuilder()
+    _stream(builder, *names).group_by_key().count(store="counts")
+    return builder.build()
+
+
+def _regrouped(name: str) -> Topology:
+    builder = StreamsBuilder()
+    _stream(builder, name).group_by(lambda _, item: item, name="by-item", **TEXT).count(store="counts")
+    return builder.build()
+
+
+def _table(name: str, optimization: str = "none", **given: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.table(topic_of(name), **TEXT, store=Store("counts", **given))
+    return builder.build({"topology.optimization": optimization})
+
+
+def _final(name: str) -> Topology:
+    builder = StreamsBuilder()
+    windows = _stream(builder, name).group_by_key().windowed_by(TimeWindows(WINDOW_MS))
+    windows.emit_strategy("on_window_close").count(store="counts").to_stream()
+    return builder.build()
+
+
+seed_0, seed_1, seed_2, seed_3 = (_counted(f"seed_{number}") for number in range(4))
+counted, unread, by_others, in_use = map(_counted, ("counted", "unread", "by_others", "in_use"))
+from_two, regrouped, final = _counted("from_two", "other"), _regrouped("regrouped"), _final("final")
+versioned, unlogged = _table("versioned", kind="versioned", retention=WINDOW_MS), _table("unlogged", logging=False)
+typed = _counted("typed")
+read_again, missing = _table("read_again", "all"), _counted("missing")
