@@ -17,6 +17,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING, NamedTuple
 
+from faust.types.topics import TopicT
+from faust.types.tuples import TP, FutureMessage, RecordMetadata
+
 from streamsrt.errors import ProcessingError, StreamsError
 from streamsrt.faust.host import Host
 from streamsrt.faust.places import line_of
@@ -51,6 +54,13 @@ def listens(app: faust.App) -> bool:
     return any(True for name in SIGNALS for _ in getattr(app, name).iter_receivers(app)) or any(
         table._recover_callbacks for table in app.tables.values()
     )
+
+
+async def _logged(work: Awaitable[object]) -> None:
+    try:
+        await work
+    except Exception:
+        logger.exception("the callback of a send raised")
 
 
 class Background:
@@ -90,6 +100,21 @@ class Background:
         """It runs beside the agents from now on: no commit waits for it."""
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    def call_back(self, future: FutureMessage) -> None:
+        """Calls the callback of a send that is committed. What it raises is logged."""
+        message = future.message
+        if not future.done():
+            topic = message.channel.get_topic_name() if isinstance(message.channel, TopicT) else "<anon>"
+            place = -1 if message.partition is None else message.partition
+            future.set_result(RecordMetadata(topic, place, TP(topic, place), -1, message.timestamp, 0))
+        try:
+            result = message.callback(future)
+        except Exception:
+            logger.exception("the callback of a send raised")
+            return
+        if inspect.isawaitable(result):
+            self.adopt(self._host.start(_logged(result), copy_context()))
 
     def check(self) -> None:
         """Raises ProcessingError for what has raised."""
@@ -139,8 +164,6 @@ class Background:
         self.check()
 
     async def _signal(self, partitions: set[tuple[str, int]]) -> None:
-        from faust.types.tuples import TP
-
         app, revoked = self._app, {TP(*each) for each in self._told - partitions}
         is_new = bool(partitions - self._told)
         self._told = partitions

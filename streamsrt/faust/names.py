@@ -74,13 +74,6 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
 )
 """By class, what is refused, and what to use instead."""
 
-NO_CALLBACK = (
-    "records are sent with the commit of the record that the agent processes, and the agent does not run at that time. Do "
-    "the work after the send, or in an agent of that topic"
-)
-_SENDS = frozenset(("send", "send_soon", "forward"))
-_SENDING = (App, Agent, Topic)
-
 
 class Use(NamedTuple):
     """A use of what is refused."""
@@ -110,18 +103,6 @@ def refused_in(function: Callable[..., object], *, of_stream: bool = False) -> I
             ):
                 place = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
                 yield Use(f"{name}.{attribute}", place, REFUSED[kinds[name]][attribute])
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute), keywords=keywords) if (
-                attribute in _SENDS and kinds.get(name) in _SENDING and _has_callback(keywords)
-            ):
-                place = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
-                yield Use(f"callback= of {name}.{attribute}", place, NO_CALLBACK)
-
-
-def _has_callback(keywords: list[ast.keyword]) -> bool:
-    return any(
-        each.arg == "callback" and not (isinstance(each.value, ast.Constant) and each.value.value is None)
-        for each in keywords
-    )
 
 
 def _kinds(function: FunctionType) -> dict[str, type]:

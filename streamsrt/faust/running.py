@@ -86,6 +86,8 @@ class RunningTask:
         self.leads = False
         """Whether it has partition 0 of the first agent: timers of the leader run there."""
         self.jobs: Jobs | None = None
+        self.ticks = False
+        """Whether it looks at what callbacks do."""
         self.channels: list[ChannelFeed] = []
         """Its agents over channels."""
 
@@ -197,6 +199,7 @@ class RunningApplication:
                 stores[table.name] = GlobalRows(own[table.name], shared)
         task = RunningTask(context.environment, stores, self._on_put())
         task.channels = list(self._open_channels(self, task))
+        task.env.committed.append(lambda: self._hear_of_commit(context, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
         self._watch(context, task, jobs)
         self._schedule(context, task, jobs)
@@ -273,6 +276,32 @@ class RunningApplication:
             with _current(self._process()):
                 background.look(leads=self._leads())
         self._loose.flush(node)
+
+    def _hear_of_commit(self, context: Context, task: RunningTask) -> None:
+        """Calls the callbacks of what was sent. Nothing else turns meanwhile: other tasks may be within their commit."""
+        done = task.outbox.committed()
+        if self._loose.env is task.env:
+            done += self._loose.committed()
+        background = self._background
+        if not done or background is None:
+            return
+        with _current(self._process()):
+            for future in done:
+                background.call_back(future)
+        if not task.ticks and (background.is_running or self._loose.is_filled):
+            self._go_on(context, task, background)
+
+    def _go_on(self, context: Context, task: RunningTask, background: Background) -> None:
+        """Looks at what callbacks do until that is over."""
+
+        def look(now_ms: int) -> None:
+            self._look_at_background(background, task.env, context.node_name)
+            if not background.is_running:
+                task.ticks = False
+                schedule.cancel()
+
+        task.ticks = True
+        schedule = context.schedule(TICK_MS, PunctuationType.WALL_CLOCK_TIME, look)
 
     def _declare(self, topic: NewTopic) -> None:
         assert self._replies is not None

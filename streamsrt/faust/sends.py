@@ -3,7 +3,7 @@
 1. Records of one topic keep the order in which they were sent. Without a timestamp a record has the time of the turn, as
    faust's have the time of the call.
 2. A send is done when it is gathered: the record goes out with the commit of what the agent read. Offsets are known then
-   only, so the metadata that ``await`` gives has none.
+   only, so the metadata that ``await`` gives has none. A callback is called after that commit.
 3. :class:`Attachments` and :class:`Producer` take the places of the application's own while agents run.
 """
 
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from faust.channels import Channel
 from faust.topics import Topic
-from faust.types.tuples import TP, RecordMetadata
+from faust.types.tuples import TP, FutureMessage, RecordMetadata
 
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import UserError
 from streamsrt.faust.encoding import Encoder
-from streamsrt.faust.names import NO_CALLBACK
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
@@ -56,6 +55,19 @@ class Outbox:
         self.env = env
         self._on_put = on_put
         self._topics: dict[str, _Columns] = {}
+        self._noted: list[FutureMessage] = []
+        """What has a callback, and is not handed to the task."""
+        self._sent: list[FutureMessage] = []
+        """What has one, and waits for the commit."""
+
+    def note(self, future: FutureMessage) -> None:
+        """Its callback is to be called after the commit."""
+        self._noted.append(future)
+
+    def committed(self) -> list[FutureMessage]:
+        """Whose callbacks are to be called: a commit is over."""
+        done, self._sent = self._sent, []
+        return done
 
     def put(
         self,
@@ -90,6 +102,9 @@ class Outbox:
 
     def flush(self, node: str) -> None:
         """Hands all of it to the task. ``node``: who is to blame where the cluster can't take it. Raises RecordError."""
+        if self._noted:
+            self._sent += self._noted
+            self._noted.clear()
         while self._topics:
             topic, columns = self._topics.popitem()
             partitions = columns.partitions
@@ -110,6 +125,8 @@ class Outbox:
     def clear(self) -> None:
         """Forgets all of it."""
         self._topics.clear()
+        self._noted.clear()
+        self._sent.clear()
 
 
 def _first(headers: list[Headers] | None) -> Headers:
@@ -205,11 +222,17 @@ class Attachments:
     ) -> Sent:
         """One record to a channel. Raises UserError for what can't be sent to."""
         if type(channel) is Channel and self._give(channel, key, value, timestamp, _pairs(headers)):
+            if callback is not None:
+                plain: Channel = channel
+                self._outbox().note(plain.as_future_message(key, value, timestamp=timestamp, callback=callback))
             return Sent("", None, timestamp)
         encoder = self._encoder(channel)
         topic, name = encoder.topic, encoder.name
         if callback is not None:
-            raise _no_callback(name)
+            future = topic.as_future_message(
+                key, value, partition, timestamp, headers, schema, key_serializer, value_serializer, callback
+            )
+            return self.put_future(future, name)
         if encoder.is_plain and schema is None and key_serializer is None and value_serializer is None:
             raw_key, raw_value = encoder.key(key), encoder.value(value)
             if type(raw_key) is not bytes:
@@ -223,6 +246,15 @@ class Attachments:
         raw_value, open_headers = topic.prepare_value(value, value_serializer, schema, open_headers)
         self._outbox().put(name, _bytes(raw_key), _bytes(raw_value), partition, timestamp, open_headers)
         return Sent(name, partition, timestamp)
+
+    def put_future(self, future: FutureMessage, name: str) -> Sent:
+        """One record to the topic of that name, whose callback is called after the commit."""
+        message, outbox = future.message, self._outbox()
+        outbox.put(
+            name, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
+        )
+        outbox.note(future)
+        return Sent(name, message.partition, message.timestamp)
 
     def _encoder(self, channel: str | faust.ChannelT) -> Encoder:
         key = channel if isinstance(channel, str) else id(channel)
@@ -324,10 +356,6 @@ def _bytes(raw: object) -> bytes | None:
     raise TypeError(f"{raw!r} is {type(raw).__name__}, and no bytes: name a serializer")
 
 
-def _no_callback(topic: str) -> UserError:
-    return UserError(f"a send to {topic} has callback=, which is not supported: {NO_CALLBACK}")
-
-
 class Producer:
     """Takes what is sent without an event: at a start, or with ``force=True`` (faust's producer)."""
 
@@ -381,12 +409,12 @@ class Producer:
         return Sent(topic, partition, timestamp).result()
 
     def send_soon(self, future: faust.types.FutureMessage) -> None:
-        """One record of code that can't await. Raises UserError for a callback."""
-        message = future.message
+        """One record of code that can't await."""
+        message, outbox = future.message, self._outbox()
         topic = message.channel.get_topic_name()
-        if message.callback is not None:
-            raise _no_callback(topic)
-        self._outbox().put(
+        outbox.put(
             topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
         )
         future.set_result(Sent(topic, message.partition, message.timestamp).result())
+        if message.callback is not None:
+            outbox.note(future)

@@ -525,6 +525,8 @@ class Task:
         self._uncommitted.clear()
         self._runner.env.commit_requested = False
         self._evict()
+        for hear in self._runner.env.committed:
+            hear()
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
         """Where the input of a partition begins: what lies before is in the stores already."""

@@ -158,6 +158,8 @@ class Environment:
         """Whether it does: what waits for more records gets none."""
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
         """Each tells, by input partition, the first offset that is not to be committed yet, though it was processed."""
+        self.committed: list[Callable[[], None]] = []
+        """Called after each commit of the task, when what was sent before it is acknowledged."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""

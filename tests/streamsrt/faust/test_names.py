@@ -100,14 +100,6 @@ async def _reads(stream: Any) -> None:
         await things.get()
 
 
-async def _calls_back(stream: Any) -> None:
-    async for value in stream:
-        await things.send(
-            value=value,
-            callback=print,
-        )
-
-
 async def _looks(stream: Any) -> None:
     async for _ in stream:
         print(app.consumer)
@@ -123,7 +115,6 @@ async def _logs(stream: Any) -> None:
     [
         (_joins, "stream.join", 2),
         (_reads, "things.get", 2),
-        (_calls_back, "callback= of things.send", 2),
         (_looks, "app.consumer", 2),
         (_logs, "rows.send_changelog", 2),
     ],
@@ -205,18 +196,6 @@ def test_a_stream_of_a_topic_by_hand_is_refused() -> None:
         with pytest.raises(UserError, match=r"app\.stream of topic in is not supported"):
             own.stream(own.topic("in"))
     assert own.stream(own.topic("in"))
-
-
-def test_a_callback_of_send_soon_is_refused() -> None:
-    own = an_app()
-
-    @own.agent(own.topic("in"))
-    async def sly(stream: Any) -> None:
-        async for value in stream:
-            own.topic("out").send_soon(value=value, callback=print)
-
-    with TestApp(own) as test, pytest.raises(UserError, match="a send to out has callback="):
-        test.send("in", value=1)
 
 
 def test_tables_do_what_dictionaries_do() -> None:

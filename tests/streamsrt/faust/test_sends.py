@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streamsrt.errors import UserError
+from streamsrt.wire.records import RecordColumns
+from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
@@ -171,9 +172,95 @@ def test_a_schema_of_the_programs_own_sees_the_message() -> None:
     assert seen == [b"xABC"]
 
 
-def test_a_callback_after_the_send_is_refused() -> None:
-    async def send(app: Any, event: Any) -> None:
-        await app.topic("out").send(value=1, callback=print)
+@pytest.mark.parametrize("how", ["topic", "app", "soon", "event", "forward", "channel"])
+def test_a_callback_is_called_when_the_send_is_committed(how: str) -> None:
+    app, told = an_app(), []
+    out, channel = app.topic("out", value_type=int), app.channel()
 
-    with pytest.raises(UserError, match="a send to out has callback=, which is not supported"):
-        sent(send)
+    def tell(future: Any) -> None:
+        told.append((future.message.callback is tell, future.result().topic, future.result().offset))
+
+    @app.agent(channel)
+    async def other(stream: Any) -> None:
+        async for _ in stream:
+            pass
+
+    @app.agent(app.topic("in", value_type=int))
+    async def relay(stream: Any) -> None:
+        async for event in stream.events():
+            match how:
+                case "topic":
+                    await out.send(value=event.value, callback=tell)
+                case "app":
+                    await app.send("out", value=event.value, callback=tell)
+                case "soon":
+                    out.send_soon(value=event.value, callback=tell)
+                case "event":
+                    await event.send(out, callback=tell)
+                case "forward":
+                    await event.forward(out, callback=tell)
+                case "channel":
+                    await channel.send(value=event.value, callback=tell)
+
+    with TestApp(app) as test:
+        (task,) = [each for each in test.driver._tasks if ("in", 0) in each.source_partitions]
+        task.add_batch("in", 0, RecordColumns([None], [b"1"], [0], 0, 1))
+        task.process(1, 0)
+        assert not told, "the record may still be given up"
+        task.prepare_commit()
+        assert not told
+        task.post_commit(None)
+        assert told == [(True, "<anon>" if how == "channel" else "out", -1)]
+        task.prepare_commit()
+        task.post_commit(None)
+        assert len(told) == 1
+
+
+def test_a_callback_of_what_is_given_up_is_not_called() -> None:
+    app, told = an_app(), []
+
+    @app.agent(app.topic("in", value_type=int))
+    async def relay(stream: Any) -> None:
+        async for number in stream:
+            await app.send("out", value=number, callback=told.append)
+
+    with TestApp(app) as test:
+        task = test.driver._tasks[0]
+        task.add_batch("in", 0, RecordColumns([None], [b"1"], [0], 0, 1))
+        task.process(1, 0)
+        test.driver.restart(clean=False)
+        assert not told
+        test.send("in", value=2)
+        assert [future.message.value for future in told] == [b"2"]
+
+
+def test_a_callback_may_be_a_coroutine_that_sends(caplog: pytest.LogCaptureFixture) -> None:
+    app, told = an_app(), []
+
+    async def tell(future: Any) -> None:
+        for _ in range(10):
+            await next_turn()
+        await app.send("acknowledged", value=future.result().topic)
+        told.append(future)
+        if len(told) == 2:
+            raise ValueError("no luck")
+
+    def fail(future: Any) -> None:
+        raise ValueError("none at all")
+
+    @app.agent(app.topic("in", value_type=int))
+    async def relay(stream: Any) -> None:
+        async for number in stream:
+            await app.send("out", value=number, callback=tell)
+            await app.send("out", value=number, callback=fail)
+
+    with TestApp(app) as test:
+        for number in (1, 2):
+            test.send("in", value=number)
+            for _ in range(20):
+                test.driver.advance_wall_clock_time(10)
+        assert test.received("acknowledged") == [(None, "out"), (None, "out")]
+        count = len(test.driver.producer_history)
+        test.driver.advance_wall_clock_time(1000)
+        assert len(test.driver.producer_history) == count
+    assert caplog.text.count("the callback of a send raised") == 3
