@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.continuing import check_partitions, check_same, load_earlier, range_behind
+from streamsrt.backfill.continuing import check_partitions, check_same, load_earlier, not_carried, range_behind
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.engine_spark import SparkEngine
 from streamsrt.backfill.errors import ArchiveError, PlanError
@@ -20,6 +20,7 @@ from streamsrt.backfill.plan import ArchiveFile, SourceRange, TaskPlan, load_pla
 from streamsrt.backfill.sources import Archive, read_batches
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.test_engine_local import FIRST, Line, planned
+from tests.streamsrt.backfill.test_operators import program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -307,3 +308,9 @@ def test_results_do_not_need_the_earlier_directory(finished: Backfill, tmp_path:
     files = [log.file.path for manifest in manifests for log in manifest.outputs]
     assert [path.endswith(".earlier") for path in files] == [True, False]
     assert manifests[0].task.startswith(FIRST.id)
+
+
+def test_the_plan_says_what_does_not_go_on() -> None:
+    (said,) = not_carried(program("key-value store"))
+    assert "in attributes of their own begins anew" in said
+    assert not list(not_carried(program("count")))

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsrt.errors import UserError
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule, anchored
 from topology import PunctuationType
 
@@ -54,3 +56,19 @@ def test_an_anchored_schedule_begins_on_its_grid(start_ms: int, interval_ms: int
     first = anchored(start_ms, interval_ms, now_ms)
     assert (first - start_ms) % interval_ms == 0
     assert first == start_ms if start_ms >= now_ms else now_ms < first <= now_ms + interval_ms
+
+
+def test_other_schedules_than_before_are_refused() -> None:
+    before = PunctuationQueue()
+    before.add(PunctuationSchedule(PunctuationType.STREAM_TIME, 7, 10, lambda _: None, "tick"))
+    before.begun()
+    for interval_ms, node in ((20, "tick"), (10, "tock")):
+        other = PunctuationQueue()
+        other.add(PunctuationSchedule(PunctuationType.STREAM_TIME, 0, interval_ms, lambda _: None, node))
+        with pytest.raises(UserError, match=r"tick does not schedule the same punctuations in init\(\)"):
+            other.carry_on(before.carried())
+    same = PunctuationQueue()
+    same.add(PunctuationSchedule(PunctuationType.STREAM_TIME, 0, 10, lambda _: None, "tick"))
+    same.begun()
+    same.carry_on(before.carried())
+    assert same.carried() == before.carried()
