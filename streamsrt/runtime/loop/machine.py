@@ -346,7 +346,7 @@ def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
             told = replace(_stopping(told), was_shut_down=True)
         elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
-            text = f"the topics of the application don't fit together: {status.detail} {ADVICE[status.code]}."
+            text = f"the topics of the application don't fit together: {status.detail.rstrip('. ')}. {ADVICE[status.code]}."
             told = _ends_with(told, UserError(text))
     return told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.membership.statuses import passes_by_itself
+from streamsrt.membership.statuses import passes_by_itself, status_text
 from streamsrt.membership.values import Status
 
 
@@ -20,3 +20,9 @@ from streamsrt.membership.values import Status
 )
 def test_what_passes_by_itself_is_no_warning(code: StatusCode, detail: str, passes: bool) -> None:
     assert passes_by_itself(Status(code, detail)) is passes
+
+
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_counts_that_do_not_fit_name_the_command_that_moves_the_state(is_classic: bool) -> None:
+    status = Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "Existing topic c has different number of partitions")
+    assert "streamsrt state repartition MODULE:TOPOLOGY" in status_text(status, is_classic=is_classic)

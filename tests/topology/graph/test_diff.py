@@ -294,6 +294,10 @@ def test_a_changelog_that_has_another_number_of_partitions_is_incompatible() -> 
     # Also where the program stays, and a source has got more partitions.
     found = diff(old, old, ClusterTopics({"a": 3}, {"counts-changelog": 2}))
     assert found.verdict is Verdict.INCOMPATIBLE
+    assert "streamsrt state repartition MODULE:TOPOLOGY" in reason(found, "counts")
+    # Partitions can't be taken away.
+    found = diff(old, old, ClusterTopics({"a": 2}, {"counts-changelog": 3}))
+    assert "state repartition" not in reason(found, "counts")
 
 
 def test_a_repartition_that_does_not_fit_the_changelog_is_incompatible() -> None:
@@ -310,6 +314,7 @@ def test_a_repartition_that_does_not_fit_the_changelog_is_incompatible() -> None
         derived, derived, ClusterTopics({"orders": 3}, {"orders-repartition": 2, "orders-counts-changelog": 3})
     )
     assert "partitions 2 -> 3, with its sources" in reason(found, "orders-repartition")
+    assert "streamsrt state repartition MODULE:TOPOLOGY" in reason(found, "orders-repartition")
 
 
 # ----------------------------------------------------------------------------------------------------------------- cures
