@@ -120,8 +120,8 @@ def refusal_to_strand(
     early = [each for each in found if each.epoch < max(epochs)]
     if early:
         return (
-            f"An earlier upgrade is not through: members with topology epoch {early[0].epoch} still read {_listed(early)} "
-            "to the end. Start this version again when they have."
+            f"An earlier upgrade is not finished: members with topology epoch {early[0].epoch} are still reading "
+            f"{_listed(early)} to the end. Start this version again when they are done."
         )
     return None
 
@@ -141,12 +141,12 @@ def is_called_repartition(group_id: str, topic: str) -> bool:
 def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
     """Why no member runs this version: nobody would read what is unread in topics of versions that nobody runs."""
     return (
-        f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics that it "
-        f"does not read: {_counted(unread)}. No member is left that reads them. Start the version "
-        "that has these topics again, start this one in addition, and stop the old one when it has "
-        "no tasks left: it reads them to the end first. "
-        f"If that version is refused as well, because each of the two reads what the other leaves, start the earlier one "
-        f"with --lose-in-flight and the later one beside it without: then both read what they have. {_LOSE}"
+        f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics "
+        f"that it does not read: {_counted(unread)}. No member is left that reads them. Start the version that has "
+        "these topics again, then this one beside it, and stop the old one when it has no tasks left: it reads the "
+        "topics to the end first. If that version is refused too, because each version has unread topics that the "
+        "other does not read, start the earlier one with --lose-in-flight and the later one without it: each then "
+        f"reads its own topics. {_LOSE}"
     )
 
 
@@ -182,27 +182,28 @@ def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
     """A warning: what is unread though nobody runs a version that reads it."""
     found = f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(unread)}."
     if may_lose:
-        return f"{found} They are left unread, as upgrade.lose.in.flight says."
+        return f"{found} They are left unread because upgrade.lose.in.flight=true."
     return (
-        f"{found} They are left unread until a version that has these topics runs again: start it under the next epoch, "
-        f"and upgrade while an instance of it runs. {_READS_STORES} If they do not matter, delete the topics."
+        f"{found} They are left unread until a version that has these topics runs again: start it with the next "
+        f"epoch, and upgrade while an instance of it runs. {_READS_STORES} If they do not matter, delete the topics."
     )
 
 
 def held_by_name(group_id: str, epoch: int, unread: Unread) -> str:
     """Why tasks of this version are held, where nobody knows the versions that would read what is unread."""
     return (
-        f"{NOBODY_READS}{_counted(unread)}. Tasks that have state in common with their readers wait until they are read. "
-        f"Start the version that has these topics again, under the next epoch, topology.epoch={epoch + 1}, and go on from "
-        f"there as in any upgrade (streamsrt upgrade status --group {group_id}): it reads them. {_READS_STORES} {_LOSE}"
+        f"{NOBODY_READS}{_counted(unread)}. Tasks that share state with their readers wait until they are read. "
+        f"Start the version that has these topics again, with the next epoch (topology.epoch={epoch + 1}), and "
+        f"continue as in any upgrade (streamsrt upgrade status --group {group_id}): it reads them. {_READS_STORES} "
+        f"{_LOSE}"
     )
 
 
 def refusal_to_follow(unread: Unread) -> str:
     """Why a version can't be the next one of a group that holds tasks."""
     return (
-        f"{NOBODY_READS}{_counted(unread)}. Tasks of the running version wait for them. Start a version that has these "
-        f"topics first, under this epoch: it reads them. Then start this one under the epoch after it. {_LOSE}"
+        f"{NOBODY_READS}{_counted(unread)}. Tasks of the running version wait for them. Start a version that has "
+        f"these topics first, with this epoch: it reads them. Then start this one with the next epoch. {_LOSE}"
     )
 
 
@@ -229,7 +230,7 @@ def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
     """Why tasks are held. ``known``: the group's topology and older ones, the newest first."""
     lost = [each for each in found if not each.readers]
     return (
-        f"{NOBODY_READS}{_listed(lost)}. Tasks that have state in common with their readers wait until they are read. "
+        f"{NOBODY_READS}{_listed(lost)}. Tasks that share state with their readers wait until they are read. "
         f"{_cure(lost, known)}"
     )
 
@@ -261,7 +262,7 @@ def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
     epoch = lost[0].epoch
     if is_sent_back(known[0], known[1:], epoch):
         way = (
-            f"The version of topology epoch {epoch} was rolled back: start it under the next epoch, "
+            f"The version of topology epoch {epoch} was rolled back. Start it with the next epoch, "
             f"{known[0].epoch + 1}, and continue from there: it reads them. {_READS_STORES}"
         )
     else:
@@ -274,12 +275,13 @@ def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
 
 
 _READS_STORES = (
-    "If stores have got values of a later version since, the version that you start needs that version and its upcast, "
-    "too."
+    "If stores have received values of a later version since, the version that you start needs that version and its "
+    "upcast, too."
 )
 _LOSE = (
-    "Or run the new version with --lose-in-flight (upgrade.lose.in.flight=true): it does not wait for them. They stay "
-    "unread in their topics until those are deleted, and a version that has a topic reads them later."
+    "Or run the new version with --lose-in-flight (upgrade.lose.in.flight=true): it does not wait for them. They "
+    "stay unread in their topics, where a version that has these topics reads them later, until the topics are "
+    "deleted."
 )
 
 

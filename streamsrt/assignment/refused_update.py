@@ -14,8 +14,8 @@ from streamsrt.wire.error_codes import ErrorCode
 
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
-    "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
-    "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
+    "Topics that are joined, and internal topics that exist already, need the same number of partitions. Correct the "
+    "numbers of partitions, or give the store or repartition step another name, so that it gets its own topic, and "
     "start this version again. After a raise of partition counts, stop all instances and run streamsrt state repartition, "
     "which moves the state."
 )
@@ -82,9 +82,9 @@ def beside_java(group_id: str, epoch: int, known: int) -> Refusal:
     """Another version than the one that the group runs together with members of Java's."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        f"Group {group_id} has members of Java's Kafka Streams and runs topology epoch {known}. Java knows no versions, so "
-        f"topology epoch {epoch} with its other topology can't be part of the group. Stop the last member of Java's, then "
-        "start this version.",
+        f"Group {group_id} has members of Java's Kafka Streams and runs topology epoch {known}. Java has no topology "
+        f"epochs, so topology epoch {epoch}, whose topology differs, can't join the group. Stop the last Java "
+        "member, then start this version.",
     )
 
 
@@ -92,6 +92,6 @@ def unlike_java(group_id: str, difference: str) -> Refusal:
     """A member of Java's that can't be part of the group: it is told an error code alone, the leader's log has the text."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        f"A member of Java's Kafka Streams that does not fit joined group {group_id}. It gets no tasks: {difference}. Start "
-        "it with the topology that the group runs, and with Kafka Streams 2.8 or later.",
+        f"An incompatible member of Java's Kafka Streams joined group {group_id}. It gets no tasks: {difference}. "
+        "Start it with the topology that the group runs, and with Kafka Streams 2.8 or later.",
     )

@@ -35,8 +35,8 @@ class Setbacks:
 
     def __str__(self) -> str:
         return (
-            f"Members with topology epoch {self.epoch} have gone {self.count} times, one after the other, while older "
-            f"versions run: no more is handed over to it for {self.pause_ms // 1000} s. Look at their log for the reason."
+            f"Members with topology epoch {self.epoch} left {self.count} times in a row while older versions run: no "
+            f"more tasks are handed over to them for {self.pause_ms // 1000} s. Their logs show the reason."
         )
 
 

@@ -19,7 +19,7 @@ class AssignedTwiceError(Exception):
     """The assignor gave a task to a process twice. ``task``: the first such task."""
 
     def __init__(self, task: TaskId) -> None:
-        super().__init__(f"task {task.subtopology_id}_{task.partition} would be in a process twice")
+        super().__init__(f"task {task.subtopology_id}_{task.partition} would be assigned twice to one process")
         self.task = task
 
 

@@ -69,9 +69,9 @@ def problem_of_values(
                     )
                 if now.version > had and topics:
                     return (
-                        f"Repartition topic {topics[0]} is gone, while the values in {log} get a later version: only old "
-                        "members read what is in flight in that topic, and they can't go on with the store once this "
-                        "version has written there. Do it in two upgrades: first drop or rename the repartition topic, "
-                        "then raise the version of the values. streamsrt upgrade plan shows both."
+                        f"Repartition topic {topics[0]} is removed, and the values in {log} get a later version: "
+                        "only old members read the records in flight in that topic, and they can't read the store "
+                        "once this version has written to it. Do it in two upgrades: first drop or rename the "
+                        "repartition topic, then raise the version of the values. streamsrt upgrade plan shows both."
                     )
     return None

@@ -65,7 +65,7 @@ def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: 
         topics = network.admin.topics(names)
         missing = sorted(set(names) - set(topics))
         if missing:
-            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows all topics)")
         partitions = [(topic.name, index) for topic in topics.values() for index in range(topic.partitions)]
         starts = network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -108,7 +108,7 @@ def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Ex
     with cluster(bootstrap_servers, begins=True) as network:
         missing = sorted(set(names) - set(network.admin.topics(names)))
         if missing:
-            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows all topics)")
         if not execute:
             note(f"would delete {', '.join(names)} with all records; use --execute to do it")
             return

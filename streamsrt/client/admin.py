@@ -58,7 +58,7 @@ class Admin:
         if hidden:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             right = missing_acl("DESCRIBE", "topic", hidden, self._cluster.config.security.principal)
-            raise RequestFailedError(f"Topics can't be seen ({error_name(code)}). {right}", code)
+            raise RequestFailedError(f"Topics can't be described ({error_name(code)}). {right}", code)
         return found
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:

@@ -267,18 +267,18 @@ class Connection:
 
     def frame_received(self, frame: bytearray) -> None:
         if not self._in_flight:
-            self.not_kafka("it answers what was not asked")
+            self.not_kafka("it sent a response without a request")
             return
         correlation_id, api_key, version, future = self._in_flight[0]
         if _SIZE.unpack_from(frame)[0] != correlation_id:
-            self.not_kafka("its answer does not belong to the request")
+            self.not_kafka("its response does not match the request")
             return
         if api_key == ApiKey.API_VERSIONS and len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == 35:
             version = 0
         try:
             _, response = decode_response(frame, api_key, version)
         except DecodeError as error:
-            self.not_kafka(f"its answer to API {api_key} version {version} is malformed: {error}")
+            self.not_kafka(f"its response to API {api_key} version {version} is malformed: {error}")
             return
         self._in_flight.popleft()
         if not future.done():

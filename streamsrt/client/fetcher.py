@@ -312,7 +312,8 @@ class Fetcher:
         for partition in partitions:
             topic, number = partition.tp
             error = OffsetOutOfRangeError(
-                f"{topic}-{number}: the topic was deleted and made again, offset {partition.position} was in the old one.",
+                f"{topic}-{number}: the topic was deleted and recreated; offset {partition.position} was in the "
+                "old one.",
                 ErrorCode.OFFSET_OUT_OF_RANGE,
             )
             error.is_new_topic = True

@@ -235,6 +235,6 @@ async def _back_off(cluster: Cluster, failures: int, deadline: float, what: str,
     loop = asyncio.get_running_loop()
     pause_s = backoff_s(cluster.config, failures)
     if loop.time() + pause_s >= deadline:
-        raise RequestTimedOutError(f"{what}, time is up: {error}") from error
+        raise RequestTimedOutError(f"{what} (timed out): {error}") from error
     await asyncio.sleep(pause_s)
     return failures + 1

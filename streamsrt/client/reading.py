@@ -18,7 +18,7 @@ def partitions_of(network: NetworkThread, topic: str) -> list[TopicPartition]:
     """All partitions of a topic. Raises MissingTopicError."""
     count = network.admin.partitions_for([topic]).get(topic)
     if count is None:
-        raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows what there is)")
+        raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows all topics)")
     return [(topic, index) for index in range(count)]
 
 

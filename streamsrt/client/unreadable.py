@@ -11,15 +11,15 @@ def unreadable_batch(tp: TopicPartition, offset: int, error: DecodeError) -> Des
     """The error for a batch of an input topic that begins at ``offset`` or behind it."""
     topic, partition = tp
     message = (
-        f"{topic}-{partition} holds a record batch behind offset {offset} that can't be read: {error}. It was written so, "
-        "or the broker's log is damaged"
+        f"{topic}-{partition} has a record batch at or after offset {offset} that can't be read: {error}. It was "
+        "produced like this, or the broker's log is damaged"
     )
     if error.next_offset >= 0:
         message += (
-            f". The next one begins at offset {error.next_offset}. To give this one up, stop the application and run: "
-            f"streamsrt groups reset-offsets APPLICATION_ID --topic {topic}:{partition} "
-            f"--to-offset {error.next_offset} --execute"
+            f". The next batch begins at offset {error.next_offset}. To skip this one, stop the application and run: "
+            f"streamsrt groups reset-offsets APPLICATION_ID --topic {topic}:{partition} --to-offset "
+            f"{error.next_offset} --execute"
         )
     else:
-        message += ", and where the next batch begins is not known: repair the broker's log"
+        message += ". It is not known where the next batch begins: repair the broker's log"
     return DeserializationError(message, topic, partition, offset)

@@ -49,7 +49,7 @@ _REASONS: dict[int, tuple[str, str]] = {
         "Raise group.streams.max.size on the brokers, or start fewer instances.",
     ),
     ErrorCode.GROUP_ID_NOT_FOUND: (
-        "there is a group of that name that is not a streams group",
+        "a group with that name exists and is not a streams group",
         "Stop its members and delete it, or choose another application.id.",
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
@@ -98,7 +98,7 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
 
 _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-        "it has members that are no members of a classic group of this runtime",
+        "it has members that do not belong to a classic group of this runtime",
         "If they are Java's Kafka Streams with the same topology, set subtopology.id=number here, which gives subtopologies "
         "Java's names. If they run with group.protocol=streams, or are other consumers, stop them first, or choose another "
         "application.id.",

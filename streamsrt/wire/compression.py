@@ -167,7 +167,10 @@ def _stream_inflate(codec: Compression, source: memoryview, head: Buffer, limit_
             capacity = min(capacity * 4, limit_bytes)
             continue
         if codec is Compression.ZSTD and written < _zstd_content_bytes(source):
-            raise DecodeError(f"zstd data of {len(source)} bytes ends after {written} of the bytes that it promises")
+            raise DecodeError(
+                f"zstd data of {len(source)} bytes is cut off: it unpacks to {written} bytes, fewer than its header "
+                "says"
+            )
         buffer[:start] = head
         behind = max(start + written, end - len(_UNTOUCHED))
         buffer[behind:end] = bytes(end - behind)

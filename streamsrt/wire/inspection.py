@@ -26,7 +26,7 @@ def explain_bytes(message: type[Message], version: int, buffer: Buffer, offset: 
         walk.struct(message.SCHEMA.root, "")
     except Fault as fault:
         return f"{where}, {fault}"
-    return f"{where}: the bytes from {offset} on are not such a message"
+    return f"{where}: the bytes from {offset} on can't be decoded as this message"
 
 
 def explain_value(message: Message, version: int) -> str | None:
@@ -51,7 +51,7 @@ class Walk:
     def take(self, size: int, path: str) -> memoryview:
         left = self.end - self.offset
         if size > left:
-            self.refuse(path, f"{size} bytes needed, {left} there")
+            self.refuse(path, f"{size} bytes needed, {left} left")
         start = self.offset
         self.offset += size
         return self.buffer[start : self.offset]

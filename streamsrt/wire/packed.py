@@ -32,7 +32,7 @@ def unpacked(data: bytes | None) -> bytes:
     try:
         message = reader.decompress(body, _MAX_BYTES)
     except zlib.error as error:
-        raise DecodeError(f"the user data is not what zlib wrote: {error}") from None
+        raise DecodeError(f"the user data is not valid zlib data: {error}") from None
     if not reader.eof:
         raise DecodeError(f"the user data is cut off, or larger than {_MAX_BYTES} bytes")
     return message

@@ -93,7 +93,7 @@ def _said_by_java(session: Session, java: JavaAssignment) -> Assigned:
 _STATUSES = {
     INCOMPLETE_SOURCE_TOPIC_METADATA: Status(
         StatusCode.MISSING_SOURCE_TOPICS,
-        "Source topics are missing, as the leader of the group says, a member of Java's Kafka Streams: its log names them.",
+        "Source topics are missing. The leader of the group, a member of Java's Kafka Streams, names them in its log.",
     ),
     ASSIGNMENT_ERROR: Status(
         StatusCode.ASSIGNMENT_DELAYED,
@@ -101,8 +101,8 @@ _STATUSES = {
     ),
     SHUTDOWN_REQUESTED: Status(
         StatusCode.SHUTDOWN_APPLICATION,
-        "A member of the group encountered a fatal error and requested a shutdown for the entire application, as the leader "
-        "says, a member of Java's Kafka Streams.",
+        "A member of the group encountered a fatal error and requested a shutdown for the entire application, "
+        "according to the leader, a member of Java's Kafka Streams.",
     ),
 }
 """By the error codes of Java's assignments."""

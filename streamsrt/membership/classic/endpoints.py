@@ -107,7 +107,7 @@ def failed(asking: Asking, session: Session, reason: str, now_ms: int) -> Heard:
     asking = replace(asking, ask_at_ms=now_ms + back_off_ms + _pause_ms(asking, session))
     warning = None
     if asking.tries == TRIES_TO_WARN:
-        warning = f"it is not known which instances answer queries: {reason}; this is tried again"
+        warning = f"it is not known which instances answer queries, trying again: {reason}"
     return Heard(asking, warning=warning)
 
 
@@ -152,11 +152,11 @@ def _why_not(group: Group, members: Mapping[str, _Member], session: Session) -> 
     """Why an answer does not count; None: it does."""
     if group.error_code != ErrorCode.NONE:
         said = f": {group.error_message}" if group.error_message else ""
-        return f"DescribeGroups is answered with {error_name(group.error_code)}{said}"
+        return f"DescribeGroups failed with {error_name(group.error_code)}{said}"
     if group.group_state != STABLE or group.protocol_data != PROTOCOL_NAME:
         return f"the group is in state {group.group_state!r} with protocol {group.protocol_data!r}"
     if session.member_id not in members:
-        return "the group is described without this member"
+        return "the description of the group does not contain this member"
     others = sorted(name for name, member in members.items() if member.told.generation != session.generation)
     if others:
         return f"the assignment of member {others[0]} is not of generation {session.generation}"

@@ -204,7 +204,7 @@ def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> Clas
 def _topology(data: bytes) -> Topology:
     topology = decode(StreamsGroupHeartbeatRequest, _VERSION, data).topology
     if topology is None:
-        raise DecodeError("a topology that is sent is empty")
+        raise DecodeError("the topology that was sent is empty")
     return topology
 
 

@@ -409,7 +409,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     if changes:
         events += (AssignmentChanged(told.tasks, session.generation, told.why),)
     if given.is_stored:
-        session = _ask_to_join(session, "the member goes on after a restart", now_ms)
+        session = _ask_to_join(session, "the member continues after a restart", now_ms)
     return StepResult(session, events)
 
 
@@ -451,7 +451,7 @@ def _look_for_reasons(session: Session, now_ms: int) -> Session:
     if not caught_up_warmups(session) <= session.said_caught_up:
         return _ask_to_join(session, "a warm-up task has caught up", now_ms)
     if session.rejoin_at_ms is not None and now_ms >= session.rejoin_at_ms:
-        return replace(_ask_to_join(session, "the leader has set this time", now_ms), rejoin_at_ms=None)
+        return replace(_ask_to_join(session, "the leader scheduled this rebalance", now_ms), rejoin_at_ms=None)
     return session
 
 
@@ -580,7 +580,7 @@ def _rejoin_if_free(session: Session, now_ms: int) -> Session:
         sources_missing_told=False,
         statuses=(),
     )
-    return _joining(session, "the member joins anew", now_ms)
+    return _joining(session, "the member starts over", now_ms)
 
 
 def _fatal(session: Session, error: StreamsError) -> StepResult:

@@ -255,7 +255,7 @@ def _own(rest: bytes) -> bytes | None:
         return None
     message = rest[len(_OURS) + 4 :]
     if len(rest) < len(_OURS) + 4 or struct.unpack_from(">i", rest, len(_OURS))[0] != len(message):
-        raise DecodeError("what is appended to Kafka Streams' user data is cut off")
+        raise DecodeError("the data appended to Kafka Streams' user data is cut off")
     return message
 
 

@@ -154,8 +154,8 @@ def told(
     warnings = [plan.left.warning] if plan.left.warning else []
     if plan.conflicts:
         warnings.append(
-            f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions, and must let go "
-            f"of them: {', '.join(plan.conflicts)}."
+            f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions and must "
+            f"release them: {', '.join(plan.conflicts)}."
         )
     warnings += [plan.refused[name].text for name in view.strangers if name in plan.refused]
     if size > settings.record_max_bytes:
@@ -206,8 +206,8 @@ def _unreadable(view: View, name: str, reason: str, leader_id: str) -> ClassicAs
         generation=view.generation,
         error_code=int(ErrorCode.INVALID_REQUEST),
         error_text=(
-            f"Member {leader_id}, which leads the group, can't read what member {name} said when it joined: "
-            f"{reason}. Upgrade the older of the two: both need a version of streamsrt that has this layout."
+            f"Member {leader_id}, which leads the group, can't read the subscription of member {name}: {reason}. "
+            "Upgrade the older of the two: both need a version of streamsrt that has this layout."
         ),
     )
 
@@ -255,8 +255,8 @@ def _shutdown(view: View) -> str:
     if not heard:
         return ""
     return (
-        "A streams group member, which has left, encountered a fatal error and requested a shutdown for the entire "
-        f"application, as {heard[0]} was told."
+        "A streams group member that has left encountered a fatal error and requested a shutdown for the entire "
+        f"application, as {heard[0]} reports."
     )
 
 

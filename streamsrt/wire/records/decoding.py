@@ -247,7 +247,7 @@ def decode_control_batch(buffer: Buffer, position: int = 0, *, verify_crc: bool 
     """What the control batch at `position` says. DecodeError if it is a data batch or broken."""
     header = read_header(buffer, position)
     if not header.is_control:
-        raise DecodeError(f"batch at offset {header.base_offset} is no control batch")
+        raise DecodeError(f"batch at offset {header.base_offset} is not a control batch")
     if verify_crc:
         check_crc(buffer, position, header)
     columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)

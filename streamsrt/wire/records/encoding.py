@@ -73,7 +73,9 @@ def encode_batch(
     """
     count = len(keys)
     if count == 0:
-        raise EncodeError("a batch has at least one record; what compaction emptied is made by empty_batch()")
+        raise EncodeError(
+            "a batch has at least one record: use empty_batch() for a batch without records after compaction"
+        )
     if len(values) != count or len(timestamps) != count or (headers is not None and len(headers) != count):
         raise EncodeError(
             f"columns of unequal length: {count} keys, {len(values)} values, {len(timestamps)} timestamps"
@@ -155,7 +157,7 @@ def encode_records(
             start = len(buffer)
         deque(map(builder.append, deltas, timestamps, keys, values, each_headers), maxlen=0)
     except (TypeError, ValueError, OverflowError, BufferError) as error:
-        raise EncodeError(f"a record is not made of bytes and numbers that fit: {error}") from error
+        raise EncodeError(f"a record can't be encoded: {error}") from error
     return memoryview(buffer)[start:]
 
 

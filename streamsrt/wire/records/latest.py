@@ -99,7 +99,7 @@ def _size(data: Buffer, at: int) -> tuple[int, int]:
         byte = data[at]
         value |= (byte & 0x7F) << shift
     if value & 1 or byte >= 0x80:
-        raise IndexError(f"no size at byte {at}")
+        raise IndexError(f"no valid size at byte {at}")
     return value >> 1, at + 1
 
 

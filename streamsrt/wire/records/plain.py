@@ -39,7 +39,7 @@ def read_plain(batch: memoryview, header: BatchHeader, wants_headers: bool = Tru
     except IndexError:
         raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
     if end != len(data):
-        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - end} bytes behind its last record")
+        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - end} bytes after its last record")
     return records
 
 
@@ -61,7 +61,7 @@ def _records(data: memoryview, header: BatchHeader, wants_headers: bool) -> tupl
         else:
             at = _behind_headers(data, at, count)
         if at != end:
-            raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
+            raise DecodeError(f"a record has {size + at - end} bytes, and its size says {size}")
         timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
         records.append(PlainRecord(header.base_offset + delta, timestamp, key, value, headers))
     return records, at
@@ -131,11 +131,11 @@ def _walked(data: memoryview, records_count: int, header: BatchHeader, headers_m
         check_headers(held, headers_max)
         at = _behind_headers(data, at, count, _INT_BYTES_MAX)
         if at != end:
-            raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
+            raise DecodeError(f"a record has {size + at - end} bytes, and its size says {size}")
         timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
         found.append(WalkedRecord(timestamp, count, header.base_offset + delta, key))
     if at != len(data):
-        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - at} bytes behind its last record")
+        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - at} bytes after its last record")
     return found
 
 
@@ -168,7 +168,7 @@ def _behind_headers(data: memoryview, at: int, count: int, bytes_max: int = _NUM
             number, at = read_number(data, at, bytes_max)
             at += max(number, 0)
         if at > limit:
-            raise DecodeError("a header ends behind its batch")
+            raise DecodeError("a header extends beyond its batch")
     return at
 
 

@@ -245,7 +245,7 @@ def _spans(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int,
         raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
     yield start, at, header.records_count - first
     if at != limit:
-        raise DecodeError(f"batch at offset {header.base_offset} has {limit - at} bytes behind its last record")
+        raise DecodeError(f"batch at offset {header.base_offset} has {limit - at} bytes after its last record")
 
 
 def _behind(records: memoryview, at: int, header: BatchHeader) -> int:

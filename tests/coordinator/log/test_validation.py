@@ -41,7 +41,7 @@ REFUSED = {
     "half a header": (batch(b"a")[:40], InvalidRecordError),
     "half a batch": (batch(b"a")[:-1], InvalidRecordError),
     "a whole and half a batch": (batch(b"a") + batch(b"b")[:-1], CorruptRecordError),
-    "bytes behind": (batch(b"a") + b"\0", CorruptRecordError),
+    "bytes after": (batch(b"a") + b"\0", CorruptRecordError),
     "magic 1": (patched(batch(b"a"), 16, ">b", 1), UnsupportedMagicError),
     "magic 0": (patched(batch(b"a"), 16, ">b", 0), UnsupportedMagicError),
     "magic 3": (patched(batch(b"a"), 16, ">b", 3), CorruptRecordError),

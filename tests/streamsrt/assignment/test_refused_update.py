@@ -35,7 +35,7 @@ def test_each_refusal_names_epochs_and_what_comes_next(refusal, code, parts):
     ("code", "remedy"),
     [
         (StatusCode.MISSING_SOURCE_TOPICS, "Create them,"),
-        (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "Give the topics the counts"),
+        (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "Correct the numbers of partitions"),
     ],
 )
 def test_topics_that_stop_an_update_come_with_what_mends_them(code, remedy):

@@ -23,7 +23,7 @@ def test_it_lasts_from_the_last_one_on_for_that_version() -> None:
     assert twice.is_paused(1, 15_999)
     assert not twice.is_paused(1, 16_000)
     assert not twice.is_paused(2, 1_000)
-    assert "epoch 1 have gone 2 times" in str(twice)
+    assert "epoch 1 left 2 times" in str(twice)
     assert "for 15 s" in str(twice)
 
 

@@ -51,7 +51,7 @@ def test_only_what_reads_the_topic_that_is_gone_must_keep_its_values() -> None:
     second = ValueVersion(2, frozenset({1}))
     problem = problem_of_values(NEW, {"c": second}, [(OLD, NO_VERSIONS)])
     assert problem is not None
-    assert "Repartition topic r is gone, while the values in c get a later version" in problem
+    assert "Repartition topic r is removed, and the values in c get a later version" in problem
     assert problem_of_values(NEW, {"d": second}, [(OLD, NO_VERSIONS)]) is None
     assert problem_of_values(NEW, {"c": second}, [(OLD, {"c": second})]) is None
     assert problem_of_values(NEW, {}, [(OLD, {"d": second})]) is None, "going back is looked at elsewhere"

@@ -46,7 +46,7 @@ def test_a_topic_that_is_not_there(on_broker: Command, topic: str) -> None:
     for arguments in (("describe", topic), ("delete", topic, "--execute")):
         done = on_broker("topics", *arguments)
         assert done.code == 2
-        assert done.err == f"streamsrt: no such topic: {topic} (streamsrt topics list shows what there is)\n"
+        assert done.err == f"streamsrt: no such topic: {topic} (streamsrt topics list shows all topics)\n"
 
 
 def test_a_setting_without_a_value(on_broker: Command, topic: str) -> None:

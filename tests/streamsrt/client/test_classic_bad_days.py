@@ -95,7 +95,7 @@ def test_a_member_that_cannot_be_read_is_told_so_and_stops_nobody(
     told = decode_assignment(bytes(stranger.syncs(joined.generation_id, deadline).assignment))
     assert isinstance(told, ClassicAssignment)
     assert told.error_text is not None
-    assert f"can't read what member {joined.member_id} said" in told.error_text
+    assert f"can't read the subscription of member {joined.member_id}" in told.error_text
     assert "Upgrade the older of the two" in told.error_text
     while not until(one.driver.member_epoch == joined.generation_id, deadline):
         one.look()
@@ -109,7 +109,7 @@ def test_consumers_of_another_kind_are_in_the_group(any_version: str, connect: C
     one = Running(connect(any_version), topic)
     while not until(one.failure is not None, deadline):
         one.look()
-    assert "it has members that are no members of a classic group of this runtime" in str(one.failure)
+    assert "it has members that do not belong to a classic group of this runtime" in str(one.failure)
     assert "stop them first, or choose another application.id" in str(one.failure)
 
 

@@ -201,7 +201,7 @@ def test_positions_of_a_topic_are_none_of_the_topic_that_is_made_in_its_place(
     [item] = found
     assert isinstance(item.error, OffsetOutOfRangeError)
     assert item.error.is_new_topic
-    assert "the topic was deleted and made again, offset 3 was in the old one" in str(item.error)
+    assert "the topic was deleted and recreated; offset 3 was in the old one" in str(item.error)
     network.fetcher.add_partitions({place: 0})
     assert collect(network.fetcher, 7) == {place: list(range(7))}
 

@@ -420,11 +420,11 @@ def test_a_huge_length_costs_no_memory(name: str, version: int, body: str) -> No
         ("StreamsGroupHeartbeatRequest", 0, "0267", "StreamsGroupHeartbeatRequest v0, member_id at byte 2"),
         ("StreamsGroupHeartbeatRequest", 0, "00", "group_id at byte 1: null, but the field may not be null"),
         ("StreamsGroupHeartbeatRequest", 0, "02ff", "group_id at byte 2: not UTF-8"),
-        ("StreamsGroupHeartbeatRequest", 0, "0267026d000000", "member_epoch at byte 4: 4 bytes needed, 3 there"),
+        ("StreamsGroupHeartbeatRequest", 0, "0267026d000000", "member_epoch at byte 4: 4 bytes needed, 3 left"),
         ("JoinGroupRequest", 0, "fffe", "group_id at byte 2: negative length -2"),
         ("MetadataRequest", 12, "ffffffff0f", "an array of 4294967294 elements does not fit"),
         ("MetadataRequest", 12, "ffffffffff01", "is larger than 4294967295"),
-        ("DeleteGroupsRequest", 2, "0305610000", "groups_names[0] at byte 2: 4 bytes needed, 3 there"),
+        ("DeleteGroupsRequest", 2, "0305610000", "groups_names[0] at byte 2: 4 bytes needed, 3 left"),
         ("FetchRequest", 12, HEARTBEAT_V0.hex(), "FetchRequest v12, "),
     ],
 )

@@ -66,7 +66,7 @@ from streamsrt.wire.error_codes import ErrorCode
 MAX_BACKOFF_MS = 30_000
 DOUBT_MS = 1_000
 """When the leader looks again after a generation in which a member was in doubt."""
-_TEXT_MISSING = "Waiting for the topology of another version, which a member has been asked for."
+_TEXT_MISSING = "Waiting for a member to send the topology of another version."
 
 
 def begin(
@@ -99,7 +99,7 @@ def begin(
     if view.unfit:
         return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))
     if view.in_doubt:
-        why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
+        why = f"The assignment of {', '.join(view.in_doubt)} is not known: nothing new is assigned until it is."
         return keep(leading, why, rejoin_after_ms=DOUBT_MS)
     return _choose(leading, now_ms)
 
@@ -149,7 +149,7 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
     """Begins with the first version that may run."""
     view, version, lead = leading.view, leading.version, leading.lead
     if version is None or lead is None:
-        return keep(leading, "Nobody here runs the version of the application that the group runs.")
+        return keep(leading, "No member runs the version of the application that the group runs.")
     if lead.digest in view.invalid:
         refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[lead.digest])
         return _refuse(leading, leading.runners, refusal, now_ms)
@@ -197,7 +197,7 @@ def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: in
     )
     if was_candidate:
         return _choose(leading, now_ms)
-    return keep(leading, "The version of the application that the group was to run is refused.")
+    return keep(leading, "The version of the application that the group should run was refused.")
 
 
 def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[bytes]:
@@ -233,7 +233,7 @@ def _names(view: View) -> frozenset[str] | None:
 
 
 def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> LeadingStep:
-    why = f"The leader of the group can't list the topics: {reason}. Everybody keeps its tasks meanwhile."
+    why = f"The leader of the group can't list the topics: {reason}. Until it can, all members keep their tasks."
     leading = _failed(replace(leading, awaits=None), now_ms)
     return keep(leading, why, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
 
@@ -272,7 +272,8 @@ def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int] | No
     if leading.ends is not None and (offsets is not None or not any(leading.ends[each] for each in gone)):
         return assign(leading, leading.ends, now_ms, offsets or {})
     why = (
-        "What is unread in repartition topics that the new version does not have is not known: offsets can't be listed."
+        "Offsets can't be listed, so it is not known what is unread in repartition topics that the new version "
+        "does not have."
     )
     return keep(leading, why, rejoin_after_ms=DRAINING_MS)
 
@@ -320,7 +321,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
     if unread is None:
         if may_lose or not (is_new or _nobodys(leading)):
             return _configure(leading, now_ms)
-        why = "What older versions have left unread in repartition topics is not known: offsets can't be listed."
+        why = "Offsets can't be listed, so it is not known what older versions left unread in repartition topics."
         return keep(leading, why, rejoin_after_ms=DRAINING_MS)
     found = left_of(leading.view.texts[version.digest], unread)
     if found.unread and is_new and not may_lose:

@@ -94,7 +94,7 @@ def assign(
             held=leading.left.held if lead == version else frozenset(),
         )
     except AssignedTwiceError as error:
-        return keep(leading, f"The assignor made a mistake: {error}.")
+        return keep(leading, f"The assignor failed: {error}.")
     told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
     targets = {name: made.get(name, NO_TASKS) for name in told_now}
     plan = GenerationPlan(

@@ -292,7 +292,7 @@ def test_a_version_that_was_sent_back_is_not_taken_again() -> None:
     group.ask("new", member_epoch=-1)
     group.turn("back", "old")
     (told,) = group.beat("back").status
-    assert "topology epoch 1 was rolled back: start it under the next epoch, 3" in told.status_detail
+    assert "topology epoch 1 was rolled back. Start it with the next epoch, 3" in told.status_detail
     assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
     assert group.join("next", RENAMED, 3)[0].error_code == 0
 
@@ -400,7 +400,7 @@ def test_a_repartition_topic_that_goes_and_a_later_version_of_values_are_two_upg
     group = Backlogged("old", waits={})
     response, _ = group.join("new", RENAMED, 1, client_tags=values(2, 1))
     assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
-    assert "Repartition topic r is gone, while the values in c get a later version" in response.error_message
+    assert "Repartition topic r is removed, and the values in c get a later version" in response.error_message
     assert "Do it in two upgrades: first drop or rename the repartition topic" in response.error_message
     assert group.topology_epoch == 0
     # One after the other.

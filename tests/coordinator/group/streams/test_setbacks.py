@@ -36,12 +36,12 @@ def test_who_fails_again_and_again_waits() -> None:
     assert [group.tries(name)[0] > 0 for name in ("n1", "n2")] == [True, True]
     got, (told,) = group.tries("n3")
     assert got == 0
-    assert "Members with topology epoch 1 have gone 2 times" in told
+    assert "Members with topology epoch 1 left 2 times" in told
     # One that had nothing has not failed; the old member has everything.
     assert {part.subtopology_id: len(part.partitions) for part in group.given["old"][1]} == {"0": 3, "1": 3}
     group.now_ms += 15_000
     assert group.tries("n4")[0] > 0
-    assert "have gone 3 times" in group.tries("n5")[1][0]
+    assert "left 3 times" in group.tries("n5")[1][0]
     group.now_ms += 29_999
     assert group.tries("n6")[0] == 0
 
@@ -70,11 +70,11 @@ def test_why_the_group_has_a_new_assignment_says_so() -> None:
     assert outcome.appended
     went = GroupRequest(CONTEXT, Heartbeat(group_id="app", member_id="n2", member_epoch=-1))
     reasons = reasons_between(before, group.state, went)
-    assert any("epoch 1 have gone 2 times, one after the other" in reason for reason in reasons)
+    assert any("epoch 1 left 2 times in a row" in reason for reason in reasons)
     group.turn("old")
     before = group.state
     group.join("n3", CHANGED, 1)
-    joined = [reason for reason in reasons_between(before, group.state, went) if "have gone" in reason]
+    joined = [reason for reason in reasons_between(before, group.state, went) if "times in a row" in reason]
     assert len(joined) == 1, "an assignment within the pause says why it hands nothing over"
     group.turn("n3", "old")
     before = group.state

@@ -281,7 +281,7 @@ def test_it_asks_again_with_growing_pauses_and_warns_once(caplog: pytest.LogCapt
     assert pauses == sorted(pauses)
     assert pauses[0] < 1_600
     assert pauses[-1] < 31_100
-    assert "Group g: it is not known which instances answer queries: disconnected" in caplog.text
+    assert "Group g: it is not known which instances answer queries, trying again: disconnected" in caplog.text
 
 
 def test_members_of_a_large_group_do_not_ask_at_once() -> None:

@@ -207,7 +207,7 @@ def test_a_shutdown_is_passed_on_when_the_member_that_wants_it_has_left() -> Non
     group = settled(Member("m1"), Member("m2"))
     group.members["m2"].extra = {"heard_of_shutdown": True}
     for told in group.round().values():
-        assert detail(told, StatusCode.SHUTDOWN_APPLICATION).endswith("as m2 was told.")
+        assert detail(told, StatusCode.SHUTDOWN_APPLICATION).endswith("as m2 reports.")
 
 
 def test_missing_client_tags_are_told() -> None:
@@ -295,7 +295,7 @@ def test_while_a_version_is_unknown_the_others_have_all_tasks_of_theirs() -> Non
     assert [told[name].send_topology for name in ("m3", "m4")] == [True, False]
     for name in ("m3", "m4"):
         assert told[name].group_epoch == 1
-        assert told[name].statuses[0].detail.startswith("Waiting for the topology of another version")
+        assert told[name].statuses[0].detail.startswith("Waiting for a member to send the topology of another version")
 
 
 def test_what_only_the_new_version_ran_goes_back_to_the_old_one_when_its_members_are_gone() -> None:
@@ -502,7 +502,7 @@ def test_nothing_new_is_given_while_a_static_member_is_in_doubt() -> None:
     group.leader = "m3"
     told = group.round()
     assert {name: each.tasks for name, each in told.items()} == {**had, "m3": NOTHING}
-    assert "It is not known what m2 has got" in detail(told["m3"], StatusCode.ASSIGNMENT_DELAYED)
+    assert "The assignment of m2 is not known" in detail(told["m3"], StatusCode.ASSIGNMENT_DELAYED)
     assert told["m3"].rejoin_after_ms == leading.DOUBT_MS
     absent.echo = echo
     assert not group.round()["m3"].tasks, "still in doubt: it has not joined since"
@@ -791,7 +791,7 @@ def test_what_is_left_in_topics_that_no_member_was_told_of_is_warned_of() -> Non
     outcome = group.lead()
     (warning,) = outcome.warnings
     assert f"{LEFT}: 7 records" in warning
-    assert "under the next epoch" in warning
+    assert "with the next epoch" in warning
     told = read(outcome)["m1"]
     assert len(told.tasks.active) == 6
     group.members["m1"].hears(told)

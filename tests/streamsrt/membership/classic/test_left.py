@@ -142,8 +142,8 @@ def test_what_shares_state_with_unread_records_waits_when_the_last_old_member_is
         told = group.round()["m2"]
         assert told.tasks.active == tasks("w0 w1 w2 s0 s2").active
         text = detail(told, StatusCode.ASSIGNMENT_DELAYED)
-        assert f"no member can read: {OLD_TOPIC}: 7 records. Tasks that have state in common" in text
-        assert "under the next epoch, topology.epoch=4" in text
+        assert f"no member can read: {OLD_TOPIC}: 7 records. Tasks that share state" in text
+        assert "with the next epoch (topology.epoch=4)" in text
         assert tells_of_held(told.why)
         assert told.rejoin_after_ms == leading.IN_FLIGHT_MS
     group.cluster.left = {}
@@ -188,7 +188,7 @@ def test_who_may_lose_it_holds_nothing() -> None:
     outcome = group.lead()
     assert read(outcome)["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
     (warning,) = outcome.warnings
-    assert "They are left unread, as upgrade.lose.in.flight says" in warning
+    assert "They are left unread because upgrade.lose.in.flight=true" in warning
 
 
 def test_a_version_that_has_the_topic_follows_and_reads_it_and_another_one_does_not() -> None:
@@ -230,7 +230,7 @@ def test_a_repartition_topic_that_goes_and_a_later_version_of_values_are_two_upg
     group.members["m2"] = raised
     told = group.round()
     assert told["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
-    assert f"Repartition topic {OLD_TOPIC} is gone, while the values in c get a later" in (told["m2"].error_text or "")
+    assert f"Repartition topic {OLD_TOPIC} is removed, and the values in c get a later" in (told["m2"].error_text or "")
     assert len(told["m1"].tasks.active) == 6
     group.members["m2"] = member("m2", LATER, NEW_TOPIC)
     assert not group.round()["m2"].error_code

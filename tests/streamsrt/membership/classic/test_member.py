@@ -259,6 +259,6 @@ def test_another_member_that_can_not_be_read_is_told_so() -> None:
     assert isinstance(sync, SyncGroupRequest)
     told = {each.member_id: decode_assignment(each.assignment) for each in sync.assignments}
     assert isinstance(told["x"], ClassicAssignment)
-    assert "can't read what member x said" in (told["x"].error_text or "")
+    assert "can't read the subscription of member x" in (told["x"].error_text or "")
     assert isinstance(told["m"], ClassicAssignment)
     assert len(told["m"].tasks.active) == 2

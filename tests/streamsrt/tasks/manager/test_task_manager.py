@@ -55,7 +55,7 @@ def test_a_batch_that_can_not_be_read_is_named_with_what_to_do(rig: Rig, name: s
         rig.move()
     error, behind = caught.value, 2 + read_header(records).records_count
     assert (error.topic, error.partition, error.offset) == ("in", 0, 2)
-    assert str(error).startswith("in-0 holds a record batch behind offset 2 that can't be read: ")
+    assert str(error).startswith("in-0 has a record batch at or after offset 2 that can't be read: ")
     assert f"reset-offsets APPLICATION_ID --topic in:0 --to-offset {behind} --execute" in str(error)
 
 
