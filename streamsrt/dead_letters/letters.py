@@ -102,11 +102,11 @@ class Letter:
         if omitted := [name for name in ("value", "key", "headers") if f"omitted.{name}.bytes" in self.told]:
             return f"too large for the dead-letter topic: its {omitted[0]} was left out"
         if self.origin is None:
-            return "it failed in a commit or a punctuation: which record it came of is unknown"
+            return "it failed in a commit or a punctuation: which record it came from is unknown"
         if self.told.get("held") == "true":
             return "it is a change that an operator held back, not a record of the topic"
         if self.told.get("response") == "fail" and self.origin.offset >= 0 and not stopped_too:
-            return "the application stopped at it, and reads it again by itself"
+            return "the application stopped at this record and reads it again when it restarts"
         return None
 
     def replayed(self, dead_letter_topic: str) -> Headers:

@@ -465,8 +465,9 @@ class Runner:
     def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:
         spec = self.plan.specs[store]
         return ProductionError(
-            f"store {store!r} of {spec.site} can't take a value of type {type(error.value).__name__}: {error}. Its values "
-            f"are written by serdes.{self.plan.value_serde(spec).name}: name the serde of what is kept there (value=)"
+            f"store {store!r} of {spec.site} can't take a value of type {type(error.value).__name__}: {error}. Its "
+            f"values are written by serdes.{self.plan.value_serde(spec).name}: give the store the serde of its "
+            "values (value=)"
         )
 
     def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:

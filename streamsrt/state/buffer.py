@@ -124,8 +124,8 @@ class HeldFormat:
             time_ms = reader.time()
         except (error, UnicodeDecodeError) as damage:
             raise StateError(
-                f"buffer {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
-                "damaged, or something else writes to it. Reset the application, or start it with an empty changelog."
+                f"buffer {self.name!r} can't read its record of key {key!r} ({damage}): its changelog is damaged, or "
+                "something else writes to it. Reset the application, or start it with an empty changelog."
             ) from damage
         old_value, new_value, prior_value = (None if v is None else self._read(key, v) for v in (old, new, prior))
         origin = (topic, partition, offset)
@@ -340,5 +340,5 @@ class _Reader:
             return None
         self._at += length
         if self._at > len(self._row):
-            raise error("a value ends behind the end of the row")
+            raise error("a value extends beyond the end of the row")
         return self._row[self._at - length : self._at]

@@ -128,7 +128,7 @@ class StateDirectory:
                 spec.name,
                 partition,
                 changed,
-                "it is restored from its changelog" if wanted["changelog"] else "it begins empty",
+                "it is restored from its changelog" if wanted["changelog"] else "it starts empty",
             )
         store = RocksDBStore(path, spec.name, self.rocksdb)
         if noted != wanted:

@@ -456,8 +456,8 @@ def check_kind(spec: StoreSpec) -> None:
     if spec.kind not in NAMES or (spec.retain_duplicates and kind_of(spec) is not StoreKind.DUPLICATES):
         kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
         raise ConfigError(
-            f"state store {spec.name!r} is a {kind}: only key-value, window, session and versioned stores can be kept, "
-            "and only window stores can retain duplicates"
+            f"state store {spec.name!r} is a {kind}: only key-value, window, session and versioned stores are "
+            "supported, and only window stores can retain duplicates"
         )
     if spec.retain_duplicates and spec.timestamped:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
@@ -473,8 +473,8 @@ def make_store(spec: StoreSpec) -> BytesStore:
     missing = sorted(name for name in _MEMBERS if not hasattr(store, name))
     if missing:
         raise ConfigError(
-            f"state store {spec.name!r}: its supplier made a {type(store).__name__}, which has no {', '.join(missing)}. A "
-            "store does what streamsrt.state.store.BytesStore says"
+            f"state store {spec.name!r}: its supplier returned a {type(store).__name__}, which lacks "
+            f"{', '.join(missing)}: a store implements streamsrt.state.store.BytesStore"
         )
     own: BytesStore = store
     return own

@@ -595,7 +595,7 @@ class RocksDBFiles:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Rows with ``start`` <= key < ``end`` in the order of keys. Read to the end before it is closed."""
         if reverse:
-            raise ValueError("files are read from the first key to the last one")
+            raise ValueError("files can't be read in reverse order")
         if self._db is None:
             return
         bounds = ReadOptions()

@@ -25,7 +25,7 @@ StoreFormat = dict[str, str | int | bool | None]
 def store_format(spec: StoreSpec) -> StoreFormat:
     """The format of the files of a store."""
     return {
-        "kind": f"{spec.kind}, in an order of its own" if isinstance(spec.key_serde, OrderedKeys) else spec.kind,
+        "kind": f"{spec.kind}, ordered by its serde" if isinstance(spec.key_serde, OrderedKeys) else spec.kind,
         "timestamped": spec.timestamped,
         "plain_rows": spec.plain_rows,
         "retain_duplicates": spec.retain_duplicates,

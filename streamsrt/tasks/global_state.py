@@ -184,7 +184,7 @@ def _part(
 ) -> _Part:
     (spec,) = subtopology.stores
     if not store_traits(spec).one_row:
-        raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store is a key-value store")
+        raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store must be a key-value store")
     plan = ResolvedSubtopology(
         subtopology=subtopology,
         application_id=application_id,
@@ -213,7 +213,7 @@ def _part(
 
 
 def _nowhere(topic: str, *_: object) -> None:
-    raise StateError(f"a global store writes to no topic, but something was written to {topic!r}")
+    raise StateError(f"a global store can't write to topics, but a record was sent to {topic!r}")
 
 
 def _no_partitions(topic: str) -> int:
@@ -361,8 +361,8 @@ class GlobalConsumer:
                     self.state.apply(*tp, columns)
         except DecodeError as error:
             raise DeserializationError(
-                f"the global topic {tp[0]}-{tp[1]} holds a corrupt batch behind offset {fetched.offset}: {error}. "
-                "Repair the broker's log, or rewrite the topic",
+                f"the global topic {tp[0]}-{tp[1]} holds a corrupt batch at or after offset {fetched.offset}: "
+                f"{error}. Repair the broker's log, or rewrite the topic",
                 *tp,
                 fetched.offset,
             ) from error

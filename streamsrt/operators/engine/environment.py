@@ -416,8 +416,9 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
     advice = f"Correct it, or skip such records with {plan.handlers.processing_advice}"
     if not isinstance(error, Exception):
         advice = (
-            "It is no Exception, so processing.exception.handler is not asked: unless uncaught_exception_handler decides "
-            f"otherwise, the instance stops, with exit code {ProcessingError.exit_code}. Raise an Exception instead"
+            "It is not an Exception, so processing.exception.handler is not called: unless "
+            "uncaught_exception_handler decides otherwise, the instance stops with exit code "
+            f"{ProcessingError.exit_code}. Raise an Exception instead"
         )
     return ProcessingError(
         f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}",
@@ -439,7 +440,9 @@ def is_mistake(plan: ResolvedSubtopology, context: ErrorContext, error: BaseExce
 def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> ProductionError:
     advice = ", or skip such records with production.exception.handler=continue"
     if is_mistake(plan, context, error):
-        advice = ": a value of a type that they do not take is a mistake in the program, which no handler skips"
+        advice = (
+            ": a value of a type that the serde does not accept is an error in the program, and no handler can skip it"
+        )
     return ProductionError(
         f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
         f"{_written(plan, context.node)}). Correct the serde{advice}",

@@ -114,16 +114,21 @@ class NodeMetrics:
             self._metrics.descriptions[key] = description
             known = self._metrics.meters[key] = make()
         if type(known) is not kind:
-            raise UserError(f"{self._node}: metric {name!r} of {group!r} is there already, as one of another kind")
+            raise UserError(f"{self._node}: metric {name!r} of {group!r} already exists with another kind")
         return known
 
 
 def _check(node: str, group: str, name: str, tags: Mapping[str, Any]) -> None:
     for word, what in ((group, "group"), (name, "metric"), *((tag, "tag") for tag in tags)):
         if not _WORD.fullmatch(word):
-            raise UserError(f"{node}: {word!r} is no name of a {what}: give a letter, then letters, digits, - and _")
+            raise UserError(
+                f"{node}: {word!r} can't be the name of a {what}: use a letter, then letters, digits, - and _"
+            )
     if group.startswith("stream-"):
-        raise UserError(f"{node}: metrics of {group!r} are the runtime's: name the group otherwise, without 'stream-'")
+        raise UserError(
+            f"{node}: groups such as {group!r} are reserved for metrics of the runtime: give the group a name that "
+            "does not begin with 'stream-'"
+        )
     taken = sorted(tag for tag in tags if tag.replace("_", "-") in _TAGS_OF_THE_RUNTIME)
     if taken:
-        raise UserError(f"{node}: {', '.join(taken)} are tags that the runtime sets: name yours otherwise")
+        raise UserError(f"{node}: {', '.join(taken)} are tags that the runtime sets: give yours other names")

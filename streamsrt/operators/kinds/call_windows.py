@@ -42,7 +42,7 @@ class CallWindow:
         per_call: int = 1,
     ) -> None:
         if env.open_calls is None:
-            raise UserError(f"{name}: asynchronous functions run in a task only, and this program is not run by one")
+            raise UserError(f"{name}: asynchronous functions need a task, and this program runs without one")
         self._location = env.plan.location(name)
         self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
         self._told: SimpleQueue[CallOutcome] = SimpleQueue()
@@ -66,10 +66,10 @@ class CallWindow:
         if not self._unfinished:
             return ""
         if self._longest_ms is None:
-            bound = "without a limit of time (no timeout= is given)"
+            bound = "without a time limit (no timeout= is given)"
         else:
             rounds = -(-self._unfinished // self._concurrency)
-            bound = f"for {rounds * self._longest_ms / 1000:g} s at most (timeout= and retries=)"
+            bound = f"for at most {rounds * self._longest_ms / 1000:g} s (timeout= and retries=)"
         calls = "call" if self._unfinished == 1 else "calls"
         return f"{self._unfinished} asynchronous {calls} of {self._location}, {self._concurrency} at a time, {bound}"
 

@@ -71,8 +71,8 @@ class ForeignKeySubscription:
         version = raw[0] & ~_NO_HASH
         if version > SUBSCRIPTION_VERSION:
             raise UserError(
-                f"a subscription of a foreign-key join has version {version}, and this one knows up to "
-                f"{SUBSCRIPTION_VERSION}: a newer version wrote it. Install that version here too"
+                f"a subscription of a foreign-key join has version {version}, and this version of streamsrt knows "
+                f"versions up to {SUBSCRIPTION_VERSION}: a newer one wrote it. Install that one here too"
             )
         start = 2 if raw[0] & _NO_HASH else 2 + _HASH_BYTES
         end = len(raw) - (_INT.size if version else 0)

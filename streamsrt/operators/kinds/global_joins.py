@@ -20,7 +20,7 @@ def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, mad
     assert isinstance(op, operations.StreamGlobalTableJoin)
     env, forward, on, joiner, left, with_key = builder.env, made.forward, op.on, op.joiner, op.left, op.with_key
     if env.global_stores is None:
-        raise UserError(f"{node.name} joins with global store {op.store!r}, and there is none here")
+        raise UserError(f"{node.name} joins with global store {op.store!r}, which is not available here")
     row_of = env.global_stores.view(op.store)
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:

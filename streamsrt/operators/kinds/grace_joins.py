@@ -104,7 +104,7 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     env, plan, forward = builder.env, builder.plan, made.forward
     joiner, left, with_key, grace_ms = op.joiner, op.left, op.with_key, op.grace_ms
     row_as_of = table_view_as_of(plan, env.caches, op.table)
-    assert row_as_of is not None, "the topology lets only versioned tables be joined with a grace period"
+    assert row_as_of is not None, "the topology allows a grace period only for joins with versioned tables"
     key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
     value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
     row_format = HeldFormat(op.buffer, value_serde.serialize, value_serde.deserialize)

@@ -161,7 +161,7 @@ def _emission(
         return emit_sessions
     windows = op.windows
     assert windows is not None
-    assert not isinstance(windows, UnlimitedWindows), "the topology lets only windows that close be idle"
+    assert not isinstance(windows, UnlimitedWindows), "the topology allows idle_timeout= only for windows that close"
     size_ms = windows.size_ms
     lasts_ms = size_ms + windows.grace_ms + (1 if isinstance(op, SlidingAggregate) else 0)
     closing = closing_windows(cache_of(WindowCache, env.caches, op.store), lasts_ms, time)

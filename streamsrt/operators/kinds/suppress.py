@@ -86,8 +86,8 @@ class Suppression:
         if self._op.shuts_down:
             size = "" if self._op.max_bytes is None else f" of {buffer.size_in_bytes} bytes"
             raise UserError(
-                f"{self._name} holds back {len(buffer)} changes{size}, more than its buffer may have: raise max_records or "
-                "max_bytes, or let it emit early"
+                f"{self._name} holds back {len(buffer)} changes{size}, more than its buffer can hold: raise "
+                "max_records or max_bytes, or let it emit early"
             )
         while self._is_full() and (first := buffer.take_first()) is not None:
             yield first

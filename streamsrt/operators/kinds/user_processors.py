@@ -45,7 +45,7 @@ def make_process(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
     assert isinstance(op, operations.Process)
     processor = op.supplier()
     if not (callable(getattr(processor, "init", None)) and callable(getattr(processor, "process", None))):
-        raise TopologyError(f"the supplier of {node.name} made {processor!r}, which is no Processor", node.site)
+        raise TopologyError(f"the supplier of {node.name} returned {processor!r}, which is not a Processor", node.site)
     return _runs(builder, processor, Context(builder, node, made, fixed_key=op.fixed_key), made)
 
 

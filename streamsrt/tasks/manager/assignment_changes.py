@@ -87,7 +87,7 @@ class AssignmentChanges:
         elif role == "active":
             self._note(task_id, "closed", "the group took it from this member and gives it to another one")
         else:
-            self._note(task_id, "closed", f"the group wants no {role} of it here any more")
+            self._note(task_id, "closed", f"the group no longer wants a {role} of it here")
 
     def changed_role(self, task_id: str, before: Role, role: Role) -> None:
         """A task that stays open has another role."""
@@ -96,7 +96,7 @@ class AssignmentChanges:
         elif before == "warmup":
             self._note(task_id, "promoted from warmup", "its state has caught up, and its former owner gave it up")
         else:
-            self._note(task_id, "promoted from standby", "whoever ran it has left, failed or given it up")
+            self._note(task_id, "promoted from standby", "the member that ran it left, failed or gave it up")
 
     def _note(self, task_id: str, change: str, of_the_group: str) -> None:
         why = self._cause if self._epoch is None else self._of_the_group(of_the_group)

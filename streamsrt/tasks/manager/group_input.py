@@ -56,15 +56,15 @@ class GroupInput:
         try:
             unread = self.unread(own)
         except BrokerError as error:
-            self._tell(f"what the group has not read yet is not known: {error}", now_ms)
+            self._tell(f"it is not known which records the group has not read yet: {error}", now_ms)
             return False
         if unread:
             shown = [f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(unread.items())]
             more = ", ..." if len(shown) > _SHOWN_PARTITIONS else ""
             self._tell(
-                f"{sum(unread.values())} records that are not for this member's tasks are not processed and committed yet "
-                f"({', '.join(shown[:_SHOWN_PARTITIONS])}{more}). If a member was killed, its tasks come to others when its "
-                f"session ends; streamsrt groups describe {self._group_id} shows the members",
+                f"{sum(unread.values())} records outside this member's tasks are not processed and committed yet "
+                f"({', '.join(shown[:_SHOWN_PARTITIONS])}{more}). If a member was killed, its tasks move to others "
+                f"when its session ends; streamsrt groups describe {self._group_id} shows the members",
                 now_ms,
             )
         else:
@@ -77,7 +77,7 @@ class GroupInput:
             self._told_ms = now_ms
         elif now_ms - self._told_ms >= TELL_INTERVAL_MS:
             self._told_ms = now_ms
-            logger.warning("it does not end yet: %s", why)
+            logger.warning("not stopping yet: %s", why)
 
     def unread(self, own: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """How much is unread in each input partition of the group, those with something. Raises BrokerError."""

@@ -102,7 +102,7 @@ class OwnedTask:
     def enter(self, phase: Phase) -> None:
         """Moves to another phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""
         if phase not in TRANSITIONS[self.phase]:
-            raise ValueError(f"task {self}: no way from {self.phase.value} to {phase.value}")
+            raise ValueError(f"task {self}: can't go from {self.phase.value} to {phase.value}")
         self.phase = phase
 
     def __str__(self) -> str:

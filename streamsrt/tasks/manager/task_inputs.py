@@ -86,7 +86,7 @@ class TaskInputs:
         found = self._finder.list_offsets([tp], policy)
         if tp not in found:
             raise error
-        why = "all of the new one is unread" if error.is_new_topic else "by auto.offset.reset"
+        why = "the start of the new topic" if error.is_new_topic else "by auto.offset.reset"
         logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)

@@ -475,7 +475,7 @@ class TaskManager:
                     starts[tp],
                     ends[tp],
                 )
-                cause = f"its store {spec.name} does not fit its changelog: wiped and restored"
+                cause = f"its store {spec.name} does not match its changelog: wiped and restored"
                 with self.assignment_changes.because(cause):
                     self.restart(owned, owned.role, wipe=[spec.name])
                 return
@@ -546,8 +546,9 @@ class TaskManager:
             return
         if isinstance(error, DecodeError):
             raise DeserializationError(
-                f"the changelog {tp[0]}-{tp[1]} of store {name} holds a corrupt batch behind offset "
-                f"{failed.offset}: {error}. Delete the topic to rebuild the store from nothing, or repair the broker's log",
+                f"the changelog {tp[0]}-{tp[1]} of store {name} holds a corrupt batch at or after offset "
+                f"{failed.offset}: {error}. Delete the topic to rebuild the store from nothing, or repair the "
+                "broker's log",
                 *tp,
                 failed.offset,
             ) from error

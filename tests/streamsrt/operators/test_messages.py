@@ -61,10 +61,10 @@ MISTAKES: dict[Mistake, tuple[type[Exception], str]] = {
         ProductionError,
         "can't take a value of type str: error: required argument is not an integer. Its",
     ),
-    wrong_window: (ProductionError, "written by serdes.string: name the serde of what is kept there"),
+    wrong_window: (ProductionError, "written by serdes.string: give the store the serde of its values"),
     wrong_row: (ProductionError, "store 's' of "),
     raises: (ProcessingError, "in node KSTREAM-MAPVALUES-0000000001 ("),
-    no_processor: (TopologyError, "made 5, which is no Processor"),
+    no_processor: (TopologyError, "returned 5, which is not a Processor"),
     no_pair: (ProcessingError, "in node KSTREAM-MAP-0000000001 ("),
 }
 

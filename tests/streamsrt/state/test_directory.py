@@ -109,7 +109,7 @@ def test_an_offset_is_of_the_changelog_that_it_was_written_for(
             assert (store.changelog_offset(), list(store.range())) == (None, [])
             store.write([(b"k", b"v" * 9)], changelog_offset=100)
     assert "changelog was t-changelog and is rows; its files are deleted" in caplog.text
-    assert "it begins empty" in caplog.text
+    assert "it starts empty" in caplog.text
 
 
 def test_files_of_an_instance_without_notes_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -113,6 +113,6 @@ class Half:
 
 def test_a_store_must_do_everything() -> None:
     with pytest.raises(
-        ConfigError, match=r"'counts': its supplier made a Half, which has no approximate_count, .*write"
+        ConfigError, match=r"'counts': its supplier returned a Half, which lacks approximate_count, .*write"
     ):
         TopologyTestDriver(counting(supplier=lambda name: Half()))

@@ -371,5 +371,5 @@ def test_a_global_store_is_a_key_value_store() -> None:
     store = Store("w", kind="window", retention=10, window_size=10, key=serdes.string, value=serdes.string)
     builder.add_global_store(store, "names", Uppercase, key=serdes.string, value=serdes.string)
     builder.stream("in").to("out")
-    with pytest.raises(UserError, match="is a key-value store"):
+    with pytest.raises(UserError, match="must be a key-value store"):
         TopologyTestDriver(builder.build())

@@ -48,5 +48,5 @@ def test_a_value_that_is_no_json_is_skipped(dynamic: bool) -> None:
 
 
 def test_a_serde_of_another_type_is_a_mistake_that_no_handler_skips() -> None:
-    with pytest.raises(ProductionError, match="a mistake in the program, which no handler skips"):
+    with pytest.raises(ProductionError, match="an error in the program, and no handler can skip it"):
         written(serdes.string, ["a", 1, "b"], dynamic=False)

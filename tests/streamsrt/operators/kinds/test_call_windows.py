@@ -224,11 +224,11 @@ def test_a_failure_of_no_record_after_which_calls_are_missing_has_nothing_commit
 @pytest.mark.parametrize(
     ("options", "bound"),
     [
-        ({}, "without a limit of time (no timeout= is given)"),
-        ({"timeout": 20_000}, "for 40 s at most (timeout= and retries=)"),
+        ({}, "without a time limit (no timeout= is given)"),
+        ({"timeout": 20_000}, "for at most 40 s (timeout= and retries=)"),
         (
             {"timeout": 20_000, "retries": 2, "backoff": 100},
-            "for 120.6 s at most (timeout= and retries=)",
+            "for at most 120.6 s (timeout= and retries=)",
         ),
     ],
 )

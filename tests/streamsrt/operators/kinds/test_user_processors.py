@@ -140,12 +140,12 @@ def test_the_same_metric_is_the_same_object() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda metrics: metrics.counter("a b"), "mock: 'a b' is no name of a metric: give a letter"),
-        (lambda metrics: metrics.rate("a", group=""), "'' is no name of a group"),
-        (lambda metrics: metrics.latency("a", é="1"), "'é' is no name of a tag"),
-        (lambda metrics: metrics.counter("a", group="stream-task-metrics"), "are the runtime's"),
+        (lambda metrics: metrics.counter("a b"), "mock: 'a b' can't be the name of a metric: use a letter"),
+        (lambda metrics: metrics.rate("a", group=""), "'' can't be the name of a group"),
+        (lambda metrics: metrics.latency("a", é="1"), "'é' can't be the name of a tag"),
+        (lambda metrics: metrics.counter("a", group="stream-task-metrics"), "are reserved for metrics of the runtime"),
         (lambda metrics: metrics.counter("a", task_id="1"), "task_id are tags that the runtime sets"),
-        (lambda metrics: (metrics.counter("a"), metrics.rate("a")), "is there already, as one of another kind"),
+        (lambda metrics: (metrics.counter("a"), metrics.rate("a")), "already exists with another kind"),
     ],
 )
 def test_metrics_that_can_not_be_are_refused(wrong: Any, said: str) -> None:

@@ -34,7 +34,7 @@ def test_the_first_tasks_come_since_the_member_joined() -> None:
     [
         ("active", None, "the group took it from this member and gives it to another one"),
         ("active", "standby", "the group runs it elsewhere and wants it here as standby"),
-        ("warmup", None, "the group wants no warmup of it here any more"),
+        ("warmup", None, "the group no longer wants a warmup of it here"),
     ],
 )
 def test_why_a_task_goes(role: Role, becomes: Role | None, why: str) -> None:
@@ -48,7 +48,7 @@ def test_why_a_task_goes(role: Role, becomes: Role | None, why: str) -> None:
     ("before", "role", "change", "why"),
     [
         ("warmup", "active", "promoted from warmup", "its state has caught up, and its former owner gave it up"),
-        ("standby", "active", "promoted from standby", "whoever ran it has left, failed or given it up"),
+        ("standby", "active", "promoted from standby", "the member that ran it left, failed or gave it up"),
         ("warmup", "standby", "from warmup to standby", "the group wants it here as standby"),
     ],
 )
