@@ -268,7 +268,7 @@ class KafkaStreams(Queryable):
         with self._state_lock:
             if self._claimed:
                 raise UserError(
-                    "an instance of KafkaStreams runs once: make another one to start the application again"
+                    "an instance of KafkaStreams runs only once: create another one to start the application again"
                 )
             self._claimed = True
 

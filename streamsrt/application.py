@@ -46,7 +46,7 @@ def load_application(name: str) -> Application:
         raise ConfigError(f"{module_name}:{attribute} is not a topology{hint}")
     config = getattr(module, "config", {})
     if not isinstance(config, Mapping):
-        raise ConfigError(f"{module_name}:config is {config!r}: it holds settings by their names, as a dict")
+        raise ConfigError(f"{module_name}:config is {config!r}: it must be a dict of settings by name")
     return Application(topology, config)
 
 
@@ -84,7 +84,7 @@ def module_and_attribute(name: str) -> tuple[str, str]:
     module, _, attribute = name.partition(":")
     if not module:
         raise ConfigError(
-            f"{name!r} names no module: give MODULE:ATTRIBUTE, or the path of a file, as in ./app.py:topology"
+            f"{name!r} does not name a module: give MODULE:ATTRIBUTE, or the path of a file, as in ./app.py:topology"
         )
     directory = Path.cwd()
     if module.endswith(".py") or "/" in module or os.sep in module:

@@ -131,15 +131,16 @@ def named_serde(key: str, setting: object) -> object:
         found = _SERDES.get("bytes" if java and name in _JAVA_BYTES else name)
         if found is None:
             raise ValueError(
-                f"{key}={setting!r} names no serde: give one of {', '.join(sorted(_SERDES))}. Others are given in the "
-                f"program, as objects: KafkaStreams(topology, {{{key!r}: serde}}), or where a topic is declared"
+                f"{key}={setting!r} does not name a serde: give one of {', '.join(sorted(_SERDES))}. Give other "
+                f"serdes in the program, as objects: KafkaStreams(topology, {{{key!r}: serde}}), or where a topic is "
+                "declared"
             )
         return found
     methods = [getattr(setting, method, None) for method in ("serialize", "deserialize")]
     if setting is None or (not isinstance(setting, type) and all(map(callable, methods))):
         return setting
     raise ValueError(
-        f"{key}={setting!r} is no serde: give one of topology.serdes, an object with name, serialize(value) and "
+        f"{key}={setting!r} is not a serde: give one of topology.serdes, an object with name, serialize(value) and "
         f"deserialize(data), or one of the names {', '.join(sorted(_SERDES))}"
     )
 
@@ -242,8 +243,9 @@ class StreamsConfig(BaseModel):
     upgrade_from: str | None = None
     """The oldest Kafka Streams version in the group, e.g. ``3.4``, while this application replaces its Java members."""
     subtopology_id: Literal["hash", "number"] = "hash"
-    """How subtopologies are identified. ``hash``: by what they own, so that a task keeps its state when others are
-    added. ``number``: by their order, as in Kafka Streams."""
+    """What the id of a subtopology is. ``hash``: a hash of its changelogged stores (without any, of its repartition
+    topics, else of its source topics), which stays the same when other subtopologies are added. ``number``: its number
+    in the topology, as in Kafka Streams."""
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Number of standby tasks of each stateful task. In a streams group, it becomes the group's setting
     ``streams.num.standby.replicas`` when the group is first joined."""
@@ -424,14 +426,15 @@ class StreamsConfig(BaseModel):
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError(
-                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below session.timeout.ms="
-                f"{self.session_timeout_ms}, at most a third of it: the group would take this member for dead between two"
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below "
+                f"session.timeout.ms={self.session_timeout_ms}, at most a third of it: otherwise the group would "
+                "remove this member between two heartbeats"
             )
         if self.processing_guarantee == "exactly_once_v2":
             if self.isolation_level != "read_committed":
                 raise ValueError(
-                    "processing.guarantee=exactly_once_v2 needs isolation.level=read_committed: what others have not "
-                    "committed may never have been. Leave the setting out"
+                    "processing.guarantee=exactly_once_v2 needs isolation.level=read_committed: uncommitted records "
+                    "may be aborted later. Leave the setting out"
                 )
             if self.commit_interval_ms >= self.transaction_timeout_ms:
                 raise ValueError(
@@ -446,8 +449,8 @@ class StreamsConfig(BaseModel):
             )
         if self.http_listen and not self.application_server and self.http_listen.rpartition(":")[0] in _ALL_ADDRESSES:
             raise ValueError(
-                f"http.listen={self.http_listen} is no address that other instances can ask: set application.server to "
-                "HOST:PORT as they reach it"
+                f"http.listen={self.http_listen} is not an address that other instances can reach: set "
+                "application.server to the HOST:PORT at which they reach this one"
             )
         return self
 

@@ -88,9 +88,7 @@ class SchemaRegistry:
                 said = error.read().decode(errors="replace")[:300]
             raise SchemaRegistryError(f"the schema registry refuses {path}: {error.code} {said}") from None
         except (OSError, ValueError) as error:
-            raise SchemaRegistryError(
-                f"the schema registry at {self._url} can't be asked for {path}: {error}"
-            ) from None
+            raise SchemaRegistryError(f"the schema registry at {self._url} did not answer {path}: {error}") from None
 
     # --------------------------------------------------------------------------------------------------------- serdes
 
@@ -108,7 +106,7 @@ class SchemaRegistry:
         try:
             own: Any = fastavro.parse_schema(json.loads(text))
         except (ValueError, fastavro.schema.SchemaParseException) as error:
-            raise ConfigError(f"the schema of {subject!r} is none of Avro's: {error}") from None
+            raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error}") from None
         writers: dict[int, Any] = {}
 
         def serialize(value: Any) -> bytes:
@@ -160,7 +158,7 @@ class SchemaRegistry:
 
 def _schema_id(data: bytes) -> int:
     if len(data) < _HEAD.size or data[0]:
-        raise ValueError("no id of a schema in front: it was not written by a serializer of a schema registry")
+        raise ValueError("it does not begin with a schema id: it was not written by a serializer of a schema registry")
     schema_id: int = _HEAD.unpack_from(data)[1]
     return schema_id
 

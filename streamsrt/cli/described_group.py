@@ -20,7 +20,7 @@ def described_group(network: NetworkThread, group: str) -> Described:
     if described.error_code:
         reason = described.error_message or error_name(described.error_code)
         raise RequestFailedError(
-            f"group {group!r} can't be described: {reason} (streamsrt groups list shows what there is)",
+            f"group {group!r} can't be described: {reason} (streamsrt groups list shows all groups)",
             described.error_code,
         )
     return described
@@ -41,4 +41,4 @@ def kind_of_group(network: NetworkThread, group: str) -> str:
 
 
 def no_such_group(group: str) -> ConfigError:
-    return ConfigError(f"no such group: {group} (streamsrt groups list shows what there is)")
+    return ConfigError(f"no such group: {group} (streamsrt groups list shows all groups)")

@@ -127,7 +127,7 @@ def _bound(params: Params) -> PositionBound:
         return PositionBound.at(Position.from_json(orjson.loads(text))) if text else PositionBound.unbounded()
     except (ValueError, TypeError, AttributeError):
         raise UserError(
-            f'position={text[:_SHOWN_MAX]}: give what an answer had as its position, {{"topic":{{"0":17}}}}'
+            f'position={text[:_SHOWN_MAX]}: give the position of an earlier response, such as {{"topic":{{"0":17}}}}'
         ) from None
 
 

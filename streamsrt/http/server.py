@@ -45,7 +45,7 @@ _BUSY: Answer = (
     503,
     {
         "error": "Busy",
-        "message": f"{_WAITING_MAX} queries wait already on this instance: try again, or ask another one",
+        "message": f"{_WAITING_MAX} queries are already waiting on this instance: try again, or ask another one",
     },
 )
 
@@ -217,7 +217,9 @@ def bound_socket(listen: str) -> socket.socket:
     try:
         return socket.create_server((host.strip("[]"), int(port)), family=_family(host))
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"http.listen={listen}: {error}. Give another address, or stop who uses it") from error
+        raise ConfigError(
+            f"http.listen={listen}: {error}. Give another address, or stop the process that uses it"
+        ) from error
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -52,7 +52,7 @@ def key_of(spec: StoreSpec, text: str) -> Any:
     try:
         return _READERS.get(name, _json_or_text)(text)
     except (ValueError, KeyError):
-        raise UserError(f"{text!r} is no key of store {spec.name!r}: its keys are of serde {name!r}") from None
+        raise UserError(f"{text!r} is not a key of store {spec.name!r}: its keys have the serde {name!r}") from None
 
 
 def row_json(key: object, value: object) -> dict[str, Any]:

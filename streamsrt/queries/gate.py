@@ -117,15 +117,15 @@ class QueryGate:
         if not request.done.acquire(timeout=timeout_s):
             request.given_up = True
             raise QueryTimedOutError(
-                f"the processing thread did not come to the query in {timeout_s:g} s: one of the application's functions "
-                "takes that long, or a task is being opened or closed. Try again, or give it more time."
+                f"the processing thread did not get to the query in {timeout_s:g} s: a function of the application "
+                "takes that long, or a task is being opened or closed. Try again, or with a longer timeout."
             )
         if request.error is None:
             result: T = request.result
             return result
         if isinstance(request.error, StoreClosedError):
             raise StateStoreMigratedError(
-                f"{request.error} Its task went elsewhere or starts over: ask again, or another instance."
+                f"{request.error} Its task moved or restarted: try again, or ask another instance."
             ) from request.error
         raise request.error
 

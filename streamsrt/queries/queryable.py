@@ -31,7 +31,7 @@ class Queryable:
 
     def local_queries(self) -> StoreQueries:
         """What answers here, in the run that is on. Raises InvalidStateStoreError where none is."""
-        raise StreamsNotStartedError("nothing runs here")
+        raise StreamsNotStartedError("no application runs here")
 
     def query(
         self,
@@ -80,7 +80,7 @@ class Queryable:
         queries = self.local_queries()
         view = VIEWS[kind_of(spec)]
         if view is None:
-            raise UserError(f"store {name!r} is a {spec.kind} store, which can't be read from outside")
+            raise UserError(f"store {name!r} is a {spec.kind} store, which can't be queried")
         return view(
             queries,
             queries.routing,

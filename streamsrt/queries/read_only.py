@@ -85,15 +85,15 @@ class _LocalStore:
             if self._partition is not None:
                 raise self._elsewhere(self._partition)
             raise InvalidStateStorePartitionError(
-                f"this instance has no partition of store {self.name!r} now"
-                + ("" if self._stale else " that is active and runs")
+                f"this instance now has no partition of store {self.name!r}"
+                + ("" if self._stale else " with an active, running task")
                 + f"; {self._who()}"
             )
         return answers
 
     def _who(self) -> str:
         hosts = [str(each.host_info) for each in self.routing.metadata_for_store(self.name)]
-        return f"instances that have some: {', '.join(hosts)}" if hosts else "no instance is known that has one"
+        return f"instances that have one: {', '.join(hosts)}" if hosts else "no instance is known that has one"
 
     def _elsewhere(self, partition: int) -> InvalidStateStorePartitionError:
         host, _ = self.routing.hosts_of(self.name, partition)

@@ -148,7 +148,7 @@ class Routing:
             return max(map(self.partitions_of_topic, sorted(topics)), default=1)
         except (BrokerError, MissingTopicError) as error:
             raise StreamsRebalancingError(
-                f"it is not known how many partitions store {store!r} has: {error}"
+                f"the number of partitions of store {store!r} is not known: {error}"
             ) from error
 
     def partition_of(self, store: str, key: Key, partitioner: Partitioner | None = None) -> int:

@@ -119,4 +119,4 @@ class StoreQueries(ABC):
             return f"{what}: ask {active}"
         if standbys:
             return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
-        return f"{what}, and no other one with an application.server is known to have it yet: try again"
+        return f"{what}, and no other instance with application.server is known to have it yet: try again"

@@ -18,17 +18,17 @@ _LARGE_SHARE_LATE = 0.05
 """From how many late records on, and from which part of all that were processed, it is worth an advice."""
 
 _REASONS: Mapping[str, str] = {
-    "dropped_null": "of a null key or value",
+    "dropped_null": "their key or value is null",
     "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
     "dropped_late": "they came after their window had closed, or are older than what their store keeps",
-    "dropped_outdated": "a newer change of the same key had overtaken them (nothing is missing from the results)",
-    "dropped_timestamp": "of a negative timestamp",
+    "dropped_outdated": "a newer change of the same key superseded them (nothing is missing from the results)",
+    "dropped_timestamp": "their timestamp is negative",
     "failed_deserialization": "they can't be deserialized and the deserialization handler continues",
     "failed_processing": "processing them failed and the processing handler continues",
     "failed_production": "their results can't be written and the production handler continues",
-    "refused": "the cluster does not take them and the production handler continues",
-    "shortened_letters": "dead letters that are too large for their topic were written without their value, or with even "
-    "less: their headers __streams.errors.omitted.* name what is missing",
+    "refused": "the cluster refuses them and the production handler continues",
+    "shortened_letters": "dead letters that are too large for their topic were written without their value, and some "
+    "without their key or headers, too: their headers __streams.errors.omitted.* name what is missing",
 }
 
 

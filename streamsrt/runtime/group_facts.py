@@ -136,8 +136,8 @@ def describe(admin: Administering, name: str) -> GroupDescription:
         return admin.describe_streams_groups([name])[0]
     if kind == "classic":
         return admin.describe_classic_groups([name])[0]
-    told = "no such group" if kind is None else f"a group of kind {kind}, which is no application's"
-    raise ConfigError(f"{told}: {name} (streamsrt groups list shows what there is)")
+    told = "no such group" if kind is None else f"a {kind} group, which belongs to no application"
+    raise ConfigError(f"{told}: {name} (streamsrt groups list shows all groups)")
 
 
 def facts_of(admin: Administering, described: GroupDescription) -> GroupFacts:
@@ -206,8 +206,8 @@ def look_when_settled(admin: Administering, name: str, timeout_s: float = SETTLE
     while (facts := look(admin, name)).kind == "classic" and facts.state not in _SETTLED:
         if time.monotonic() > deadline:
             raise RequestFailedError(
-                f"group {name!r} is {facts.state}, so that its members don't tell their versions, and that did not end "
-                f"within {timeout_s:g} s: try again",
+                f"group {name!r} is {facts.state}, so the versions of its members are not known, and this did not "
+                f"change within {timeout_s:g} s: try again",
                 ErrorCode.REBALANCE_IN_PROGRESS,
             )
         time.sleep(_PAUSE_S)

@@ -50,9 +50,9 @@ class ProtocolDecision(NamedTuple):
 def decided(seen: Seen) -> ProtocolDecision:
     """See the module."""
     if seen.is_streams_group:
-        return ProtocolDecision("streams", "that is what its group is")
+        return ProtocolDecision("streams", "that is the protocol of its group")
     if seen.classic_members:
-        return ProtocolDecision("classic", f"that is what its group is (members: {seen.classic_members})")
+        return ProtocolDecision("classic", f"that is the protocol of its group (members: {seen.classic_members})")
     if seen.announces_whole_protocol:
         return ProtocolDecision("streams", "its group has no members, and the broker serves the whole of KIP-1071")
     return ProtocolDecision(

@@ -45,7 +45,7 @@ def why_not_ready(state: State, progress: Progress, *, others_have_tasks: bool =
     elif not progress.tasks and any(status.startswith(_NO_TASKS) for status in progress.statuses):
         reasons = ["the group gives this member no tasks"]
     elif not progress.tasks and not others_have_tasks and not is_behind(progress):
-        reasons = ["no partition is on this instance, nor known to be on another one"]
+        reasons = ["no partition is on this instance or known to be on another one"]
     else:
         return []
     reasons += [why_task(task) for task in progress.tasks if task.role == "active" and task.phase != "running"]
@@ -71,7 +71,11 @@ def why_task(task: TaskProgress) -> str:
         return f"{what}: {left} changelog records are left" + (f" ({stores})" if stores else "") + time_left
     if task.phase == "standby":
         return f"{what}: {left} changelog records behind"
-    return f"{what}: {task.lag_records} records of input are waiting" if task.lag_records else f"{what}: nothing waits"
+    return (
+        f"{what}: {task.lag_records} records of input are waiting"
+        if task.lag_records
+        else f"{what}: no input is waiting"
+    )
 
 
 def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> list[str]:
@@ -80,7 +84,7 @@ def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> 
         return [f"the application is {state.value}"]
     if state is not State.CREATED and silent_s > limit_s:
         return [
-            f"the processing thread has not come around for {silent_s:.0f} s, longer than max.poll.interval.ms "
+            f"the processing thread has not polled for {silent_s:.0f} s, longer than max.poll.interval.ms "
             f"({limit_s:g} s){': ' if doing else ''}{doing}"
         ]
     return []

@@ -75,7 +75,7 @@ class MetricList:
         """How long it took, in nanoseconds unless ``per_ms`` says otherwise."""
         average = work.time_ns / work.count if work.count else 0.0
         self.add(group, f"{name}-latency-avg", average / per_ms, tags, f"how long a {name} took, since the start")
-        self.add(group, f"{name}-latency-max", work.longest_ns / per_ms, tags, f"longest {name}, lately")
+        self.add(group, f"{name}-latency-max", work.longest_ns / per_ms, tags, f"longest {name}, recently")
 
     def spread(
         self, group: str, name: str, spread: Spread, now: int, tags: Mapping[str, str], what: str, *, low: bool = False
@@ -86,10 +86,10 @@ class MetricList:
     def reading(
         self, group: str, name: str, reading: SensorReading, tags: Mapping[str, str], what: str, *, low: bool = False
     ) -> None:
-        self.add(group, f"{name}-avg", reading.mean, tags, f"{what}, on the average")
+        self.add(group, f"{name}-avg", reading.mean, tags, f"{what}, average")
         if low:
-            self.add(group, f"{name}-min", reading.low, tags, f"{what}, the least")
-        self.add(group, f"{name}-max", reading.high, tags, f"{what}, the greatest")
+            self.add(group, f"{name}-min", reading.low, tags, f"{what}, minimum")
+        self.add(group, f"{name}-max", reading.high, tags, f"{what}, maximum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive
         ("version", version, "version of this library"),
         ("commit-id", commit, "commit that this library was installed from"),
         ("application-id", about.application_id, "application.id"),
-        ("topology-description", about.topology, "what Topology.describe() says"),
+        ("topology-description", about.topology, "output of Topology.describe()"),
     ):
         yield Metric(name, CLIENT, 1, {**tags, name: text}, what)
     yield Metric("alive-stream-threads", CLIENT, alive, tags, "stream threads that run")
@@ -139,13 +139,13 @@ def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progres
         total, rate = (work.items, items_rate) if kind in ("process", "punctuate") else (work.count, calls_rate)
         board.add(THREAD, f"{kind}-total", total, tags, f"total of {kind}")
         board.add(THREAD, f"{kind}-rate", rate, tags, f"{kind} per second")
-        board.add(THREAD, f"{kind}-ratio", ratio, tags, f"part of the time spent in {kind}")
+        board.add(THREAD, f"{kind}-ratio", ratio, tags, f"share of the time spent in {kind}")
         board.work(THREAD, kind, work, tags, per_ms=1e6)
     for kind, work in (("poll", meter.poll), ("process", meter.process)):
         average = work.items / work.count if work.count else 0.0
         what = "batches" if kind == "poll" else "records"
         board.add(THREAD, f"{kind}-records-avg", average, tags, f"{what} of a {kind}, since the start")
-        board.add(THREAD, f"{kind}-records-max", work.most_items, tags, f"{what} of a {kind}, the most lately")
+        board.add(THREAD, f"{kind}-records-max", work.most_items, tags, f"{what} of a {kind}, maximum, recently")
     for change, work in (("assigned", meter.assigned), ("revoked", meter.revoked), ("lost", meter.lost)):
         board.work(THREAD, f"tasks-{change}", work, tags, per_ms=1e6)
     board.counted(THREAD, "task-created", progress.opened_tasks, tags, "tasks opened")
@@ -164,7 +164,9 @@ def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metri
     """Of all state of the process, beside its budget. These are this runtime's: Java has no budget over all."""
     yield Metric("memory-limit-bytes", MEMORY, memory.limit_bytes, tags, "cache.max.bytes")
     yield Metric("memory-used-bytes", MEMORY, memory.used_bytes, tags, "bytes of record caches and of RocksDB")
-    yield Metric("record-caches-bytes", MEMORY, memory.record_cache_bytes, tags, "bytes of all record caches, about")
+    yield Metric(
+        "record-caches-bytes", MEMORY, memory.record_cache_bytes, tags, "bytes of all record caches, estimated"
+    )
     yield Metric("rocksdb-bytes", MEMORY, memory.rocksdb_bytes, tags, "bytes of block caches and write buffers")
     yield Metric("write-buffers-bytes", MEMORY, memory.write_buffer_bytes, tags, "bytes of write buffers alone")
     yield Metric("state-bytes", MEMORY, memory.state_bytes, tags, "bytes that all stores hold, on disk and in memory")
@@ -177,12 +179,18 @@ def updater_metrics(board: MetricList, tags: Mapping[str, str], progress: Progre
     board.add(UPDATER, "active-restoring-tasks", len(restoring), tags, "active tasks that are being restored")
     board.add(UPDATER, "standby-updating-tasks", len(standbys), tags, "standbys that follow their changelogs")
     for role in ("active", "standby"):
-        what = f"{role} tasks whose restoring is paused: pausing the application stops what they process only"
+        what = f"{role} tasks whose restoring is paused: pausing the application stops processing only"
         board.add(UPDATER, f"{role}-paused-tasks", 0, tags, what)
     board.counted(UPDATER, "restore-records", progress.restored_records, tags, "records restored")
     board.rate(UPDATER, "restore-call", meter.active.count + meter.standby.count, tags, "steps of restoring")
     eta_s = progress.restore_eta_s
-    board.add(UPDATER, "restore-eta-s", nan if eta_s is None else eta_s, tags, "seconds until all is restored, about")
+    board.add(
+        UPDATER,
+        "restore-eta-s",
+        nan if eta_s is None else eta_s,
+        tags,
+        "seconds until everything is restored, estimated",
+    )
     _shares_of_restoring(board, tags, meter)
 
 
@@ -192,9 +200,9 @@ def _shares_of_restoring(board: MetricList, tags: Mapping[str, str], meter: Step
     for name, value, what in (
         ("active-restore-ratio", active, "restoring active tasks"),
         ("standby-update-ratio", standby, "following changelogs for standbys"),
-        ("idle-ratio", max(0.0, 1.0 - active - standby), "nothing to restore, and waiting"),
+        ("idle-ratio", max(0.0, 1.0 - active - standby), "waiting, nothing to restore"),
     ):
-        board.add(UPDATER, name, value if meter.is_timed else nan, tags, f"part of the restore thread's time: {what}")
+        board.add(UPDATER, name, value if meter.is_timed else nan, tags, f"share of the restore thread's time: {what}")
 
 
 def _share(board: MetricList, tags: Mapping[str, str], name: str, work: Work) -> float:

@@ -81,7 +81,7 @@ class Results:
             raise UserError(f"the topology does not write to {unknown[0]!r}; its topics: {known}")
         self._topics = tuple(dict.fromkeys(topics)) or tuple(sorted(self._sinks))
         if not self._topics:
-            raise UserError("name the topics to collect: the topology writes to none, or chooses them by the record")
+            raise UserError("name the topics to collect: the topology writes to none, or chooses them for each record")
         self._default = next((sink for sink in sinks if sink.topic is None), None)
         reading = replace(client.fetch, isolation_level="read_committed")
         self._client = replace(client, fetch=reading, producer=ProducerConfig())
@@ -128,8 +128,8 @@ class Results:
                     value = _decoded(sink.value_serde, columns.values[index])
                 except Exception as error:
                     raise DeserializationError(
-                        f"what is at {fetched.topic}-{fetched.partition} offset {offset} is not what {sink.name} writes: "
-                        f"{type(error).__name__}: {error}",
+                        f"the record at {fetched.topic}-{fetched.partition} offset {offset} can't be read by the "
+                        f"serdes of {sink.name}: {type(error).__name__}: {error}",
                         fetched.topic,
                         fetched.partition,
                         offset,
@@ -151,7 +151,7 @@ class Results:
         missing = [topic for topic in self._topics if topic not in counts]
         if missing:
             raise MissingTopicError(
-                f"no such topic: {', '.join(missing)} (streamsrt topics create {missing[0]} --partitions N makes it)"
+                f"no such topic: {', '.join(missing)} (streamsrt topics create {missing[0]} --partitions N creates it)"
             )
         partitions = [(topic, index) for topic in self._topics for index in range(counts[topic])]
         found = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)

@@ -101,8 +101,8 @@ def _wait(visitor: GroupMember, holds: Callable[[], bool], timeout_s: float, epo
         visitor.tell(ReportOwned(NOTHING))
         if time.monotonic() > deadline:
             raise RequestFailedError(
-                f"the group has not taken topology epoch {epoch} within {timeout_s:g} s: see streamsrt upgrade status, and "
-                "try again",
+                f"the group did not accept topology epoch {epoch} within {timeout_s:g} s: see streamsrt upgrade "
+                "status, and try again",
                 ErrorCode.REQUEST_TIMED_OUT,
             )
         time.sleep(_POLL_S)

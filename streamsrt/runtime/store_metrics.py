@@ -51,9 +51,9 @@ def global_store_metrics(board: MetricList, tags: Mapping[str, str], consumer: G
 
 
 def _store(board: MetricList, of_store: Mapping[str, str], store: Any, cache: Cache) -> None:
-    board.add(STORE, "estimate-num-keys", store.approximate_count(), of_store, "entries in the store, about")
+    board.add(STORE, "estimate-num-keys", store.approximate_count(), of_store, "entries in the store, estimated")
     board.add(STORE, "size-bytes", store.approximate_size_bytes(), of_store, "bytes on disk and in memtables")
-    board.add(STORE, "cache-size-bytes-total", cache.size_bytes(), of_store, "bytes of its record cache, about")
+    board.add(STORE, "cache-size-bytes-total", cache.size_bytes(), of_store, "bytes of its record cache, estimated")
     found = rocksdb_of(store)
     if found is not None:
         _properties(board, of_store, found)
@@ -83,7 +83,7 @@ def _accesses(owned: OwnedTask, store: str, meter: StoreMeter) -> int:
 def _hits(board: MetricList, of_cache: Mapping[str, str], meter: StoreMeter, accesses: int) -> None:
     meter.hit_ratio(accesses, board.now_ns)
     found = SensorReading(*(each / _RATIO for each in meter.hit_ratios.read(board.now_ns)))
-    board.reading(CACHE, "hit-ratio", found, of_cache, "part of all accesses that the cache answered", low=True)
+    board.reading(CACHE, "hit-ratio", found, of_cache, "share of all accesses that the cache answered", low=True)
 
 
 def _suppression(board: MetricList, of_store: Mapping[str, str], owned: OwnedTask, store: str) -> None:
@@ -99,16 +99,20 @@ def _latency(board: MetricList, of_store: Mapping[str, str], owned: OwnedTask, s
         if isinstance(node, ProcessorNode) and own_store(node.operation) == store:
             meter = owned.task.meter.nodes[node.name]
             if meter.at_store:
-                what = "milliseconds from a record's timestamp to its coming to the store"
+                what = "milliseconds from a record's timestamp to its arrival at the store"
                 board.spread(STORE, "record-e2e-latency", meter.latency, board.now_ms, of_store, what, low=True)
 
 
 def _properties(board: MetricList, of_store: Mapping[str, str], store: RocksDBStore) -> None:
     since_ms = store.open_since_ms()
-    board.add(STORE, "num-open-iterators", len(since_ms), of_store, "iterators that are not at their end")
+    board.add(STORE, "num-open-iterators", len(since_ms), of_store, "iterators that are open")
     oldest = min(since_ms, default=0)
     board.add(
-        STORE, "oldest-iterator-open-since-ms", oldest, of_store, "when the oldest of them began; 0: there is none"
+        STORE,
+        "oldest-iterator-open-since-ms",
+        oldest,
+        of_store,
+        "when the oldest open iterator was opened; 0: there is none",
     )
     for name in rocksdb.PROPERTIES:
         board.add(STORE, name, store.property(name), of_store, f"property rocksdb.{name}")
@@ -121,7 +125,9 @@ def _statistics(board: MetricList, of_store: Mapping[str, str], store: RocksDBSt
     for name, statistic in rocksdb.TOTALS.items():
         board.counted(STORE, name, found[statistic].total, of_store, f"bytes of {statistic}")
     for name, statistic in rocksdb.RATIOS.items():
-        board.add(STORE, name, rocksdb.ratio(found, statistic), of_store, "hits of all look-ups, since it was opened")
+        board.add(
+            STORE, name, rocksdb.ratio(found, statistic), of_store, "share of look-ups that hit, since it was opened"
+        )
     for name, statistic in rocksdb.TIMES.items():
         count, total_us, longest_us = found[statistic].count, found[statistic].total, found[statistic].longest
         average_ms = total_us / count / 1000 if count else float("nan")
@@ -130,5 +136,7 @@ def _statistics(board: MetricList, of_store: Mapping[str, str], store: RocksDBSt
             board.add(STORE, f"{name}-total", total_us / 1000, of_store, "milliseconds, since it was opened")
         else:
             board.add(STORE, f"{name}-max", longest_us / 1000, of_store, "milliseconds, since it was opened")
-    board.add(STORE, "number-open-files", found[rocksdb.FILE_OPENS].total, of_store, "files opened since then")
+    board.add(
+        STORE, "number-open-files", found[rocksdb.FILE_OPENS].total, of_store, "files opened, since it was opened"
+    )
     board.add(STORE, "number-file-errors-total", found[rocksdb.FILE_ERRORS].total, of_store, "errors of files")

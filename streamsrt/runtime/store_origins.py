@@ -140,7 +140,7 @@ def warn_of_unknown(application_id: str, topology: Topology, admin: Administerin
         partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
         ends = admin.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
     except BrokerError as error:
-        logger.debug("whether there are records in the changelogs of generated names is not known: %s", error)
+        logger.debug("it is not known whether the changelogs of stores with generated names have records: %s", error)
         return
     filled = sorted({stores[topic] for (topic, _), end in ends.items() if end.offset > 0})
     if filled:

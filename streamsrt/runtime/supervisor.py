@@ -375,9 +375,9 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
 
 def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     code = os.WEXITSTATUS(status)
-    return "was kept by a record for too long" if code == EXIT_STUCK else f"ended with exit code {code}"
+    return "was stuck at a record for too long" if code == EXIT_STUCK else f"ended with exit code {code}"
 
 
 def fork() -> int:

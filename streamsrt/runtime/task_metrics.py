@@ -12,7 +12,7 @@ from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
 from topology.graph.operations.traits import emits_on_close
 
-_LATENCY = "milliseconds from a record's timestamp to its coming to the node"
+_LATENCY = "milliseconds from a record's timestamp to its arrival at the node"
 
 
 def task_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) -> None:
@@ -36,7 +36,7 @@ def user_metrics(board: MetricList, of_task: Mapping[str, str], metrics: UserMet
     """What the processors of a task count by themselves."""
     for key, meter in metrics.meters.items():
         tags = {**of_task, "processor-node-id": key.node, **dict(key.tags)}
-        what = metrics.descriptions[key] or "a metric of the program's"
+        what = metrics.descriptions[key] or "a metric of the program"
         if isinstance(meter, UserLatency):
             board.spread(key.group, f"{key.name}-latency", meter.spread, metrics.now_ms(), tags, what)
             board.counted(key.group, key.name, meter.count, tags, what)
@@ -59,7 +59,9 @@ def shares_of_time(board: MetricList, tags: Mapping[str, str], tasks: Iterable[O
     for task, each in spent.items():
         of_task = {**tags, "task-id": task}
         share = each / whole if whole else 0.0
-        board.add(TASK, "active-process-ratio", share, of_task, "part of all processing that is this task's")
+        board.add(
+            TASK, "active-process-ratio", share, of_task, "share of all processing time that is spent on this task"
+        )
 
 
 def _restoring(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> None:
@@ -92,7 +94,7 @@ def _counters(board: MetricList, of_task: Mapping[str, str], counters: Mapping[s
     why["other"] = max(0, dropped - sum(why.values()))
     for reason, count in why.items():
         with_reason = {**of_task, "reason": reason}
-        board.add(TASK, "dropped-records-total", count, with_reason, "records dropped, by the reason")
+        board.add(TASK, "dropped-records-total", count, with_reason, "records dropped, by reason")
     board.rate(TASK, "dropped-records", dropped, of_task, "records dropped")
     failed = sum(count for name, count in counters.items() if name.startswith("failed_"))
     board.add(TASK, "skipped-records-total", failed, of_task, "records that failed and were skipped")
@@ -104,8 +106,8 @@ def _buffers(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) ->
     cached = sum(cache.size_bytes() for cache in task.caches.values())
     board.add(TASK, "active-buffer-count", task.buffered_records, of_task, "records decoded and not processed")
     board.add(TASK, "input-buffer-bytes-total", fetched, of_task, "bytes fetched and not decoded")
-    board.add(TASK, "cache-size-bytes-total", cached, of_task, "bytes of its record caches, about")
-    board.add(TASK, "records-lag", owned.lag_records, of_task, "records that were seen and are not processed")
+    board.add(TASK, "cache-size-bytes-total", cached, of_task, "bytes of its record caches, estimated")
+    board.add(TASK, "records-lag", owned.lag_records, of_task, "records that are known and not processed")
 
 
 def _topics(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> None:
@@ -125,7 +127,7 @@ def _topics(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> 
         board.add(TOPIC, "bytes-produced-total", sink.bytes, of_topic, "bytes produced, as they are sent")
     for node, records in by_node.items():
         of_node = {**of_task, "processor-node-id": node}
-        board.counted(NODE, "process", records, of_node, "records that came to the node")
+        board.counted(NODE, "process", records, of_node, "records that arrived at the node")
         latency = meter.latencies[node]
         board.spread(NODE, "record-e2e-latency", latency, board.now_ms, of_node, _LATENCY, low=True)
 
@@ -140,7 +142,7 @@ def _nodes(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> N
         if not node.children:
             board.spread(NODE, "record-e2e-latency", meter.latency, board.now_ms, of_node, _LATENCY, low=True)
         if isinstance(node.operation, Suppress):
-            board.counted(NODE, "suppression-emit", meter.forwarded, of_node, "records let go by a suppression")
+            board.counted(NODE, "suppression-emit", meter.forwarded, of_node, "records emitted by a suppression")
         if emits_on_close(node.operation):
             what = "final results of windows"
             board.counted(NODE, "window-aggregate-final-emit", meter.forwarded, of_node, what)

@@ -226,7 +226,10 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
             f"to others at once (streamsrt groups remove-members {now.name} --all --execute)"
         )
     if any(each.epoch is None for each in now.members):
-        yield "members don't tell their version at this moment: a classic group tells it between two rebalances only"
+        yield (
+            "the versions of the members are not known at this moment: a classic group reports them only between "
+            "rebalances"
+        )
     if now.left:
         yield from _of_unread(now)
     if phase == "no new member" and _own(now):
@@ -271,8 +274,8 @@ def _without_instances(now: GroupFacts) -> Iterator[str]:
     )
     if now.epoch is None and len(now.left) > 1:
         yield (
-            "if the first one is refused nevertheless, in a streams group that was deleted or had another protocol: start "
-            "the earlier one with --lose-in-flight, and the later one beside it without. Each reads what it has"
+            "if the first one is refused nevertheless (the streams group was deleted or had another protocol), start "
+            "the earlier one with --lose-in-flight and the later one without it: each then reads its own topics"
         )
 
 
@@ -281,13 +284,13 @@ def _of_unread(now: GroupFacts) -> Iterator[str]:
     listed = _listed(now.left)
     if any(each.may_lose for each in now.with_epoch(now.epochs[0] if now.epochs else None)):
         yield (
-            f"in flight, and left unread as --lose-in-flight says: {listed}. Keep that option until these topics are "
-            "deleted: without it tasks wait for the records. A version that has the topics reads them: start it under the "
-            f"next epoch, {(now.epoch or 0) + 1}, and go on as in an upgrade"
+            f"in flight, and left unread because of --lose-in-flight: {listed}. Keep that option until these topics "
+            "are deleted: without it, tasks wait for the records. A version that has the topics reads them: start "
+            f"it with the next epoch, {(now.epoch or 0) + 1}, and continue as in an upgrade"
         )
         return
     waits = ", and tasks that share state with their readers wait" if _holds(now) else ""
-    yield f"in flight, and no instance reads it{waits}: {listed}"
+    yield f"in flight, and no instance reads them{waits}: {listed}"
     yield from _readers(now)
 
 
@@ -303,7 +306,7 @@ def _readers(now: GroupFacts) -> Iterator[str]:
     for version, listed in reversed(found):
         if version.is_sent_back:
             yield (
-                f"topology epoch {version.epoch} was rolled back: start its version under the next epoch, "
+                f"topology epoch {version.epoch} was rolled back: start its version with the next epoch, "
                 f"{(now.epoch or 0) + 1}; it reads {listed}"
             )
         else:
@@ -312,12 +315,12 @@ def _readers(now: GroupFacts) -> Iterator[str]:
                 f"reads {listed}"
             )
     if len(found) > 1:
-        yield "these run beside each other, started in any order: the earlier version reads its own first"
+        yield "start these beside each other, in any order: the earlier version reads its own topics first"
     if topics:
         yield (
-            f"the group does not know which version has {', '.join(sorted(topics))}: start that one under the next epoch, "
-            f"{(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not matter, delete the "
-            "topics"
+            f"the group does not know which version has {', '.join(sorted(topics))}: start that one with the next "
+            f"epoch, {(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not "
+            "matter, delete the topics"
         )
 
 

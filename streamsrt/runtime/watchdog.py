@@ -62,9 +62,9 @@ class Watchdog:
             if silent_s <= self._limit_s:
                 continue
             what = (
-                f"the processing thread has not come around for {silent_s:.1f} s, longer than max.poll.interval.ms "
-                f"({self._limit_s:g} s): {self._loop.doing() or 'it is busy with its tasks'}. The group gives its tasks to "
-                "others. Make that faster, process less at a time, or raise max.poll.interval.ms"
+                f"the processing thread has not polled for {silent_s:.1f} s, longer than max.poll.interval.ms "
+                f"({self._limit_s:g} s): {self._loop.doing() or 'it is busy with its tasks'}. The group gives its "
+                "tasks to others. Make that faster, process less at a time, or raise max.poll.interval.ms"
             )
             if told_ns != turned_ns:
                 told_ns = turned_ns

@@ -229,9 +229,9 @@ def test_in_a_with_statement_it_runs_beside(scene: Scene) -> None:
 def test_an_instance_runs_once(scene: Scene) -> None:
     streams = scene.streams()
     streams.run(timeout_s=0.1)
-    with pytest.raises(UserError, match="runs once: make another one"):
+    with pytest.raises(UserError, match="runs only once: create another one"):
         streams.run()
-    with pytest.raises(UserError, match="runs once"):
+    with pytest.raises(UserError, match="runs only once"):
         streams.start()
 
 

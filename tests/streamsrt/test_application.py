@@ -96,7 +96,7 @@ def test_a_file_of_a_package_is_a_module_of_it(write: Write) -> None:
         ("x = 5", "bad_app has no 'topology' (from 'bad_app'); build one"),
         ("topologies = topolog = _topology = 5", "has no 'topology' (from 'bad_app'): did you mean 'topolog' or"),
         ("def topology():\n    return {}['a']", "bad_app:topology() raised KeyError: 'a' ("),
-        ("from examples.wordcount import topology\nconfig = 5", "bad_app:config is 5: it holds settings"),
+        ("from examples.wordcount import topology\nconfig = 5", "bad_app:config is 5: it must be a dict of settings"),
     ],
 )
 def test_a_module_that_is_wrong_is_told_in_one_line(write: Write, text: str, said: str) -> None:
@@ -125,8 +125,8 @@ def test_a_topology_that_is_wrong_stays_a_topology_error(write: Write) -> None:
     [
         ("./nowhere.py:topology", "there is no file "),
         ("nowhere:topology", "or the path of its file, as in ./app.py:topology"),
-        ("", "names no module"),
-        (":topology", "names no module"),
+        ("", "does not name a module"),
+        (":topology", "does not name a module"),
     ],
 )
 def test_a_name_of_nothing_is_told(write: Write, name: str, said: str) -> None:

@@ -126,7 +126,7 @@ def test_every_number_has_the_bounds_of_its_type() -> None:
             {"processing.guarantee": "exactly_once_v2", "isolation.level": "read_uncommitted"},
             "exactly_once_v2 needs isolation.level=read_committed",
         ),
-        ({"http.listen": "0.0.0.0:8080"}, "set application.server to HOST:PORT as they reach it"),
+        ({"http.listen": "0.0.0.0:8080"}, "set application.server to the HOST:PORT at which they reach"),
         ({"group.protocol": "consumer"}, "group.protocol='consumer'"),
         (
             {"group.protocol": "classic", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 6_000},
@@ -300,12 +300,12 @@ def test_default_serdes_are_objects_or_names(key: str, setting: object, serde: o
     [
         (
             "strings",
-            "'strings' names no serde: give one of boolean, bytes, double, float, integer, json, long, short, ",
+            "'strings' does not name a serde: give one of boolean, bytes, double, float, integer, json, long, short, ",
         ),
-        ("Serdes$ListSerde", "names no serde"),
-        ("bytearray", "names no serde"),
-        (7, "7 is no serde: give one of topology.serdes"),
-        (serdes.CallableSerde, "is no serde"),
+        ("Serdes$ListSerde", "does not name a serde"),
+        ("bytearray", "does not name a serde"),
+        (7, "7 is not a serde: give one of topology.serdes"),
+        (serdes.CallableSerde, "is not a serde"),
     ],
 )
 def test_what_is_no_serde_is_refused(key: str, setting: object, said: str) -> None:

@@ -143,7 +143,7 @@ def test_versions_that_never_ran_side_by_side_lose_nothing_if_one_does_what_stat
         c.wait_running(tasks=8)
         code, said = scene.status()
         assert code == 0, said
-        assert f"left unread as --lose-in-flight says: {application_id}-by-word-repartition" in said
+        assert f"left unread because of --lose-in-flight: {application_id}-by-word-repartition" in said
         scene.write(150)
         wait_until(lambda: scene.unread("by-term") > 400, "its records are in flight, too")
         assert c.terminate() == 0

@@ -83,7 +83,7 @@ def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
     bundled.write("texts", rows, 1)
     config = {"num.stream.threads": 2, "max.poll.interval.ms": 1_000, "commit.interval.ms": 100}
     with AppProcess(tmp_path / "app", "stuck_app", application_id, bundled.address, config, cwd=folder) as app:
-        wait_until(lambda: "was kept by a record for too long: it is replaced" in app.stderr, "it is replaced")
+        wait_until(lambda: "was stuck at a record for too long: it is replaced" in app.stderr, "it is replaced")
         said = app.stderr
         record = r"it processes texts-0 offset 2 \(of a batch of 0 to 3\)"
         assert re.search(record + r" at \S+stuck_app\.py:\d+ in passed_on", said), said

@@ -179,7 +179,9 @@ def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
     iteration = replace(state.iteration, at_ms=now_ms, assigned_ms=now_ms - state.iteration.at_ms)
     taken = replace(state, iteration=iteration, is_paused=is_paused)
     if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.GIVE_UP_LEAVING, now_ms):
-        text = "the group coordinator did not confirm that this member left; it will notice by itself"
+        text = (
+            "the group coordinator did not confirm that this member left; it removes the member when its session ends"
+        )
         return replace(taken, life=Life.ENDED), (Warn(text), CommitAll())
     if taken.life is Life.ENDED:
         return taken, ()

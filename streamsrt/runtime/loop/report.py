@@ -92,7 +92,7 @@ def late_commit_text(late: LateCommit) -> str:
     }
     text, took_ms = max(parts.items(), key=lambda part: part[1])
     if 2 * took_ms < late.late_ms:
-        text = "was not what kept it: a commit before it, or the whole process, took longer"
+        text = "did not cause this: a commit before it, or the whole process, took longer"
     return f"the commit began {late.late_ms} ms late: the iteration before it {text}"
 
 

@@ -18,7 +18,7 @@ class Deadline(Enum):
     COMMIT = "commit"
     SEND = "send outputs that wait for more of their partition"
     PURGE = "purge repartition topics"
-    TELL_OFFSETS = "tell the membership how far the tasks' state is"
+    TELL_OFFSETS = "report the offsets of the tasks' state to the membership"
     PUBLISH = "publish progress"
     MEASURE_MEMORY = "measure memory"
     LOG_LATE_COMMIT = "log a late commit again"

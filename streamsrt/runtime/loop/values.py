@@ -42,8 +42,8 @@ class Life(Enum):
     """How far the loop is."""
 
     RUNNING = "runs"
-    STOPPING = "was told to stop"
-    LEAVING = "waits until the group has taken note that it leaves"
+    STOPPING = "is stopping"
+    LEAVING = "waits for the coordinator to confirm that it leaves"
     ENDED = "has ended"
 
 

@@ -301,7 +301,7 @@ def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
     with pytest.raises(Exception, match="invalid literal"):
         shop.run(broken=True, **{"processing.exception.handler": "fail", "processing.guarantee": "at_least_once"})
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert "1 letters are left: the application stopped at it" in done.err
+    assert "1 letters are left: the application stopped at this record" in done.err
     assert [row["state"] for row in shop.waiting()] == ["stopped"]
     shop.run(broken=False)
     assert shop.totals() == {"a": 1}

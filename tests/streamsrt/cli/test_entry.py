@@ -98,7 +98,7 @@ def test_nobody_answers(command: Command) -> None:
         (["--config", "linger.ms=soon"], "linger.ms='soon'"),
         (
             ["--config", "default.key.serde=strings"],
-            "default.key.serde='strings' names no serde: give one of boolean, ",
+            "default.key.serde='strings' does not name a serde: give one of boolean, ",
         ),
         (["--config-file", "/no/such/file"], "--config-file /no/such/file: No such file"),
     ],
@@ -130,7 +130,7 @@ def test_default_serdes_are_named_in_a_file_and_on_the_command_line(
     path.write_text("default.value.serde = 7\n", encoding="utf-8")
     done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", "--config-file", path)
     assert done.code == 2
-    assert done.err.startswith("streamsrt: default.value.serde='7' names no serde: give one of boolean, bytes,")
+    assert done.err.startswith("streamsrt: default.value.serde='7' does not name a serde: give one of boolean, bytes,")
 
 
 def test_run_needs_an_application_id(command: Command) -> None:

@@ -154,5 +154,5 @@ def test_whom_to_remove_is_said_once(remove: Command, group: str) -> None:
             "streamsrt: say whom to remove: either --instance ID, again for more, or --all\n",
         )
     assert remove("nobody", "--all").err == (
-        "streamsrt: no such group: nobody (streamsrt groups list shows what there is)\n"
+        "streamsrt: no such group: nobody (streamsrt groups list shows all groups)\n"
     )

@@ -98,7 +98,7 @@ def test_a_group_that_is_not_there(on_broker: Command) -> None:
     for arguments in commands:
         done = on_broker("groups", *arguments)
         assert done.code == 2, arguments
-        assert done.err == "streamsrt: no such group: nobody (streamsrt groups list shows what there is)\n"
+        assert done.err == "streamsrt: no such group: nobody (streamsrt groups list shows all groups)\n"
 
 
 def test_a_backup_that_cannot_be_written_is_told(on_broker: Command, group: str) -> None:

@@ -48,7 +48,7 @@ def test_default_serdes_are_those_of_the_settings() -> None:
     key, value = decoders(builder.build(), {"default.key.serde": "string", "default_value_serde": serdes.integer})
     assert shown("numbers", b"k", key) == "k"
     assert shown("numbers", b"\x00\x00\x00\x07", value) == 7
-    with pytest.raises((ConfigError, ValueError), match="names no serde"):
+    with pytest.raises((ConfigError, ValueError), match="does not name a serde"):
         decoders(builder.build(), {"default.key.serde": "nothing"})
 
 

@@ -128,7 +128,7 @@ def test_a_letter_of_kafka_streams_has_less_to_say() -> None:
     [
         (ErrorContext(topic="", partition=-1, offset=-1, node="n", source_value=b"v"), "continue", "unknown"),
         (ErrorContext(topic="t", partition=0, offset=4, node="n", is_held=True), "continue", "held back"),
-        (FAILED, "fail", "stopped at it"),
+        (FAILED, "fail", "stopped at this record"),
     ],
 )
 def test_a_letter_that_must_not_be_replayed_says_why(context: ErrorContext, response: str, why: str) -> None:

@@ -168,7 +168,7 @@ def _check_views(one: KafkaStreams, servers: list[str]) -> None:
     found = run_command("query", "range", "counts", "--server", servers[0], "--json")
     assert len(found.stdout.splitlines()) == len(KEYS), found.stderr
     found = run_command("query", "tasks", "--server", servers[0])
-    assert "nothing waits" in found.stdout
+    assert "no input is waiting" in found.stdout
     found = run_command("query", "assignment-changes", "--server", servers[0])
     assert "the group gave it to this member after it joined" in found.stdout
     assert get(servers[0], "/tasks")[1]["assignment_changes"][0]["change"] == "opened as active"
@@ -199,7 +199,7 @@ def test_before_it_runs_it_says_why(scene: Scene) -> None:
 def test_addresses_that_can_not_be_used(tmp_path: Path) -> None:
     with bound_socket("127.0.0.1:0") as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match="Give another address, or stop who uses it"):
+        with pytest.raises(ConfigError, match="Give another address, or stop the process that uses it"):
             bound_socket(f"127.0.0.1:{port}")
     with pytest.raises(ConfigError, match="expected HOST:PORT"):
         bound_socket("8080")

@@ -36,7 +36,7 @@ def test_text_becomes_what_the_serde_takes(serde: Any, text: str, key: object) -
 
 
 def test_text_that_is_no_key() -> None:
-    with pytest.raises(UserError, match="'seven' is no key of store 's': its keys are of serde 'long'"):
+    with pytest.raises(UserError, match="'seven' is not a key of store 's': its keys have the serde 'long'"):
         key_of(StoreSpec(name="s", key_serde=serdes.long), "seven")
 
 

@@ -55,7 +55,7 @@ def test_what_lies_there_is_answered_as_soon_as_it_waits() -> None:
 def test_a_query_that_nobody_comes_to_is_given_up_and_never_done() -> None:
     gate = QueryGate()
     done: list[int] = []
-    with pytest.raises(QueryTimedOutError, match="did not come to the query in 0 s"):
+    with pytest.raises(QueryTimedOutError, match="did not get to the query in 0 s"):
         gate.run(lambda: done.append(1), timeout_s=0)
     gate.serve()
     assert done == []

@@ -36,12 +36,12 @@ Start = Callable[[str | None], KafkaStreams]
     [
         (Seen(False, 0, True), "streams", "its group has no members, and the broker serves the whole of KIP-1071"),
         (Seen(False, 0, False), "classic", "the broker does not serve the whole of KIP-1071"),
-        (Seen(False, 2, True), "classic", "that is what its group is (members: 2)"),
-        (Seen(False, 1, False), "classic", "that is what its group is (members: 1)"),
-        (Seen(True, 0, True), "streams", "that is what its group is"),
-        (Seen(True, 0, False), "streams", "that is what its group is"),
+        (Seen(False, 2, True), "classic", "that is the protocol of its group (members: 2)"),
+        (Seen(False, 1, False), "classic", "that is the protocol of its group (members: 1)"),
+        (Seen(True, 0, True), "streams", "that is the protocol of its group"),
+        (Seen(True, 0, False), "streams", "that is the protocol of its group"),
         # Brokers that migrate groups have members of the classic protocol in streams groups.
-        (Seen(True, 1, True), "streams", "that is what its group is"),
+        (Seen(True, 1, True), "streams", "that is the protocol of its group"),
     ],
 )
 def test_the_group_decides_and_then_the_broker(seen: Seen, protocol: str, why: str) -> None:
@@ -160,7 +160,7 @@ def test_a_group_that_has_members_is_joined_by_its_protocol(
     second = start(None)
     assert kind_of(any_admin, name) == KINDS[protocol]
     assert chosen(caplog) == [protocol]
-    assert f"application {name}-app joins by {protocol}: that is what its group is" in caplog.text
+    assert f"application {name}-app joins by {protocol}: that is the protocol of its group" in caplog.text
     second.close()
     first.close()
     expected = "streams" if version == "bundled" else protocol

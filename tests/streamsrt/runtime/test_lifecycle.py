@@ -154,7 +154,7 @@ def test_why_a_task_waits() -> None:
     assert why_task(known).endswith("7 changelog records are left (counts), about 4 s"), "where its speed is known"
     assert why_task(task("standby", role="standby", left=3)).endswith("3 changelog records behind")
     assert why_task(task("running", lag=5)).endswith("5 records of input are waiting")
-    assert why_task(task("running")).endswith("nothing waits")
+    assert why_task(task("running")).endswith("no input is waiting")
     assert "it waits for its offsets" in why_task(task("created"))
 
 
@@ -171,7 +171,7 @@ def test_why_an_instance_is_not_ready() -> None:
 
 def test_an_instance_without_tasks_is_ready_where_others_are_known_to_have_them() -> None:
     assert why_not_ready(State.RUNNING, Progress()) == [
-        "no partition is on this instance, nor known to be on another one"
+        "no partition is on this instance or known to be on another one"
     ]
     assert why_not_ready(State.RUNNING, Progress(), others_have_tasks=True) == []
 

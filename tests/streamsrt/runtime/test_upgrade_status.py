@@ -72,13 +72,13 @@ def test_what_is_in_flight_is_said_before_anything_is_started() -> None:
     left = {"app-by-g-repartition": 1_060, "app-by-a-repartition": 2}
     found = status(group(member("a", 0), epoch=1, left=left))
     counted = "app-by-a-repartition: 2 records, app-by-g-repartition: 1,060 records"
-    assert found.advice[0] == f"in flight, and no instance reads it: {counted}"
+    assert found.advice[0] == f"in flight, and no instance reads them: {counted}"
     assert found.advice[1].startswith("the group does not know which version has app-by-a-repartition, app-by-g-")
     assert found.advice[2].startswith("no instance runs topology epoch 1")
     empty = status(group(epoch=None, left=left))
     assert empty.advice[0] == f"no instance runs, and records are in flight: {counted}"
     assert "start all versions that have some, each with its previous topology.epoch" in empty.advice[1]
-    assert "start the earlier one with --lose-in-flight, and the later one beside it without" in empty.advice[2]
+    assert "start the earlier one with --lose-in-flight and the later one without it" in empty.advice[2]
 
 
 KNOWN = (KnownVersion(1, frozenset({"app-g-repartition"})), KnownVersion(0, frozenset({"app-a-repartition"})))
@@ -90,18 +90,18 @@ def test_which_version_reads_what_is_left_is_said_with_the_epoch_that_it_is_take
     assert found.advice[1:] == (
         "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition",
         "start an instance of the version of topology epoch 1 (topology.epoch=1): it reads app-g-repartition",
-        "these run beside each other, started in any order: the earlier version reads its own first",
+        "start these beside each other, in any order: the earlier version reads its own topics first",
     )
     (_, only) = status(group(epoch=1, left={"app-g-repartition": 7}, versions=KNOWN)).advice
     assert only.startswith("start an instance of the version of topology epoch 1 ")
     back = (KnownVersion(2, frozenset({"app-a-repartition"})), KNOWN[0]._replace(is_sent_back=True))
     (_, again) = status(group(epoch=2, left={"app-g-repartition": 7}, versions=back)).advice
     assert again == (
-        "topology epoch 1 was rolled back: start its version under the next epoch, 3; it reads app-g-repartition"
+        "topology epoch 1 was rolled back: start its version with the next epoch, 3; it reads app-g-repartition"
     )
     (_, unknown) = status(group(epoch=1, left={"app-z-repartition": 7}, versions=KNOWN[:1])).advice
     assert unknown.startswith(
-        "the group does not know which version has app-z-repartition: start that one under the next"
+        "the group does not know which version has app-z-repartition: start that one with the next"
     )
     assert "epoch, 2, when nothing else is in flight" in unknown
 
@@ -119,7 +119,7 @@ def test_an_upgrade_is_not_over_while_tasks_wait_for_what_nobody_reads() -> None
     held = status(group(member("b", 1), left=left, versions=KNOWN, why=f"{NOBODY_READS}app-a-repartition: 2 records"))
     assert not held.is_over
     assert held.advice == (
-        "in flight, and no instance reads it, and tasks that share state with their readers wait: app-a-repartition: 2 "
+        "in flight, and no instance reads them, and tasks that share state with their readers wait: app-a-repartition: 2 "
         "records",
         "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition",
     )
@@ -128,9 +128,9 @@ def test_an_upgrade_is_not_over_while_tasks_wait_for_what_nobody_reads() -> None
     assert lost.is_over
     (said,) = lost.advice
     assert said.startswith(
-        "in flight, and left unread as --lose-in-flight says: app-a-repartition: 2 records. Keep that"
+        "in flight, and left unread because of --lose-in-flight: app-a-repartition: 2 records. Keep that"
     )
-    assert "start it under the next epoch, 2" in said
+    assert "start it with the next epoch, 2" in said
 
 
 def test_the_newest_end_that_anybody_reported_counts() -> None:
@@ -168,7 +168,7 @@ def test_members_that_are_away_and_that_say_nothing_are_named() -> None:
     found = status(group(member("a", 1, is_away=True), member("b", None), state="NotReady"))
     assert "topics of the group's topology are missing" in found.advice[0]
     assert found.advice[1].startswith("a is stopped and keeps its tasks until its session ends")
-    assert "members don't tell their version at this moment" in found.advice[2]
+    assert "the versions of the members are not known at this moment" in found.advice[2]
 
 
 def draining(*records: int) -> GroupFacts:

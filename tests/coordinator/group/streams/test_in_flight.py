@@ -185,7 +185,7 @@ def test_an_upgrade_waits_for_the_one_before_it() -> None:
     group.turn("new", "old")
     response, _ = group.join("next", [*RENAMED, "2: source=two"], 2)
     assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
-    assert "members with topology epoch 0 still read r: 7 records" in response.error_message
+    assert "members with topology epoch 0 are still reading r: 7 records" in response.error_message
     group.waits = {}
     assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == 0
 

@@ -74,7 +74,7 @@ def test_what_only_an_instance_knows_comes_from_the_one_that_has_the_task() -> N
         member("two", warmup={("a", 0)}, endpoint="two:2"),
         member("three"),
         instances={
-            "one:1": instance("one:1", phase="running", why="task a_0 (active) is running: nothing waits"),
+            "one:1": instance("one:1", phase="running", why="task a_0 (active) is running: no input is waiting"),
             "two:2": instance("two:2", phase="restoring", why="task a_0 (warmup) is restoring: counts, 7 records left"),
             "three:3": InstanceFacts("three:3", unreachable="it does not answer"),
         },

@@ -423,7 +423,7 @@ def test_a_commit_that_is_late_for_another_reason_blames_no_turn() -> None:
     loop = Loop()
     loop.now_ms += 5_000
     loop.iteration(wait_ms=100)
-    assert "was not what kept it" in report(loop.state, loop.now_ms).commit
+    assert "did not cause this" in report(loop.state, loop.now_ms).commit
 
 
 # --------------------------------------------------------------------------------------------------------------- drained
