@@ -103,7 +103,9 @@ def _partition_of(path: Path, file: ParquetFile) -> int:
         match = _PARTITION_FOLDER.match(part)
         if match is not None:
             return int(match[1])
-    raise ArchiveError(f"{path} says nowhere which partition it holds: neither a column nor a folder partition=N")
+    raise ArchiveError(
+        f"{path} does not say which partition it holds: it has no column partition and is in no folder partition=N"
+    )
 
 
 def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> tuple[ArchiveFile, ...]:
@@ -118,7 +120,7 @@ def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> 
         if after.first_offset < before.next_offset:
             raise ArchiveError(
                 f"{before.path} and {after.path} both hold offsets {after.first_offset} to "
-                f"{min(before.next_offset, after.next_offset) - 1} of partition {partition}: take one of them away"
+                f"{min(before.next_offset, after.next_offset) - 1} of partition {partition}: remove one of them"
             )
         if after.first_offset > before.next_offset and not allow_gaps:
             raise _hole(
@@ -209,8 +211,8 @@ def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> No
     ascending = offsets is None or all(a < b for a, b in pairwise(offsets))
     if columns.base_offset < position or not ascending:
         raise ArchiveError(
-            f"{file.path} is not in the order of offsets, or holds some twice, behind offset {position}: rewrite "
-            "it, sorted by offset"
+            f"{file.path} is not sorted by offset, or has offsets twice, after offset {position}: rewrite it, sorted "
+            "by offset"
         )
 
 

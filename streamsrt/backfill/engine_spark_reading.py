@@ -403,7 +403,7 @@ def _changes(lake: LakePlan, listed: Mapping[str, ListedFile]) -> Iterable[str]:
         elif now.size_bytes != file.size_bytes:
             yield f"{path} has {now.size_bytes} bytes, not {file.size_bytes}"
         elif now.modified_ms != file.modified_ms:
-            yield f"{path} was written again"
+            yield f"{path} was rewritten"
     if lake.format == TABLE:
         yield from (f"{path} is new" for path in listed if path not in planned)
 
@@ -426,7 +426,7 @@ def explained(
         return unreadable(plain_path(file[1]), last_cause(text) or said)
     if "MALFORMED_RECORD_IN_PARSING" in text:
         return ArchiveError(
-            f"{where}, {lake.location}, has rows that are no {lake.format}: correct them; --lake-option "
+            f"{where}, {lake.location}, has rows that are not valid {lake.format}: correct them; --lake-option "
             f"{lake.topic}.mode=DROPMALFORMED leaves them out"
         )
     if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
@@ -446,7 +446,7 @@ def explained(
         known = f" Its columns are {', '.join(columns)}" if columns else ""
         return BackfillError(f"{where} has no such columns: {said}{known}")
     if lake.where is not None and ("[PARSE_SYNTAX_ERROR]" in text or "FILTER_NOT_BOOLEAN" in text):
-        return BackfillError(f"--lake-where {lake.topic}={lake.where!r} is no condition in Spark's SQL: {said}")
+        return BackfillError(f"--lake-where {lake.topic}={lake.where!r} is not a condition in Spark's SQL: {said}")
     at = f", at its version {lake.version}" if lake.version is not None else ""
     return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
 

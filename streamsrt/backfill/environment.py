@@ -120,11 +120,11 @@ def check_environment(path: Path, application: str, code_digest: str) -> None:
             f"there is no bundle {path}: make it with streamsrt backfill bundle {application}"
         ) from None
     except (OSError, KeyError, zipfile.BadZipFile, ValidationError) as error:
-        raise BackfillError(f"{path} is no bundle of streamsrt ({error}): {again}") from None
+        raise BackfillError(f"{path} is not a bundle of streamsrt ({error}): {again}") from None
     if _whole(about.application) != _whole(application):
         raise BackfillError(f"{path} is a bundle of {about.application}, and this is {application}: {again}")
     if about.code_digest != code_digest:
-        raise BackfillError(f"the source of {application} is another one than in {path}: {again}")
+        raise BackfillError(f"the source of {application} differs from that in {path}: {again}")
     if about.python != sysconfig.get_python_version():
         raise BackfillError(
             f"{path} is for Python {about.python}, and this is Python {sysconfig.get_python_version()}, which Spark's "

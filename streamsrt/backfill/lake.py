@@ -174,8 +174,8 @@ def is_in_folders(root: Path, paths: Sequence[Path]) -> bool:
     outside = [path for path in paths if _folder_partition(root, path) is None]
     if outside and len(outside) < len(paths):
         raise ArchiveError(
-            f"{outside[0]} is in no folder {PARTITION}=N, and {len(paths) - len(outside)} files of lake {root} are: move it "
-            "into the folder of its partition, or out of the lake"
+            f"{outside[0]} is not in a folder {PARTITION}=N, and {len(paths) - len(outside)} files of lake {root} "
+            "are: move it into the folder of its partition, or out of the lake"
         )
     return not outside
 
@@ -209,7 +209,8 @@ def check_for_spark(path: Path, file: ParquetFile) -> None:
     for name in file.schema_arrow.names:
         if name.lower() in lower:
             raise ArchiveError(
-                f"{path} has columns {lower[name.lower()]} and {name}, which are one name to Spark: give one another name"
+                f"{path} has columns {lower[name.lower()]} and {name}, which Spark takes for one name: rename "
+                "one of them"
             )
         lower[name.lower()] = name
     for name in file.schema_arrow.names:
@@ -248,7 +249,7 @@ def _scan(
         positions, owners = batch.column(order), batch.column(owner)
         if positions.null_count or owners.null_count:
             raise ArchiveError(
-                f"{path} has rows without {order if positions.null_count else owner}: nothing says where they belong"
+                f"{path} has rows without {order if positions.null_count else owner}: their place is not known"
             )
         if folder is not None:
             found = np.full(len(positions), folder, np.int64)
@@ -313,7 +314,7 @@ def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> No
     raise ArchiveError(
         f"the lake of {tp[0]}-{tp[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
         + (
-            "some are there twice"
+            "some are duplicates"
             if records > end - first
             else "some are missing. If the topic was compacted or written in transactions, use --allow-gaps"
         )

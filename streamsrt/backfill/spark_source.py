@@ -147,7 +147,7 @@ class _Options:
             )
         partition = values.pop("partition", None)
         if partition is not None and not partition.isdigit():
-            raise ConfigError(f"data source {NAME}: partition is {partition!r}, which is no number")
+            raise ConfigError(f"data source {NAME}: partition is {partition!r}, which is not a number")
         typed = values.pop("typed", "false").lower()
         if typed not in ("true", "false"):
             raise ConfigError(f"data source {NAME}: typed is {typed!r}: give true or false")

@@ -255,7 +255,7 @@ class StateLog:
         count = admin.partitions_for({topic}).get(topic)
         if count is None:
             raise ConfigError(
-                f"store {self.store.spec.name!r} is restored from topic {topic!r}, which is not there: application "
+                f"store {self.store.spec.name!r} is restored from topic {topic!r}, which does not exist: application "
                 f"{self.store.application_id!r} has not run on this cluster yet, or has another name"
             )
         partitions = [(topic, partition) for partition in range(count)]
@@ -346,7 +346,7 @@ class StateFiles:
             kind = "a global store" if store.is_global else "not in files"
             raise ConfigError(f"store {spec.name!r} is {kind}: {_FROM_CHANGELOG}")
         if not self._root.is_dir():
-            raise ConfigError(f"{self._root} is not there: nothing of store {spec.name!r} was ever kept in {state_dir}")
+            raise ConfigError(f"{self._root} does not exist: store {spec.name!r} was never kept in {state_dir}")
 
     @cached_property
     def _found(self) -> list[int]:
@@ -386,7 +386,7 @@ def refuse_running(directory: Path, instead: str) -> None:
         raise StateError(f"state directory {directory} can't be read: {error}") from error
 
 
-_FROM_CHANGELOG = "leave the state directory away, and it is read from its changelog in the cluster (bootstrap servers)"
+_FROM_CHANGELOG = "leave the state directory out to read it from its changelog in the cluster (bootstrap servers)"
 
 
 # ----------------------------------------------------------------------------------------------------------------- Parquet

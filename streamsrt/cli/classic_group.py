@@ -103,7 +103,10 @@ def classic_rebalances(described: Described, *, verbose: bool) -> Table:
     ones."""
     members = {_name(member, said): (said, told) for member, said, told in _ours(described)}
     if not members:
-        note(f"group {described.group_id} has no assignment of a leader of ours: it is {described.group_state}")
+        note(
+            f"group {described.group_id} has no assignment by a leader that runs streamsrt: the group is "
+            f"{described.group_state}"
+        )
         return ["group", "epoch", "why", "moves"], []
     before = {name: said.echo.target for name, (said, _) in members.items() if said.echo is not None}
     after = {name: told.target for name, (_, told) in members.items()}
@@ -114,7 +117,7 @@ def classic_rebalances(described: Described, *, verbose: bool) -> Table:
     row: dict[str, object] = {
         "group": described.group_id,
         "epoch": max(told.generation for _, told in members.values()),
-        "why": "; ".join(sorted(reasons)) or "a member joined again",
+        "why": "; ".join(sorted(reasons)) or "a member rejoined",
         "moves": ", ".join(moves_between(_owners(before), _owners(after))) or "no task moves",
     }
     return ["group", "epoch", "why", "moves"], [row]

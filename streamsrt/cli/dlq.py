@@ -336,9 +336,9 @@ def _note_plan(plan: _Plan, topic: str, to: str | None) -> None:
     for target, count in plan.targets.items():
         note(f"{count} records go to {to or target}" + (f" (they came from {target})" if to else ""))
     for why, count in plan.left.most_common(_REASONS_MAX):
-        note(f"{count} letters are left: {why}")
+        note(f"{count} dead letters are left: {why}")
     if not plan.targets and not plan.left:
-        note(f"no letter of {topic} waits that is meant")
+        note(f"no waiting dead letter of {topic} matches")
 
 
 def _done_again(plan: _Plan, to: str | None, topology: Topology) -> Iterator[str]:
@@ -347,24 +347,24 @@ def _done_again(plan: _Plan, to: str | None, topology: Topology) -> Iterator[str
         topic = to or target
         if not reaches(topology, topic, step):
             yield (
-                f"records of {topic} do not come to {step or 'a step that the letter names'} in this topology: what "
-                "processes them again is not known"
+                f"records of {topic} do not reach {step or 'the step that the dead letter names'} in this topology, so it "
+                "is not known what would process them again"
             )
             continue
         again = second_time(topology, topic, step)
         if again.beside:
-            advice = "" if to else ": with --to TOPIC they go to a topic of their own"
+            advice = "" if to else ": --to TOPIC writes them to another topic"
             nodes = ", ".join(again.beside)
-            yield f"{nodes} gets the records of {topic} as well, and gets these for the second time{advice}"
+            yield f"{nodes} also reads {topic}, and would process these records a second time{advice}"
         if earlier := [each for each in again.before if each != step]:
             yield (
-                f"steps before {step} keep state or give several results ({', '.join(earlier)}): they may have done their "
-                "part for these records already, and will do it again"
+                f"steps before {step} keep state or give several results ({', '.join(earlier)}): they may have "
+                "processed these records already, and would process them again"
             )
         if step in again.before:
             yield (
-                f"{step}, the step that failed, keeps state: it may have updated its state before it failed, and will "
-                "update it again"
+                f"{step}, the step that failed, keeps state: it may have updated its state before it failed, and "
+                "would update it again"
             )
 
 
@@ -414,6 +414,6 @@ def drop(
                     if work.is_full:
                         work.commit(_now_ms())
             work.commit(_now_ms())
-    note(f"{count} letters {'are' if execute else 'would be'} dropped")
+    note(f"{count} dead letters {'are' if execute else 'would be'} dropped")
     if not execute:
         note("nothing is changed: use --execute to do it")

@@ -44,7 +44,7 @@ def remove_members(
     group: Annotated[str, typer.Argument(help="application id")],
     bootstrap_servers: BootstrapServers = None,
     instances: Annotated[
-        list[str] | None, typer.Option("--instance", help="group.instance.id of a member; again for more")
+        list[str] | None, typer.Option("--instance", help="group.instance.id of a member; repeatable")
     ] = None,
     everyone: Annotated[
         bool, typer.Option("--all", help="all static members that are not running; in a classic group, all members")
@@ -55,7 +55,7 @@ def remove_members(
     """Remove static members that are not running, so that their tasks move immediately instead of when their
     sessions expire."""
     if everyone is bool(instances):
-        raise ConfigError("say whom to remove: either --instance ID, again for more, or --all")
+        raise ConfigError("give the members to remove: --instance ID (repeatable) or --all")
     with cluster(bootstrap_servers) as network:
         found = _members(network, group)
         chosen = _all(found) if everyone else _named(group, found, instances or ())
@@ -83,8 +83,8 @@ def _members(network: NetworkThread, group: str) -> list[ListedMember]:
         ]
     if kind != "classic":
         raise ConfigError(
-            f"group {group} is a {kind} group: remove-members is for streams and classic groups. Its static members go when "
-            "their sessions end"
+            f"group {group} is a {kind} group: remove-members is for streams and classic groups. Its static members "
+            "leave when their sessions end"
         )
     described = described_classic_group(network, group)
     return [ListedMember(each.member_id, each.group_instance_id, None) for each in described.members]
@@ -101,14 +101,14 @@ def _named(group: str, found: Sequence[ListedMember], instances: Sequence[str]) 
     if missing:
         there = ", ".join(sorted(by_instance)) or "none"
         raise ConfigError(
-            f"group {group} has no member with the group.instance.id {', '.join(missing)}; there: {there}"
+            f"group {group} has no member with the group.instance.id {', '.join(missing)}; it has: {there}"
         )
     chosen = [by_instance[instance] for instance in dict.fromkeys(instances)]
     running = [str(each.instance_id) for each in chosen if each.is_away is False]
     if running:
         raise ConfigError(
-            f"{', '.join(running)} of group {group} is not away: stop the instance first. One that was killed counts as "
-            "running until its session ends, and goes by itself then"
+            f"{', '.join(running)} of group {group} is running: stop the instance first. A killed instance counts as "
+            "running until its session ends, and is then removed anyway"
         )
     return chosen
 
@@ -147,7 +147,7 @@ def _leave_group(network: NetworkThread, group: str, members: Sequence[ListedMem
     )
     answer = network.request(request, coordinator_of=group).result(_TIMEOUT_S)
     if answer.error_code:
-        return [f"nobody was removed from group {group}: {error_name(answer.error_code)}"]
+        return [f"no member was removed from group {group}: {error_name(answer.error_code)}"]
     return [
         f"{each.group_instance_id or each.member_id} was not removed: {error_name(each.error_code)}"
         for each in answer.members

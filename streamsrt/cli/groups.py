@@ -201,4 +201,4 @@ def forget_topology(
             )
         if offsets:
             network.admin.commit(group, offsets)
-    note(f"group {group} has no topology any more; its {len(offsets)} offsets are unchanged (backup: {backup})")
+    note(f"group {group} no longer has a topology; its {len(offsets)} offsets are unchanged (backup: {backup})")

@@ -35,7 +35,7 @@ def init(
         )
     folder = Path(name) if directory is None else directory
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there already, and not empty: give another name, or --dir another directory")
+        raise ConfigError(f"{folder} already exists and is not empty: give another name, or --dir another directory")
     for path, text in files_of(name).items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

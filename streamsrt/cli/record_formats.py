@@ -31,13 +31,13 @@ def _text(value: object) -> bytes:
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise ValueError(f"{value!r} is no whole number")
+        raise ValueError(f"{value!r} is not a whole number")
     return int(value)
 
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     if not isinstance(value, str) and not math.isfinite(value):
         raise ValueError(f'JSON has no such number: write "{value}", as text')
     return float(value)
@@ -45,7 +45,7 @@ def _number(value: object) -> float:
 
 def _hex(value: object) -> bytes:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text of hexadecimal digits")
+        raise ValueError(f"{value!r} is not hexadecimal")
     return bytes.fromhex(value)
 
 
@@ -104,7 +104,7 @@ def encoder(name: str) -> Encode:
     """Raises ConfigError for an unknown format, and for one that is only shown."""
     encode = _format(name).encode
     if encode is None:
-        raise ConfigError(f"format {name!r} can only be shown: give one of {', '.join(_written())}")
+        raise ConfigError(f"format {name!r} is for output only: give one of {', '.join(_written())}")
     return encode
 
 

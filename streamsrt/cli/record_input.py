@@ -90,8 +90,8 @@ def read_json(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
         if not isinstance(row, dict) or "value" not in row or (unknown := set(row) - set(_FIELDS)):
             what = f"unknown: {', '.join(sorted(unknown))}" if isinstance(row, dict) and "value" in row else "no value"
             raise ConfigError(
-                f"line {number} of stdin is no record ({what}): a JSON line has value, and maybe key, timestamp, partition "
-                f"and headers: {_shown(line)}"
+                f"line {number} of stdin is not a record ({what}): a JSON line has a value, and optionally key, "
+                f"timestamp, partition and headers: {_shown(line)}"
             )
         yield InputRecord(
             _optional(reading.key, row.get("key"), f"the key in line {number}"),
@@ -110,11 +110,13 @@ def read_csv(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
         raise ConfigError(f"line 1 of stdin has a column twice: {', '.join(twice)}")
     for option, column in (("--key-column", reading.key_column), ("--timestamp-column", reading.timestamp_column)):
         if column is not None and column not in columns:
-            raise ConfigError(f"{option} {column}: there is no such column, but {', '.join(columns) or 'no line'}")
+            raise ConfigError(
+                f"{option} {column}: there is no such column; the columns are: {', '.join(columns) or 'none'}"
+            )
     for row in _lines(rows, rows):
         number = rows.line_num
         if None in row or None in row.values():
-            raise ConfigError(f"line {number} of stdin has not {len(columns)} fields, as its first line has")
+            raise ConfigError(f"line {number} of stdin does not have {len(columns)} fields like line 1")
         key = None if reading.key_column is None else row[reading.key_column]
         at = None if reading.timestamp_column is None else row[reading.timestamp_column]
         yield InputRecord(
@@ -146,7 +148,7 @@ def _encoded(encode: Encode, value: object, what: str) -> bytes:
     try:
         return encode(value)
     except UNREADABLE as error:
-        raise ConfigError(f"{what} of stdin is not in the format asked for: {error}") from None
+        raise ConfigError(f"{what} of stdin is not in the given format: {error}") from None
 
 
 def _timestamp(value: object, number: int) -> int | None:
@@ -186,7 +188,7 @@ def _headers(value: object, number: int) -> Headers:
     ):
         with suppress(ValueError):
             return tuple((name, _header(found)) for name, found in cast("list[tuple[str, object]]", pairs))
-    raise ConfigError(f"the headers in line {number} of stdin are {value!r}: give an object of texts")
+    raise ConfigError(f"the headers in line {number} of stdin are {value!r}: give an object whose values are texts")
 
 
 def _header(value: object) -> bytes | None:

@@ -71,7 +71,9 @@ def produce(
     with cluster(bootstrap_servers, begins=True) as network:
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
-            raise MissingTopicError(f"no such topic: {topic} (streamsrt topics create {topic} --partitions N makes it)")
+            raise MissingTopicError(
+                f"no such topic: {topic} (streamsrt topics create {topic} --partitions N creates it)"
+            )
         reading = LineFormat(
             key=key,
             value=value,
@@ -246,7 +248,7 @@ class _Shown:
             note(counted)
             return
         raise DeserializationError(
-            f"{counted}: not in the format asked for. Give --key or --value another one, e.g. bytes, or "
+            f"{counted}: not in the given format. Give --key or --value another one, e.g. bytes, or "
             "--skip-message-on-error to exit with 0 nevertheless",
             first.topic,
             first.partition,
@@ -328,7 +330,7 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
     except UNREADABLE as error:
         where = f"{fetched.topic}-{fetched.partition} at offset {offset}"
         raise DeserializationError(
-            f"the {what} in {where} is not in the format asked for ({error}): give --{what} another one, e.g. bytes",
+            f"the {what} in {where} is not in the given format ({error}): give --{what} another one, e.g. bytes",
             fetched.topic,
             fetched.partition,
             offset,

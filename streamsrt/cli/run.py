@@ -195,8 +195,8 @@ def open_door(listen: str) -> str | None:
         if not listen or host == "localhost" or ipaddress.ip_address(host).is_loopback:
             return None
     return (
-        f"http.listen={listen}: everybody who reaches this address reads all state, without a password. Listen on "
-        "127.0.0.1, or let a firewall say who may"
+        f"http.listen={listen}: everyone who can reach this address can read all state, without a password. Listen "
+        "on 127.0.0.1, or restrict access by a firewall"
     )
 
 
@@ -245,7 +245,7 @@ def _read_properties(path: Path) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"--config-file {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"--config-file {path} is no text in UTF-8: {error.reason} at byte {error.start}") from None
+        raise ConfigError(f"--config-file {path} is not UTF-8: {error.reason} at byte {error.start}") from None
     return key_value_pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
 
 

@@ -77,7 +77,7 @@ def diff(
         with cluster(bootstrap_servers) as network:
             running = running_group(network, group, new, old)
             if old is not None and not running.runs(old):
-                note(f"no member of group {group} runs the version that is given as OLD: what runs is another one")
+                note(f"no member of group {group} runs the version given as OLD: another version runs")
             known = running.outline(new) if old is None else running.seen_by(old)
             found = compare(known, new, running.cluster_topics())
             restored = restored_state(network, running, known, new, found)
@@ -154,8 +154,8 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         lost = running.records(each) if running is not None and each.kind == "repartition topic" else None
         if lost and each.fate == "orphaned":
             sys.stdout.write(
-                f"repartition topic {each.name}: {lost} records of it are not read yet, and the new version does not read "
-                "them: let nothing be written to its sources until this number is 0\n"
+                f"repartition topic {each.name}: {lost} records are not read yet, and the new version does not read "
+                "them: stop all writes to its sources until this number is 0\n"
             )
     if not knows_bytes:
         sys.stdout.write(
@@ -163,7 +163,7 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
             "the new one\n"
         )
     if found.verdict is Verdict.INCOMPATIBLE:
-        sys.stdout.write("incompatible: the new version must not run over this state as it is\n")
+        sys.stdout.write("incompatible: the new version must not run with this state\n")
     else:
         sys.stdout.write(f"run the new version with topology.epoch={found.epoch_needed}\n")
 

@@ -155,7 +155,7 @@ def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], 
     while gone & {each.member_id for each in look(network.admin, group).members}:
         if time.monotonic() > deadline:
             raise RequestFailedError(
-                f"members of group {group} are still there: try again", ErrorCode.REQUEST_TIMED_OUT
+                f"members of group {group} have not left yet: try again", ErrorCode.REQUEST_TIMED_OUT
             )
         time.sleep(_PAUSE_S)
 
@@ -166,7 +166,7 @@ def _show(made: _Return) -> None:
     say(f"the topology of group {made.group} {did} that of {made.old}, with topology epoch {made.epoch}\n")
     for each in made.leaving:
         say(f"{member_name(each)} ({each.client_id} on {each.host}), topology epoch {each.epoch}: {does}\n")
-    say(f"instances that go on: {', '.join(map(member_name, made.staying)) or 'none'}\n")
+    say(f"instances that stay: {', '.join(map(member_name, made.staying)) or 'none'}\n")
     for line in in_flight_lines(made.old, made.in_flight):
         say(f"{line}\n")
     if made.refused:
@@ -174,9 +174,9 @@ def _show(made: _Return) -> None:
         note("nothing is changed")
         return
     if made.loses:
-        say("these records stay unread; instances that are started need --lose-in-flight, or wait for them\n")
+        say("these records stay unread; start instances with --lose-in-flight, otherwise they wait for them\n")
     if made.leaving:
-        say("a removed instance that still lives ends by itself with exit code 2, also when it is started again\n")
+        say("a removed instance that still runs ends with exit code 2, also when it is restarted\n")
     say(
         "start each stopped instance that you want to keep, and each new one, with the former "
         "version and the new epoch:\n"

@@ -66,10 +66,10 @@ def refusal(old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFac
         else f"start the later version again, with topology epoch {later}"
     )
     return (
-        "only the later version reads these records. Without it they stay unread, and tasks that share state with their "
-        f"readers wait. To have them read: {begin}; stop the instances of {old} one by one and start them with the next "
-        f"epoch (streamsrt run {old} -a {facts.name} --config topology.epoch={epoch}), until these are at least half of all "
-        "instances, and start more of them beside if they are fewer. They take over what writes the topics, and the later "
-        f"version reads them to the end. Stop its instances when they have no active task left (streamsrt upgrade status "
-        f"--group {facts.name}). To leave the records unread: --lose-in-flight"
+        "only the later version reads these records. Without it they stay unread, and tasks that share state with "
+        f"their readers wait. To have them read: {begin}; restart the instances of {old} one by one with the next "
+        f"epoch (streamsrt run {old} -a {facts.name} --config topology.epoch={epoch}), and start more if these are "
+        "fewer than half of all instances. They take over the tasks that write to the topics, and the later version "
+        "reads the topics to the end. Stop its instances when they have no active task left (streamsrt upgrade "
+        f"status --group {facts.name}). To leave the records unread: --lose-in-flight"
     )

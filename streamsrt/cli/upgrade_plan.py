@@ -222,7 +222,7 @@ def _each_instance(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     yield f"topology.epoch={found.epoch_needed} (streamsrt upgrade start sets it)"
     yield f"application.id={running.name}, and group.protocol={running.kind}"
     yield "the state.dir of the instance that it replaces, so that tasks that stay have their state"
-    yield "room on disk for the stores of new tasks until the old instances are gone"
+    yield "disk space for the stores of new tasks until the old instances are gone"
     yield "group.instance.id, if the old one has one: its tasks wait for it while it is started again"
 
 
@@ -334,5 +334,5 @@ def read_plan(path: Path) -> AgreedPlan:
         raise ConfigError(f"plan {path} can't be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path} is no plan ({error}): make one with `streamsrt upgrade plan NEW --out {path}`"
+            f"{path} is not a plan ({error}): make one with `streamsrt upgrade plan NEW --out {path}`"
         ) from None

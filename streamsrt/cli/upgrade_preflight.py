@@ -38,8 +38,9 @@ def of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
     """Why this broker's groups take no other topology."""
     if kind == "streams" and WHOLE_STREAMS_PROTOCOL not in network.admin.cluster().features:
         yield (
-            f"this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "
-            f"forget-topology {group} --execute, and start the new version. With group.protocol=classic a new version rolls"
+            "this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "
+            f"forget-topology {group} --execute, and start the new version. With group.protocol=classic, rolling "
+            "upgrades work"
         )
 
 

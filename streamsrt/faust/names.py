@@ -22,7 +22,7 @@ from faust.tables.base import Collection
 
 from streamsrt.faust.places import written
 
-_JOIN = "faust does not do it, either: look the other side up in a table"
+_JOIN = "faust does not support it, either: look the other side up in a table"
 BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
 _STATE = "there is no worker of faust's: use the signals, such as app.on_partitions_assigned"
 _CONSUMER = "the runtime reads the topics: agents acknowledge, and streamsrt offsets resets"

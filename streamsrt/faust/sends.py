@@ -353,7 +353,7 @@ def _bytes(raw: object) -> bytes | None:
         return raw
     if isinstance(raw, str):
         return raw.encode()
-    raise TypeError(f"{raw!r} is {type(raw).__name__}, and no bytes: name a serializer")
+    raise TypeError(f"{raw!r} is {type(raw).__name__}, not bytes: name a serializer")
 
 
 class Producer:

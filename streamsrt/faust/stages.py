@@ -28,7 +28,7 @@ def channels_of(agent: faust.Agent) -> list[faust.TopicT]:
         return [agent.channel]
     place = f"agent {agent.name} ({line_of(agent.fun)})"
     if agent.concurrency > 1:
-        raise UserError(f"{place} has concurrency={agent.concurrency}, and can't use group_by or through then")
+        raise UserError(f"{place} has concurrency={agent.concurrency}, so it can't use group_by or through")
     loop = asyncio.new_event_loop()
     try:
         chain = loop.run_until_complete(_tried(agent, place))

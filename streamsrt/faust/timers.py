@@ -89,7 +89,7 @@ class ReadOnlyRows:
 
     def put(self, key: object, value: object, /) -> None:
         """Tables are changed by agents."""
-        raise UserError("a timer can't change a table, with faust neither: send a record to an agent that does")
+        raise UserError("a timer can't change a table, in faust either: send a record to an agent that does")
 
     def all(self) -> Iterator[tuple[object, object]]:
         """The rows of all partitions."""

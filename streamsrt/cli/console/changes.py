@@ -29,7 +29,7 @@ def change_letters(bootstrap_servers: str, topic: str, outcome: LetterOutcome, p
     with connected(bootstrap_servers, topic, writes=True) as network, told_if_fenced(topic):
         letters = DeadLetterTopic(network, topic)
         done, left = (_replay if outcome is LetterOutcome.REPLAYED else _drop)(letters, wanted)
-    note(f"{done} letters of {topic} are {outcome.value}, as the page has asked")
+    note(f"{done} dead letters of {topic} are {outcome.value}, as requested by the page")
     return {"done": done, "left": [{"letters": count, "why": why} for why, count in left.most_common()]}
 
 

@@ -29,7 +29,7 @@ def console(
         str, typer.Option("--http", help="HOST:PORT of the page; port 0 picks a free port")
     ] = "127.0.0.1:8090",
     dead_letters: Annotated[
-        list[str] | None, typer.Option("--dead-letters", help="a dead-letter topic that is shown; again for more")
+        list[str] | None, typer.Option("--dead-letters", help="a dead-letter topic to show; repeatable")
     ] = None,
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="the page may replay and drop dead letters; it then needs a token")

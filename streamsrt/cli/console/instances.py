@@ -53,7 +53,7 @@ def _ask(address: str) -> InstanceFacts:
         return InstanceFacts(address, unreachable=str(error))
     if any(status != 200 for status, _ in (tasks, stores, topology)):
         said = next(body.get("message", "") for status, body in (tasks, stores, topology) if status != 200)
-        return InstanceFacts(address, unreachable=said or "it does not answer as an instance of streamsrt")
+        return InstanceFacts(address, unreachable=said or "its response is not that of an instance of streamsrt")
     return InstanceFacts(address, tasks[1], tuple(stores[1].get("stores", ())), topology[1])
 
 
@@ -70,7 +70,7 @@ def rows_of_key(addresses: Iterable[str], store: str, key: str) -> Json:
         raise InstanceUnreachableError("; ".join(each.unreachable for each in found.values()))
     kinds = {each["name"]: each["kind"] for each in answering[0].stores}
     if store not in kinds:
-        raise ConfigError(f"no store is called {store!r}; there are: {', '.join(sorted(kinds)) or 'none'}")
+        raise ConfigError(f"there is no store {store!r}; the stores are: {', '.join(sorted(kinds)) or 'none'}")
     path = f"/stores/{quote(store, safe='')}/{_KEY_PATHS.get(kinds[store], 'keys')}/{quote(key, safe='')}"
     status, body = fetch(_host(answering[0].address), path, {}, _QUERY_TIMEOUT_S)
     return {"kind": kinds[store], "instance_status": status, "answer": body}

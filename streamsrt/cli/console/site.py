@@ -126,14 +126,14 @@ class Site:
 
     def _refused_change(self, request: Request) -> tuple[int, Json] | None:
         if not self._allows_changes:
-            return 403, {"message": "nothing can be changed here: start the console with --allow-changes"}
+            return 403, {"message": "changes are not allowed: start the console with --allow-changes"}
         if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return 403, {"message": "changes are taken from the console's own page only"}
+            return 403, {"message": "changes are accepted only from the console's own page"}
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            return 415, {"message": "a change is JSON: content-type application/json"}
+            return 415, {"message": "a change must be JSON, with Content-Type: application/json"}
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > _LARGEST_CHANGE_BYTES:
-            return 413, {"message": f"a change has at most {_LARGEST_CHANGE_BYTES} bytes, and says how many"}
+            return 413, {"message": f"a change needs a Content-Length of at most {_LARGEST_CHANGE_BYTES} bytes"}
         return None
 
     def _refused(self, request: Request) -> tuple[int, Json] | None:
@@ -141,11 +141,11 @@ class Site:
             called = request.url.hostname or ""
             if called in {"localhost", self._host} or _is_loopback(called):
                 return None
-            return 403, {"message": f"the console is not called {called!r}: open it by the address that it has printed"}
+            return 403, {"message": f"{called!r} is not an address of this console: open the address that it printed"}
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if hmac.compare_digest(given.encode(), self._token.encode()):
             return None
-        return 401, {"message": "the token is missing or wrong: open the address that the console has printed"}
+        return 401, {"message": "the token is missing or wrong: open the address that the console printed"}
 
 
 def _answered(make: Callable[[Request], Json], request: Request) -> tuple[int, Json]:
@@ -165,14 +165,14 @@ def _positions(body: bytes) -> frozenset[Position] | str:
     try:
         told = json.loads(body)
     except ValueError as error:
-        return f"the change is no JSON: {error}"
+        return f"the change is not JSON: {error}"
     named = told.get("letters") if isinstance(told, dict) else None
     if (
         not isinstance(named, list)
         or not 0 < len(named) <= MOST_LETTERS
         or not all(isinstance(each, str) for each in named)
     ):
-        return f'a change names 1 to {MOST_LETTERS} letters: {{"letters": ["PARTITION:OFFSET", ...]}}'
+        return f'a change names 1 to {MOST_LETTERS} dead letters: {{"letters": ["PARTITION:OFFSET", ...]}}'
     try:
         return frozenset(map(position_of, named))
     except ConfigError as error:

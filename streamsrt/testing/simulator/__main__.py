@@ -70,8 +70,9 @@ def _inputs(name: str) -> Inputs:
         found = found()
     if not isinstance(found, Mapping) or not found:
         raise ConfigError(
-            f"{module_name}:{attribute or 'inputs'} is no input for a simulation: make it a mapping from the names of "
-            "source topics to lists of streamsrt.testing.simulator.Input(key, value, timestamp), or name one with --inputs"
+            f"{module_name}:{attribute or 'inputs'} is not an input for a simulation: make it a mapping from the "
+            "names of source topics to lists of streamsrt.testing.simulator.Input(key, value, timestamp), or name "
+            "one with --inputs"
         )
     return found
 
@@ -100,32 +101,32 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m streamsrt.testing.simulator",
         description="Runs an application of several instances through seeded faults, all simulated, and checks the results.",
     )
-    parser.add_argument("application", metavar="MODULE:TOPOLOGY", help="as `streamsrt run` takes it")
-    parser.add_argument("--inputs", metavar="MODULE:ATTRIBUTE", help="what is written (default: `inputs` of MODULE)")
-    parser.add_argument("--seeds", type=int, default=100, help="how many (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
+    parser.add_argument("application", metavar="MODULE:TOPOLOGY", help="the topology, as for `streamsrt run`")
+    parser.add_argument("--inputs", metavar="MODULE:ATTRIBUTE", help="the input records (default: `inputs` of MODULE)")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (default: %(default)s)")
     parser.add_argument("--instances", type=int, default=3, help="of the application (default: %(default)s)")
     parser.add_argument("--partitions", type=int, default=2, help="of each topic (default: %(default)s)")
     parser.add_argument(
         "--protocol",
         choices=get_args(Protocols),
-        help="by which the instances join their group; both: some seeds begin with each, and change it while they run "
+        help="group protocol of the instances; both: some seeds start with each, and change it while they run "
         "(default: group.protocol of the application)",
     )
     parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="of the application; repeatable"
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="setting of the application; repeatable"
     )
     parser.add_argument(
         "--fault",
         action="append",
         default=[],
         metavar="KIND=NUMBER",
-        help=f"how often on average, or how probable: {', '.join(_FAULTS)}; repeatable",
+        help=f"how often a fault occurs on average, or its probability: {', '.join(_FAULTS)}; repeatable",
     )
     parser.add_argument(
         "--compare",
         choices=["each", "last", "none lost"],
-        help="how the values of each key must equal those of an uninterrupted run (default: each under exactly_once_v2, "
+        help="which values of each key must equal those of a run without faults (default: each under exactly_once_v2, "
         "else none lost)",
     )
     return parser

@@ -113,7 +113,7 @@ class Monitor:
             return f"the group is {'absent' if group is None else group.state}"
         for instance in instances:
             if not instance.is_alive or instance.member_id not in group.epochs:
-                return f"{instance.name} is no member of the group"
+                return f"{instance.name} is not a member of the group"
             if instance.manager is None or not instance.manager.is_settled:
                 return f"tasks of {instance.name} are not running"
         return self._backlog(broker)

@@ -218,5 +218,5 @@ class Nemesis:
 
     def _growths(self, event: Event) -> None:
         if self._victims.broker.life is not None:
-            self._victims.note(HOST_NAME, "source topics get a partition more")
+            self._victims.note(HOST_NAME, "source topics get one more partition")
             self._victims.grow_topics()

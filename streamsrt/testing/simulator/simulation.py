@@ -174,7 +174,7 @@ class Simulation:
         return None
 
     def _backlog(self) -> str:
-        return f"{self._left} input batches are not written" if self._left else "it was not looked at"
+        return f"{self._left} input batches are not written yet" if self._left else "no check was made"
 
     def outputs(self) -> Outputs:
         assert self.broker.life is not None

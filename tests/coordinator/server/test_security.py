@@ -331,7 +331,7 @@ def test_what_others_can_read_along_is_a_warning(
 
 def test_open_metrics_are_a_warning_at_the_start(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", "--metrics", "0.0.0.0:0") as broker:
-        assert "--metrics 0.0.0.0: everybody who reaches this address" in broker.log
+        assert "--metrics 0.0.0.0: everyone who can reach this address" in broker.log
 
 
 def test_the_salt_of_an_unknown_user_survives_a_restart(tmp_path: Path) -> None:

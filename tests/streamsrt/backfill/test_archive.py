@@ -140,7 +140,7 @@ def _changed(path: Path) -> None:
     pq.write_table(table(list(range(10, 21))), path)
 
 
-@pytest.mark.parametrize(("damage", "says"), [(_shuffled, "not in the order"), (_changed, "was changed")])
+@pytest.mark.parametrize(("damage", "says"), [(_shuffled, "is not sorted by offset"), (_changed, "was changed")])
 def test_what_planning_can_not_see_is_found_when_reading(
     tmp_path: Path, damage: Callable[[Path], None], says: str
 ) -> None:

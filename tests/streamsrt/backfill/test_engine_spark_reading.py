@@ -129,7 +129,7 @@ def test_what_changed_since_the_plan_was_made_is_named(spark: SparkSession, tmp_
     with pytest.raises(ArchiveError) as raised:
         check_lake(spark, plan)
     said = str(raised.value)
-    for part in (f"{first} was written again", f"{second} has ", f"{third} is gone", "plan again in another --dir"):
+    for part in (f"{first} was rewritten", f"{second} has ", f"{third} is gone", "plan again in another --dir"):
         assert part in said
 
 
@@ -172,8 +172,8 @@ def test_a_table_has_the_files_that_it_had(spark: SparkSession, tmp_path: Path) 
         ({"path": "file:///nowhere/orders"}, "there is no path file:///nowhere/orders. Check it"),
         ({"columns": {**COLUMNS, "value": "nothing"}}, "no such columns: .*nothing.* Its columns are "),
         ({"where": "nothing = 1"}, "no such columns: .*nothing"),
-        ({"where": "day >="}, "--lake-where lines='day >=' is no condition"),
-        ({"where": "number"}, "--lake-where lines='number' is no condition"),
+        ({"where": "day >="}, "--lake-where lines='day >=' is not a condition"),
+        ({"where": "number"}, "--lake-where lines='number' is not a condition"),
         ({"where": "day = '2001-01-01'"}, r"--lake-where .* leaves no row of lake file:/.*orders: check the condition"),
         ({"columns": {**COLUMNS, "timestamp": "at"}}, r"timestamp .* is string, .*'cast\(timestamp as timestamp\)'"),
         ({"columns": {**COLUMNS, "value": "cast(word as int)"}}, "value of the lake of lines .* is int"),

@@ -115,7 +115,7 @@ def written(path: Path, **about: str) -> Path:
             {"application": "another:topology"},
             "is a bundle of another:topology, and this is lakeside:topology: make it again",
         ),
-        ({"code_digest": "2"}, "the source of lakeside:topology is another one than in"),
+        ({"code_digest": "2"}, "the source of lakeside:topology differs from that in"),
         ({"python": "3.1"}, "is for Python 3.1, and this is Python 3"),
     ],
 )
@@ -134,11 +134,11 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     ):
         check_environment(path, APPLICATION, "1")
     path.write_bytes(b"no archive")
-    with pytest.raises(BackfillError, match="is no bundle of streamsrt"):
+    with pytest.raises(BackfillError, match="is not a bundle of streamsrt"):
         check_environment(path, APPLICATION, "1")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("lakeside.py", "")
-    with pytest.raises(BackfillError, match="is no bundle of streamsrt"):
+    with pytest.raises(BackfillError, match="is not a bundle of streamsrt"):
         check_environment(path, APPLICATION, "1")
 
 

@@ -78,7 +78,7 @@ BAD_INPUTS: list[tuple[str, str, dict[str, Any], str]] = [
      "column headers is map.*headers are list<struct"),
     (ANY, "headers that are named otherwise", {"headers": headers(of_key="name")}, "headers are list<struct"),
     (ANY, "headers of numbers", {"headers": headers(7, kind=pa.int64())}, "headers are list<struct"),
-    ("lake", "names that are one to Spark", {"Key": pa.array([b"K"] * COUNT)}, "columns key and Key, which are one name"),
+    ("lake", "names that are one to Spark", {"Key": pa.array([b"K"] * COUNT)}, "columns key and Key, which Spark"),
 ]  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_the_frame_of_a_cluster_has_what_is_committed(spark: SparkSession, scene
         ({"store": "nothing"}, "has no store 'nothing'; it has airlines, delays-per-hour"),
         ({"store": "airlines", "partitions": "1"}, "there is no option partitions; options are application"),
         ({"store": "airlines", "typed": "yes"}, "typed is 'yes': give true or false"),
-        ({"store": "airlines", "partition": "one"}, "partition is 'one', which is no number"),
+        ({"store": "airlines", "partition": "one"}, "partition is 'one', which is not a number"),
         ({"store": "airlines", "bootstrap_servers": "localhost:1"}, "give either bootstrap_servers"),
     ],
 )

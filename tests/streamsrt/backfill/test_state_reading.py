@@ -183,13 +183,13 @@ def test_all_stores_can_be_read(scene: Scene) -> None:
 
 
 def test_files_of_a_running_instance_are_refused(scene: Scene) -> None:
-    with pytest.raises(ConfigError, match=r"an instance runs with .* read from its changelog"):
+    with pytest.raises(ConfigError, match=r"an instance runs with .* read it from its changelog"):
         scene.files("counts")
     with pytest.raises(ConfigError, match=r"an instance runs with .* stop it first"):
         scene.files(UNLOGGED)
     with pytest.raises(ConfigError, match=r"no changelog \(logging=False\)"):
         scene.log(UNLOGGED)
-    with pytest.raises(ConfigError, match="is not in files: leave the state directory away"):
+    with pytest.raises(ConfigError, match="is not in files: leave the state directory out"):
         scene.files("in-memory")
     with pytest.raises(ConfigError, match="has not run on this cluster yet"):
         StateLog(StoreReading(scene.name, "another", "counts"), scene.network)

@@ -228,10 +228,10 @@ def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
     assert shop("dlq", "replay", shop.letters, "--limit", 2, "--rate", 1_000, "--execute").code == 0
     at = shop.waiting()[0]["letter"]
     assert shop("dlq", "drop", shop.letters, "--at", at).err.splitlines() == [
-        "1 letters would be dropped",
+        "1 dead letters would be dropped",
         "nothing is changed: use --execute to do it",
     ]
-    assert shop("dlq", "drop", shop.letters, "--at", at, "--execute").err == "1 letters are dropped\n"
+    assert shop("dlq", "drop", shop.letters, "--at", at, "--execute").err == "1 dead letters are dropped\n"
     rows = shop("dlq", "list", shop.letters, "--all", "--json").rows
     assert Counter(row["state"] for row in rows) == {"waiting": 3, "replayed": 2, "dropped": 1}
     (summary, *_) = shop("dlq", "list", shop.letters, "--summary", "--json").rows
@@ -255,7 +255,7 @@ def test_only_the_fixed_step_gets_what_is_replayed(shop: Shop, count: int, poiso
     replay = ("dlq", "replay", shop.letters, "--app", f"{program}:fixed", "--exact", "--execute")
     assert shop("dlq", "replay", shop.letters, "--exact").code == 2
     refused = shop(*replay)
-    assert (refused.code, "gets these for the second time: with --to TOPIC" in refused.err) == (2, True)
+    assert (refused.code, "would process these records a second time: --to TOPIC" in refused.err) == (2, True)
     done = shop(*replay, "--to", again)
     assert (done.code, done.err.splitlines()[-1]) == (0, f"{poisoned} records are replayed")
     assert shop(*replay, "--to", again).err.splitlines()[-1] == "0 records are replayed"
@@ -301,7 +301,7 @@ def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
     with pytest.raises(Exception, match="invalid literal"):
         shop.run(broken=True, **{"processing.exception.handler": "fail", "processing.guarantee": "at_least_once"})
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert "1 letters are left: the application stopped at this record" in done.err
+    assert "1 dead letters are left: the application stopped at this record" in done.err
     assert [row["state"] for row in shop.waiting()] == ["stopped"]
     shop.run(broken=False)
     assert shop.totals() == {"a": 1}
@@ -366,7 +366,7 @@ topology = builder.build()
         headers = [word for name, text in said.items() for word in ("--header", f"{name}={text}")]
         assert shop("produce", shop.letters, *headers, stdin="1 2\n").code == 0
     told = shop("dlq", "replay", shop.letters, "--app", f"{program}:topology").err.splitlines()
-    before = "keep state or give several results (split): they may have done their part for these records already"
+    before = "keep state or give several results (split): they may have processed these records already"
     assert sum(f"steps before amount {before}" in line for line in told) == 1
     assert sum(f"steps before sum {before}" in line for line in told) == 1
     refused = shop("dlq", "replay", shop.letters, "--app", f"{program}:topology", "--exact", "--execute")
@@ -376,5 +376,5 @@ topology = builder.build()
     )
     assert len(shop.waiting()) == 2
     assert [line for line in told if "the step that failed" in line] == [
-        "sum, the step that failed, keeps state: it may have updated its state before it failed, and will update it again"
+        "sum, the step that failed, keeps state: it may have updated its state before it failed, and would update it again"
     ]

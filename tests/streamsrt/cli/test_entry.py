@@ -114,7 +114,7 @@ def test_a_config_file_that_is_no_text(command: Command, tmp_path: Path) -> None
     path.write_bytes(b"\xff\xfe")
     done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", "--config-file", path)
     assert done.code == 2
-    assert done.err.endswith("app.properties is no text in UTF-8: invalid start byte at byte 0\n")
+    assert done.err.endswith("app.properties is not UTF-8: invalid start byte at byte 0\n")
 
 
 @pytest.mark.parametrize("name", ["string", "org.apache.kafka.common.serialization.Serdes$StringSerde"])

@@ -104,10 +104,10 @@ def test_who_is_away_is_removed_and_who_runs_stays(network: NetworkThread, remov
 
     running = remove(group, "--instance", "c", "--execute")
     assert running.code == 2
-    assert f"c of group {group} is not away: stop the instance first" in running.err
+    assert f"c of group {group} is running: stop the instance first" in running.err
     missing = remove(group, "--instance", "x", "--instance", "c", "--execute")
     assert missing.code == 2
-    assert f"group {group} has no member with the group.instance.id x; there: c" in missing.err
+    assert f"group {group} has no member with the group.instance.id x; it has: c" in missing.err
     beat(network, group, "c", -1)
 
 
@@ -151,7 +151,7 @@ def test_whom_to_remove_is_said_once(remove: Command, group: str) -> None:
         done = remove(group, *arguments)
         assert (done.code, done.err) == (
             2,
-            "streamsrt: say whom to remove: either --instance ID, again for more, or --all\n",
+            "streamsrt: give the members to remove: --instance ID (repeatable) or --all\n",
         )
     assert remove("nobody", "--all").err == (
         "streamsrt: no such group: nobody (streamsrt groups list shows all groups)\n"

@@ -75,7 +75,7 @@ def test_bytes_in_another_format_are_named(on_broker: Command, topic: str) -> No
     on_broker("produce", topic, stdin="abc\n")
     done = on_broker("consume", topic, "--value", "long")
     assert done.code == 5
-    assert f"not printed: the value in {topic}-0 at offset 0 is not in the format asked for" in done.err
+    assert f"not printed: the value in {topic}-0 at offset 0 is not in the given format" in done.err
     assert "give --value another one" in done.err
     assert on_broker("consume", topic, "--value", "bytes").out == "null\t616263\n"
 
@@ -91,7 +91,7 @@ def test_records_that_can_not_be_decoded_keep_no_others_from_being_printed(on_br
         True,
     ]
     assert named[2:] == [
-        f"streamsrt: 2 records of {topic} not printed: not in the format asked for. Give --key or --value another one, "
+        f"streamsrt: 2 records of {topic} not printed: not in the given format. Give --key or --value another one, "
         "e.g. bytes, or --skip-message-on-error to exit with 0 nevertheless"
     ]
     skipping = on_broker("consume", topic, "--value", "json", "--skip-message-on-error", "--json")
@@ -214,7 +214,7 @@ def test_rows_of_csv_are_objects(on_broker: Command, topic: str) -> None:
 @pytest.mark.parametrize(
     ("options", "line", "why"),
     [
-        (("--format", "json"), "[1]", "line 2 of stdin is no record (no value)"),
+        (("--format", "json"), "[1]", "line 2 of stdin is not a record (no value)"),
         (("--format", "json"), '{"value": 1, "topic": "t"}', "unknown: topic"),
         (("--format", "json"), "{", "line 2 of stdin is not JSON"),
         (("--format", "json"), '{"value": 1, "timestamp": "soon"}', "the timestamp in line 2 of stdin is 'soon'"),
@@ -225,22 +225,22 @@ def test_rows_of_csv_are_objects(on_broker: Command, topic: str) -> None:
             '{"value": 1, "partition": 1}',
             "the partition in line 2 of stdin is 1: give a number from 0 to 0",
         ),
-        (("--format", "json"), '{"value": NaN}', "the value in line 2 of stdin is not in the format"),
+        (("--format", "json"), '{"value": NaN}', "the value in line 2 of stdin is not in the given format"),
         (("--format", "json", "--value", "double"), '{"value": 1e400}', 'write "inf", as text'),
         (("--format", "json"), '{"value": 1, "headers": {"h": {"hex": "f"}}}', "the headers in line 2 of stdin are"),
         (("--format", "json"), '{"value": 1, "headers": {"h": 1}}', "the headers in line 2 of stdin are"),
         (
             ("--format", "json", "--value", "long"),
             '{"value": "x"}',
-            "the value in line 2 of stdin is not in the format",
+            "the value in line 2 of stdin is not in the given format",
         ),
         (
             ("--format", "json", "--value", "integer"),
             '{"value": 2147483648}',
-            "the value in line 2 of stdin is not in the format",
+            "the value in line 2 of stdin is not in the given format",
         ),
-        (("--value", "json"), "{", "the value in line 2 of stdin is not in the format"),
-        (("--value", "bytes"), "xy", "the value in line 2 of stdin is not in the format"),
+        (("--value", "json"), "{", "the value in line 2 of stdin is not in the given format"),
+        (("--value", "bytes"), "xy", "the value in line 2 of stdin is not in the given format"),
     ],
 )
 def test_what_stands_before_an_unreadable_line_is_written(
@@ -258,9 +258,9 @@ def test_what_stands_before_an_unreadable_line_is_written(
 def test_csv_that_is_none_is_refused(on_broker: Command, topic: str) -> None:
     on_broker("topics", "create", topic)
     short = on_broker("produce", topic, "--format", "csv", stdin="a,b\n1\n")
-    assert (short.code, "line 2 of stdin has not 2 fields" in short.err) == (2, True)
+    assert (short.code, "line 2 of stdin does not have 2 fields" in short.err) == (2, True)
     absent = on_broker("produce", topic, "--format", "csv", "--key-column", "c", stdin="a,b\n1,2\n")
-    assert (absent.code, "--key-column c: there is no such column, but a, b" in absent.err) == (2, True)
+    assert (absent.code, "--key-column c: there is no such column; the columns are: a, b" in absent.err) == (2, True)
     binary = on_broker("produce", topic, "--format", "csv", stdin=b"a,b\n\xff,2\n")
     assert (binary.code, "is not CSV in UTF-8" in binary.err) == (2, True)
     assert on_broker("produce", topic, "--key-column", "a").code == 2

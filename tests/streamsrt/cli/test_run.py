@@ -40,7 +40,7 @@ def test_what_is_refused_at_the_start_is_the_only_line(arguments: tuple[str, ...
 def test_an_address_for_http_that_others_reach_is_warned_of() -> None:
     listen = ("--http", "192.0.2.1:8080", "-b", "127.0.0.1:1", "--state-dir", "/proc/nope")
     done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *listen)
-    assert "http.listen=192.0.2.1:8080: everybody who reaches this address reads all state" in done.stderr
+    assert "http.listen=192.0.2.1:8080: everyone who can reach this address can read all state" in done.stderr
 
 
 def test_which_addresses_others_reach() -> None:

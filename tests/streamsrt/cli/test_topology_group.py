@@ -128,7 +128,7 @@ def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: 
         same = on_broker("topology", "diff", *versions, "--group", group)
         assert (same.code, same.out.splitlines()[-1]) == (0, "the same topology: epoch 3 stays")
     other = on_broker("topology", "diff", new, old, "--group", group)
-    assert "what runs is another one" in other.err
+    assert "another version runs" in other.err
 
 
 def test_a_group_without_members_runs_what_fits_its_description(
@@ -211,7 +211,7 @@ def test_records_in_flight_in_a_repartition_topic_that_goes_away_are_counted(
     on_broker("produce", f"{group}-{name}", "--key-separator", ":", stdin="a:1\nb:2\nc:3\n")
     assert in_flight() == {**before, name: 3}
     shown = on_broker("topology", "diff", f"{module}:first", "--group", group)
-    assert f"repartition topic {name}: 3 records of it are not read yet" in shown.out
+    assert f"repartition topic {name}: 3 records are not read yet" in shown.out
 
 
 def test_what_is_described_has_the_epoch_that_runs(command: Command, module: str, tmp_path: Path) -> None:

@@ -397,7 +397,7 @@ def keep_what_is_in_flight(scene: Scene) -> None:
         )
         assert "refused: only the later version reads these records" in done.out
         command = f"streamsrt run {scene.version('by_word')} -a {scene.app} --config topology.epoch=5"
-        assert f"start them with the next epoch ({command})" in done.out
+        assert f"with the next epoch ({command})" in done.out
         wait_until(lambda: versions(scene) == [(4, 1), (3, 1)], "nobody was removed")
         # As it says. One of three is not half of them.
         back = scene.start("c", "by_word", 5)

@@ -104,7 +104,7 @@ const SHOWN = {
   topology: (app) => [
     summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
     app.parts.length ? h("div", { class: "scroll" }, drawGraph(app.parts, app.topics, rate))
-      : h("p", { class: "quiet" }, "Nobody tells the topology: a classic group does not. Instances with --http do."),
+      : h("p", { class: "quiet" }, "The topology is not known: a classic group does not report it. Start instances with --http HOST:PORT."),
   ],
   tasks: (app) => [
     filter("Filter tasks by id, role, member, phase"),
@@ -114,13 +114,13 @@ const SHOWN = {
       ["Behind", (row) => row.behind ?? (row.restoring.length || null), { number: true, rare: true, cell: (row) => restoring(row) }],
       ["Phase", (row) => row.phase], ["Stream time, UTC", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
       ["Counters", (row) => counters(row), { whole: true, rare: true }], ["Why", (row) => row.why, { wide: true, rare: true }],
-    ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none fits the filter."),
+    ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none matches the filter."),
   ],
   members: (app) => [table("members", [
     ["Member", (row) => row.name], ["Client", (row) => row.client_id, { whole: true }], ["Host", (row) => row.host],
     ["Epoch", (row) => row.topology_epoch], ["Version", (row) => row.digest],
     ["Active", (row) => row.tasks.active, { number: true }], ["Standby", (row) => row.tasks.standby, { number: true }], ["Warm-up", (row) => row.tasks.warmup, { number: true }],
-    ["Queries at", (row) => row.endpoint], ["Process", (row) => row.process, { cell: (row) => h("span", { title: row.process }, row.process.slice(0, 8)) }],
+    ["Query address", (row) => row.endpoint], ["Process", (row) => row.process, { cell: (row) => h("span", { title: row.process }, row.process.slice(0, 8)) }],
     ["Away", (row) => (row.is_away ? "stopped" : ""), { rare: true }],
   ], app.members, "No instance runs.")],
   topics: (app) => [table("topics", [
@@ -130,7 +130,7 @@ const SHOWN = {
   stores: (app) => [
     lookup(app),
     table("stores", [["Store", (row) => row.name], ["Kind", (row) => row.kind], ["Keys", (row) => row.key_serde], ["Values", (row) => row.value_serde]],
-      app.stores, "Instances with --http tell their stores; none of this application does."),
+      app.stores, "Stores are shown for instances with --http: no instance of this application has it."),
   ],
   upgrade: (app) => [
     summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
@@ -144,20 +144,20 @@ const SHOWN = {
     h("h2", {}, "Warming up"),
     table("warming", [
       ["Task", (row) => row.task], ["Member", (row) => row.member], ["Behind", (row) => row.behind, { number: true }],
-      ["Records/s", (row) => row.offsets_per_second, { number: true }], ["Left", (row) => row.eta_s, { cell: (row) => seconds(row.eta_s) }],
-    ], app.warming_up, "Nothing warms up."),
+      ["Records/s", (row) => row.offsets_per_second, { number: true }], ["Time left", (row) => row.eta_s, { cell: (row) => seconds(row.eta_s) }],
+    ], app.warming_up, "No task is warming up."),
     h("h2", {}, "Rebalances"),
-    app.rebalances === null ? h("p", { class: "quiet" }, "This broker does not tell why groups were rebalanced.")
+    app.rebalances === null ? h("p", { class: "quiet" }, "This broker does not report why groups were rebalanced.")
       : table("rebalances", [
-        ["At, UTC", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => named(row.reasons.join("; ")), { wide: true }], ["Moves", (row) => countMoves(row.moves), { wide: true, cell: (row) => moved(row.moves) }],
-      ], app.rebalances, "None since the broker has started."),
+        ["Time, UTC", (row) => row.at_ms, { whole: true, cell: (row) => time(row.at_ms) }], ["Epoch", (row) => row.epoch, { number: true }], ["Why", (row) => named(row.reasons.join("; ")), { wide: true }], ["Moves", (row) => countMoves(row.moves), { wide: true, cell: (row) => moved(row.moves) }],
+      ], app.rebalances, "None since the broker started."),
   ],
   instances: (app) => [table("instances", [
     ["Instance", (row) => row.address], ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state ?? "not reachable"), row.unreachable || row.state) }],
     ["Processed", (row) => row.processed_records, { number: true }],
     ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter((text) => text && !row.statuses.includes(text)).join("; "), { wide: true }],
-    ["Says", (row) => row.statuses.join("; "), { wide: true, rare: true }],
-  ], app.instances, "No instance answers over HTTP: start them with --http HOST:PORT.")],
+    ["Status", (row) => row.statuses.join("; "), { wide: true, rare: true }],
+  ], app.instances, "No instance answers over HTTP: start instances with --http HOST:PORT.")],
 };
 
 function restoring(row) {
@@ -203,7 +203,7 @@ function lookup(app) {
 
 // Letters are chosen, replayed or dropped where the console allows it: the second press of a button does it.
 function changes(topic, waiting) {
-  const chosen = waiting.filter((each) => remembered.chosen.has(each)), what = chosen.length === 1 ? "1 letter" : `${number(chosen.length)} letters`;
+  const chosen = waiting.filter((each) => remembered.chosen.has(each)), what = chosen.length === 1 ? "1 dead letter" : `${number(chosen.length)} dead letters`;
   const act = (verb) => async () => {
     if (remembered.sure !== verb) {
       remembered.sure = verb;
@@ -221,12 +221,12 @@ function changes(topic, waiting) {
   const all = h("button", { type: "button", id: "all", disabled: !waiting.length, onclick: () => {
     waiting.forEach((each) => remembered.chosen.add(each));
     refresh();
-  } }, "Choose all shown");
+  } }, "Select all shown");
   return h("form", { onsubmit: (event) => event.preventDefault() }, all, button("Replay"), button("Drop"), h("span", { id: "told", role: "status" }, remembered.told));
 }
 
 function choice(row) {
-  const box = h("input", { type: "checkbox", id: `letter ${row.letter}`, "aria-label": `Choose ${row.letter}`, onchange: () => {
+  const box = h("input", { type: "checkbox", id: `letter ${row.letter}`, "aria-label": `Select ${row.letter}`, onchange: () => {
     remembered.chosen[box.checked ? "add" : "delete"](row.letter);
     remembered.sure = remembered.told = "";
     refresh();
@@ -238,16 +238,16 @@ function choice(row) {
 function letters({ topic, numbers, newest, allows_changes }) {
   const shown = filtered(newest, (row) => Object.values(row).join(" "));
   return [
-    h("h2", {}, "Numbers"),
-    table("numbers", [["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state], ["Letters", (row) => row.letters, { number: true }]], numbers, "The topic has no letters."),
-    h("h2", {}, "Newest"), filter("Filter letters"),
+    h("h2", {}, "Counts"),
+    table("numbers", [["Application", (row) => row.application], ["Step", (row) => row.step], ["Error", (row) => row.error], ["State", (row) => row.state], ["Dead letters", (row) => row.letters, { number: true }]], numbers, "The topic has no dead letters."),
+    h("h2", {}, "Newest"), filter("Filter dead letters"),
     allows_changes ? changes(topic, shown.filter((row) => row.state === "waiting").map((row) => row.letter)) : null,
     table("letters", [
-      ...(allows_changes ? [["Chosen", (row) => (remembered.chosen.has(row.letter) ? 1 : 0), { cell: choice }]] : []),
-      ["Letter", (row) => row.letter], ["Time, UTC", (row) => row.time.replace("T", " "), { whole: true }], ["Application", (row) => row.application], ["Step", (row) => row.step],
+      ...(allows_changes ? [["Selected", (row) => (remembered.chosen.has(row.letter) ? 1 : 0), { cell: choice }]] : []),
+      ["Position", (row) => row.letter], ["Time, UTC", (row) => row.time.replace("T", " "), { whole: true }], ["Application", (row) => row.application], ["Step", (row) => row.step],
       ["Origin", (row) => row.origin, { whole: true }], ["Error", (row) => row.error], ["Message", (row) => row.message, { wide: true }], ["State", (row) => row.state],
     ], shown, "None."),
-    h("p", { class: "quiet" }, `streamsrt dlq show ${topic} LETTER tells all of one; dlq replay and dlq drop deal with them.`),
+    h("p", { class: "quiet" }, `streamsrt dlq show ${topic} POSITION shows all details of a dead letter; use dlq replay or dlq drop to replay or drop them.`),
   ];
 }
 
@@ -353,7 +353,7 @@ addEventListener("keydown", (event) => {
   else if (event.key === "g") location.hash = "#/";
   else if (event.key === "p") {
     paused = !paused;
-    if (paused) said("paused; p goes on");
+    if (paused) said("paused; press p to resume");
     else look();
   }
 });

@@ -84,12 +84,12 @@ def test_letters_are_chosen_in_the_page(letters: Letters, bundled_broker: Bundle
             page.wait_for("main.querySelectorAll('input[type=checkbox]').length === 8")
             assert page.value("document.getElementById('Replay').disabled")
             page.value("document.getElementById('letter 0:3').click()")
-            press(page, "Replay", "1 letter")
+            press(page, "Replay", "1 dead letter")
             page.wait_for("document.getElementById('told').textContent === '1 done'")
             page.wait_for("main.querySelectorAll('input[type=checkbox]').length === 7")
             assert letters.states() == {"replayed": 1, "waiting": 7}
             page.value("document.getElementById('all').click()")
-            press(page, "Drop", "7 letters")
+            press(page, "Drop", "7 dead letters")
             page.wait_for("!main.querySelector('input[type=checkbox]')")
         assert letters.states() == {"replayed": 1, "dropped": 7}
         assert letters.replayed() == ["3"]

@@ -125,7 +125,7 @@ def test_an_application_is_shown_with_what_its_instance_tells(shown: Shown) -> N
     status, found = shown.console.get(f"/api/groups/{name}/stores/counts/keys/nobody")
     assert (status, found["instance_status"], found["answer"]["error"]) == (200, 404, "KeyNotFound")
     status, found = shown.console.get(f"/api/groups/{name}/stores/missing/keys/a")
-    assert (status, found["message"]) == (404, "no store is called 'missing'; there are: counts")
+    assert (status, found["message"]) == (404, "there is no store 'missing'; the stores are: counts")
     status, found = shown.console.get("/api/groups/another")
     assert status == 404
 

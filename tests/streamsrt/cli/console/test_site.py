@@ -84,7 +84,7 @@ def test_without_the_token_nothing_is_shown(given: str) -> None:
     got = get(site(TOKEN), "/api/groups/other", authorization=given)
     assert (got.status, got.message) == (
         401,
-        "the token is missing or wrong: open the address that the console has printed",
+        "the token is missing or wrong: open the address that the console printed",
     )
 
 
@@ -124,7 +124,7 @@ def change(
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_a_change_is_refused_where_none_is_allowed(token: str | None, path: str) -> None:
     got = change(site(token), path=path)
-    assert (got.status, got.message) == (403, "nothing can be changed here: start the console with --allow-changes")
+    assert (got.status, got.message) == (403, "changes are not allowed: start the console with --allow-changes")
 
 
 @pytest.mark.parametrize(

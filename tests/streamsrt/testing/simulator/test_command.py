@@ -51,7 +51,7 @@ def test_a_seed_that_fails_is_described(program: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--inputs", "simulated_program:no_inputs"], "simulated_program:no_inputs is no input for a simulation"),
+        (["--inputs", "simulated_program:no_inputs"], "simulated_program:no_inputs is not an input for a simulation"),
         (["--fault", "earthquakes=1"], "--fault earthquakes=1: expected NUMBER for one of crashes, restarts, "),
         (["--fault", "crashes=many"], "--fault crashes=many: expected NUMBER"),
         (["--config", "nothing"], "--config nothing: expected KEY=VALUE"),
