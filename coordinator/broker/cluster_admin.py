@@ -205,7 +205,11 @@ def _feature_refusal(update: UpdateFeaturesRequest.FeatureUpdateKey) -> str | No
     level = update.max_version_level
     if known is not None and level == known[1]:
         return None
-    reason = "This broker does not know it." if known is None else f"This version of the broker fixes it at {known[1]}."
+    reason = (
+        "This broker does not know the feature."
+        if known is None
+        else f"This version of the broker fixes it at {known[1]}."
+    )
     return f"Invalid update version {level} for feature {update.feature}. {reason}"
 
 

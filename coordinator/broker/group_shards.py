@@ -309,7 +309,7 @@ class GroupShards:
                 self._topics.set_configs(topic, {**topic.configs, **longer})
             except (TopicRefusedError, InvalidConfigError, LogError) as error:
                 logger.warning(
-                    "changelog %s of group %s does not keep its records longer: %s", name, effect.group_id, error
+                    "the retention of changelog %s of group %s could not be raised: %s", name, effect.group_id, error
                 )
             else:
                 told = ", ".join(f"{key} {has[key]} -> {longer[key]}" for key in longer)

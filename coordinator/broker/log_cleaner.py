@@ -52,9 +52,7 @@ class LogCleaner:
                 continue
             except DecodeError as error:
                 self._unreadable.add(log)
-                logger.error(
-                    "%s is not compacted any more: it holds records that can't be read: %s", log.directory, error
-                )
+                logger.error("%s is no longer compacted: it has records that can't be read: %s", log.directory, error)
             except (LogError, OSError) as error:
                 logger.warning("compaction of %s is put off: %s", log.directory, error)
         return len(found)
@@ -85,8 +83,9 @@ class LogCleaner:
         known = self._unreadable_batches.get(log, frozenset())
         for offset in sorted(reasons.keys() - known):
             logger.error(
-                "%s: the batch at offset %d can't be read and stays as it is, whatever its keys: %s. Consumers stop at "
-                "it; where its records are not needed, kafka-delete-records moves the partition's start beyond it",
+                "%s: the batch at offset %d can't be read and stays as it is, whatever its keys: %s. Consumers stop "
+                "at it; if its records are not needed, use kafka-delete-records to move the start of the partition "
+                "beyond it",
                 log.directory,
                 offset,
                 reasons[offset],

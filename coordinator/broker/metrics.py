@@ -70,7 +70,7 @@ def group_metrics(groups: GroupShards, now_ms: int, idle_ratio: float) -> Iterat
             )
     for kind in (CONSUMER, STREAMS):
         meters = groups.rebalances(kind)
-        name, what = f"{kind}-group-rebalance", f"rises of a {kind} group's epoch"
+        name, what = f"{kind}-group-rebalance", f"increments of the epochs of {kind} groups"
         yield Metric(f"{name}-count", _COUNTER, f"{what} since the start", {}, sum(each.count for each in meters))
         rate = sum(each.per_second(now_ms) for each in meters)
         yield Metric(f"{name}-rate", _GAUGE, f"{what} per second, of the last minute", {}, rate)
@@ -88,7 +88,7 @@ def group_metrics(groups: GroupShards, now_ms: int, idle_ratio: float) -> Iterat
 def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Metric]:
     """What compaction could not read: Kafka counts partitions, which here are few, as a batch stops only its readers."""
     partitions, batches = cleaner.uncleanable_logs, cleaner.unreadable_batches
-    yield Metric("uncleanable-partitions-count", _GAUGE, "partitions that are not compacted any more", {}, partitions)
+    yield Metric("uncleanable-partitions-count", _GAUGE, "partitions that are no longer compacted", {}, partitions)
     yield Metric("unreadable-batches-count", _GAUGE, "batches that compaction can't read and keeps", {}, batches)
 
 

@@ -204,9 +204,9 @@ def _refusal(
     if acks not in _VALID_ACKS:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not one of -1, 0, 1"
     if topic.is_internal:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only"
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {topic.name}"
     if not data.records:
-        return ErrorCode.INVALID_RECORD, "the partition's data holds no record batch"
+        return ErrorCode.INVALID_RECORD, "the data of the partition has no record batch"
     return _frame_refusal(data.records, request.header.api_version)
 
 

@@ -419,8 +419,8 @@ class TopicRegistry:
             target = path.with_name(f"{path.name}.stray")
             os.rename(path, target)
             logger.warning(
-                "%s holds records of a topic that this broker does not know: it was renamed to %s. "
-                "Delete it, or create the topic, stop the broker and put its files back",
+                "%s has records of a topic that this broker does not know: it was renamed to %s. Delete it, or "
+                "create the topic, stop the broker and put its files back",
                 path,
                 target.name,
             )

@@ -121,7 +121,8 @@ class TransactionShards:
                 for producer_id, offset in list(log.producers.open_transactions()):
                     if (producer_id, partition) not in held:
                         logger.warning(
-                            "aborting a transaction of producer %d on %s-%d, open since offset %d, which nobody knows",
+                            "aborting a transaction of producer %d on %s-%d, open since offset %d, that the "
+                            "transaction coordinator does not know",
                             producer_id,
                             *partition,
                             offset,
@@ -142,7 +143,7 @@ class TransactionShards:
         try:
             topic = self._topics.create(TRANSACTIONS_TOPIC, partitions, configs)
         except (TopicRefusedError, LogError) as error:
-            logger.warning("%s can't be made: %s", TRANSACTIONS_TOPIC, error)
+            logger.warning("%s can't be created: %s", TRANSACTIONS_TOPIC, error)
             return False
         self._open(topic.partitions)
         self._groups.topics_changed()
@@ -162,7 +163,7 @@ class TransactionShards:
                     event.transactional_id, event.timeout_ms, event.expected, self._producer_ids.allocate()
                 )
             except LogError as error:
-                logger.error("no producer id can be given out: %s", error)
+                logger.error("no producer id can be assigned: %s", error)
                 return ProducerReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         outcome = shard.execute(event, self._now_ms())
         self._carry_out(index, outcome)
@@ -247,7 +248,7 @@ class TransactionShards:
                 log.append(encode_control_batch(control, timestamp_ms=now_ms), now_ms=now_ms, from_coordinator=True)
                 self._on_append(log)
         except AppendRefusedError as error:
-            logger.error("%s-%d takes no transaction marker: %s", *partition, error)
+            logger.error("%s-%d does not accept a transaction marker: %s", *partition, error)
             return True
         except (LogError, AppendFailedError) as error:
             logger.warning("the transaction marker for %s-%d is put off: %s", *partition, error)

@@ -217,7 +217,7 @@ class GroupConfig:
                 fitting[name] = used
             if used != value:
                 instead = "its default" if used is None else used
-                warnings.append(f"group {group_id}: {name}={value} is not allowed any more: {instead} is used")
+                warnings.append(f"group {group_id}: {name}={value} is no longer allowed: {instead} is used")
         made = self.with_group(group_id, fitting)
         return replace(made, groups={**made.groups, group_id: dict(settings)}), tuple(warnings)
 

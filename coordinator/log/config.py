@@ -69,7 +69,7 @@ class LogConfig:
         if self.segment_ms < 1 or self.index_interval_bytes < 0 or self.max_message_bytes < 0:
             raise ValueError("segment_ms must be positive; index_interval_bytes and max_message_bytes not negative")
         if unknown := self.cleanup_policy - {"delete", "compact"}:
-            raise ValueError(f"cleanup_policy knows delete and compact, not {', '.join(sorted(unknown))}")
+            raise ValueError(f"cleanup_policy is delete or compact, not {', '.join(sorted(unknown))}")
 
     @property
     def is_compacted(self) -> bool:

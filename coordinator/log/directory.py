@@ -124,7 +124,7 @@ class LogDirectory:
         name = f"{topic}-{partition}"
         match = _PARTITION_DIRECTORY.fullmatch(name)
         if match is None or match[1] != topic or topic in (".", ".."):
-            raise ValueError(f"{topic!r} partition {partition} cannot be the name of a partition")
+            raise ValueError(f"{topic!r} partition {partition} can't be the name of a partition")
         return self.path / name
 
     def repair(self, topic: str, partition: int) -> Repair | None:

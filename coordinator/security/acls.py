@@ -247,7 +247,7 @@ def super_users_of(text: str) -> frozenset[str]:
     users = [part.strip() for part in text.split(";") if part.strip()]
     for user in users:
         if ":" not in user:
-            raise ValueError(f"super.users: {user} is no principal: expected User:{user}")
+            raise ValueError(f"super.users: {user} is not a principal: expected User:{user}")
     return frozenset(users)
 
 

@@ -100,7 +100,8 @@ def _parsed(text: str) -> Iterable[_Rule]:
         rest = text[found.end() :] if found is not None else text[at:]
         if found is None or not re.match(r"\s*(,|$)", rest):
             raise ValueError(
-                f"ssl.principal.mapping.rules: {text[at:]} is no rule: expected DEFAULT or RULE:pattern/replacement/[LU]"
+                f"ssl.principal.mapping.rules: {text[at:]} is not a rule: expected DEFAULT or "
+                "RULE:pattern/replacement/[LU]"
             )
         if found[1] is not None:
             yield _Rule(None, "", "")
@@ -108,5 +109,5 @@ def _parsed(text: str) -> Iterable[_Rule]:
             try:
                 yield _Rule(re.compile(found[2]), found[3], found[4])
             except re.error as error:
-                raise ValueError(f"ssl.principal.mapping.rules: {found[2]} is no pattern: {error}") from None
+                raise ValueError(f"ssl.principal.mapping.rules: {found[2]} is not a pattern: {error}") from None
         at = found.end() + len(rest) - len(rest.lstrip().removeprefix(",").lstrip())

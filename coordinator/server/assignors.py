@@ -28,6 +28,6 @@ def _load(path: str) -> PartitionAssignor:
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InvalidConfigError(f"{SETTING}: {path} cannot be loaded: {error}. Is it importable?") from None
     if not callable(getattr(found, "assign", None)) or not isinstance(getattr(found, "name", None), str):
-        raise InvalidConfigError(f"{SETTING}: {path} is no assignor: it needs a name and a method assign(spec).")
+        raise InvalidConfigError(f"{SETTING}: {path} is not an assignor: it needs a name and a method assign(spec).")
     assignor: PartitionAssignor = found
     return assignor

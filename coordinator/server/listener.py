@@ -156,7 +156,7 @@ class Listener:
                 transport, connection, self._tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
             )
         except OSError as error:
-            logger.debug("no TLS with a client from %s: %s", host, error)
+            logger.debug("the TLS handshake with a client from %s failed: %s", host, error)
         finally:
             if secured is None:
                 self.dismiss(host)
@@ -201,7 +201,7 @@ class Listener:
         self._looked_s = now_s
         for connection in [each for each in self._connections if each.is_stalled(now_s, self._pressed_since_s)]:
             logger.warning(
-                "closed the connection from %s: it holds memory and does not get on (queued.max.request.bytes)",
+                "closed the connection from %s: it holds memory and makes no progress (queued.max.request.bytes)",
                 connection.host,
             )
             connection.abort()
@@ -214,7 +214,7 @@ class Listener:
             if not self.memory.is_overfull:
                 return
             logger.warning(
-                "closed the connection from %s: too many answers wait to be read (queued.max.request.bytes)",
+                "closed the connection from %s: too many responses wait to be read (queued.max.request.bytes)",
                 connection.host,
             )
             connection.abort()

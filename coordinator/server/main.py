@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _stop(code: int, error: Exception) -> int:
-    print(f"coordinator: {error}", file=sys.stderr)
+    print(f"broker: {error}", file=sys.stderr)
     return code
 
 
@@ -109,8 +109,8 @@ def _unusable(path: Path, error: LogError | OSError) -> Exception:
         return error
     where = f" ({error.filename})" if error.filename is not None and str(error.filename) != str(path) else ""
     return OSError(
-        f"data directory {path} can't be used: {error.strerror or error}{where}. Give a --data-dir that this user may "
-        "create and write to"
+        f"data directory {path} can't be used: {error.strerror or error}{where}. Give a --data-dir that this user "
+        "can create and write to"
     )
 
 

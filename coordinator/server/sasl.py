@@ -143,7 +143,7 @@ def _decoded(frame: memoryview | bytes) -> tuple[RequestHeader, Message]:
     low, high = SERVED.get(header.api_key, (0, -1))
     if header.api_key not in _SASL or not low <= header.api_version <= high:
         raise ProtocolViolationError(
-            f"API {header.api_key} version {header.api_version} before the client has said who it is (SaslHandshake)"
+            f"API {header.api_key} version {header.api_version} before the client has authenticated (SaslHandshake)"
         )
     return header, message
 

@@ -36,14 +36,14 @@ def check_host(host: str, configs: Mapping[str, Value], *, insecure: bool) -> No
     open_to_all = protocol == "PLAINTEXT" or (protocol == "SSL" and client_auth != "required")
     if open_to_all and not loopback and not insecure:
         raise InvalidConfigError(
-            f"--host {host or repr(host)} is reachable from other machines and this broker lets everybody in: listen on "
-            "127.0.0.1; or give security.protocol=SASL_SSL (or SSL with ssl.client.auth=required); or --insecure if the "
-            "network is trusted"
+            f"--host {host or repr(host)} is reachable from other machines and this broker lets everyone in: listen "
+            "on 127.0.0.1; or give security.protocol=SASL_SSL (or SSL with ssl.client.auth=required); or --insecure "
+            "if the network is trusted"
         )
     if everywhere and not configs["advertised.host"]:
         raise InvalidConfigError(
-            f"--host {host or repr(host)} is no address that clients can connect to: "
-            "set the one to advertise with --config advertised.host=NAME"
+            f"--host {host or repr(host)} is not an address that clients can connect to: set the one to advertise "
+            "with --config advertised.host=NAME"
         )
 
 
@@ -57,8 +57,8 @@ def open_doors(host: str, metrics_host: str | None, configs: Mapping[str, Value]
         )
     if metrics_host is not None and not _reach(metrics_host)[0]:
         found.append(
-            f"--metrics {metrics_host}: everybody who reaches this address reads the names of topics, groups and clients, "
-            "without a password. Listen on 127.0.0.1, or let a firewall say who may"
+            f"--metrics {metrics_host}: everyone who can reach this address can read the names of topics, groups and "
+            "clients, without a password. Listen on 127.0.0.1, or restrict access by a firewall"
         )
     return found
 
@@ -92,8 +92,8 @@ def tls_context(configs: Mapping[str, Value]) -> ssl.SSLContext | None:
     if context.verify_mode != ssl.CERT_NONE:
         if not truststore:
             raise InvalidConfigError(
-                f"ssl.client.auth={configs['ssl.client.auth']} needs ssl.truststore.location: a PEM file of those who sign "
-                "clients' certificates"
+                f"ssl.client.auth={configs['ssl.client.auth']} needs ssl.truststore.location: a PEM file with the "
+                "certificate authorities of client certificates"
             )
         try:
             context.load_verify_locations(truststore)

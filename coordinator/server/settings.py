@@ -67,7 +67,7 @@ def _parsed(key: str, text: str) -> Value:
     if key in _COUNTS and most is not None:
         asked = KAFKA_SETTINGS[key].parse(text)
         if isinstance(asked, int) and asked > most:
-            logger.warning("%s=%s is more than this broker has: it takes %d", key, text, most)
+            logger.warning("%s=%s is more than this broker supports: %d is used", key, text, most)
             return int(most)
     return definition.parse(text)
 
@@ -89,4 +89,4 @@ def _read_properties(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise InvalidConfigError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
+        raise InvalidConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None

@@ -57,7 +57,7 @@ class ProtocolViolationError(Exception):
 
 
 def _not_connected(frame: memoryview | bytes, client_host: str) -> Answer:
-    raise ProtocolViolationError("the connection is not let in")
+    raise ProtocolViolationError("the connection was refused")
 
 
 class Peer(Protocol):
@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
     def _checked(self, size: int) -> int:
         if not _FRAME_BYTES_MIN <= size <= self.frame_bytes_max:
             raise ProtocolViolationError(
-                f"a frame of {size} bytes is announced, allowed are {_FRAME_BYTES_MIN} to {self.frame_bytes_max} "
+                f"it announces a frame of {size} bytes; {_FRAME_BYTES_MIN} to {self.frame_bytes_max} are allowed "
                 "(socket.request.max.bytes; less before the login); does the client speak another protocol?"
             )
         if size > OTHER_FRAME_BYTES_MAX and self._view is not None and self._end - self._start >= 6:

@@ -120,7 +120,7 @@ def _append(log: CoordinatorLog, batch: bytes, now_ms: int, *, from_coordinator:
         else:
             log.append(batch, now_ms=now_ms)
     except AppendRefusedError as error:
-        logger.error("records of a coordinator are not taken by the log: %s", error)
+        logger.error("the log does not accept records of a coordinator: %s", error)
         raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     except LogError as error:
         logger.error("records of a coordinator cannot be written: %s", error)

@@ -180,8 +180,8 @@ def _assignors(text: str, plugged: Mapping[str, PartitionAssignor]) -> Mapping[s
         name = _JAVA_NAMES.get(part, part)
         if name not in known:
             raise InvalidConfigError(
-                f"{_ASSIGNORS}: '{part}' is no assignor of this broker. There are: {', '.join(ASSIGNORS)}, and what "
-                "package.module:Class names."
+                f"{_ASSIGNORS}: '{part}' is not an assignor of this broker. Give one of {', '.join(ASSIGNORS)}, or "
+                "package.module:Class."
             )
         found[known[name].name] = known[name]
     if not found:

@@ -107,7 +107,7 @@ def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
     if waits:
         yield waits.rstrip(".")
     elif old.waiting and not new.waiting:
-        yield "what was in flight in repartition topics that are gone has been read, or may be lost"
+        yield "the records in flight in removed repartition topics have been read, or may be lost"
 
 
 def _settings(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
@@ -132,9 +132,9 @@ def _topics(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
 
 def _topic_changes(old: Configuration, new: Configuration) -> Iterator[str]:
     if new.problem is not None and new.problem != old.problem:
-        yield f"the topics are not as they must be: {new.problem.detail}"
+        yield f"the topics do not fit the topology: {new.problem.detail}"
     elif new.problem is None and old.problem is not None:
-        yield "the topics are all there and fit together now"
+        yield "all topics exist and fit the topology now"
     for topic, count in sorted(new.partition_counts.items()):
         had = old.partition_counts.get(topic, count)
         if had != count:
@@ -147,7 +147,7 @@ def _of_a_heartbeat(after: StreamsGroup, event: Event) -> str:
         member = after.members.get(event.message.member_id)
         if member is not None and event.message.task_offsets is not None:
             return f"a warm-up task of member {name_of(member)} has caught up"
-    return "the coordinator looked for a better one"
+    return "the coordinator looked for a better assignment"
 
 
 def owners_of(group: StreamsGroup) -> TaskOwners:

@@ -97,7 +97,7 @@ def test_a_log_that_can_not_be_read_does_not_stop_the_others(
     with caplog.at_level(logging.ERROR):
         assert clean(broker) == 2
     assert "uncleanable_partitions_count 1\n" in broker.broker.metrics_text()
-    assert "broken-0 is not compacted any more: it holds records that can't be read" in caplog.text
+    assert "broken-0 is no longer compacted: it has records that can't be read" in caplog.text
     assert broker.values("whole") == [b"19"]
     assert clean(broker) == 0
 

@@ -141,7 +141,7 @@ def test_stored_settings_outside_of_new_bounds_are_used_as_the_bound() -> None:
     assert (used.session_timeout_ms, used.heartbeat_interval_ms, used.num_standby_replicas) == (50_000, 6_000, 1)
     assert (used.task_offset_interval_ms, used.assignor_name) == (30_000, None)
     assert config.consumer.for_group("g").session_timeout_ms == 50_000
-    assert [warning.split(" is not")[0] for warning in warnings] == [
+    assert [warning.split(" is no longer")[0] for warning in warnings] == [
         "group g: streams.session.timeout.ms=60000",
         "group g: streams.num.standby.replicas=2",
         "group g: streams.task.offset.interval.ms=20000",

@@ -112,7 +112,7 @@ def test_partitions_are_listed_and_opened_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("topic", ["", "../x", "a/b", ".", "..", "a b", "x" * 250, "a\n"])
 def test_a_name_that_no_topic_can_have_is_refused(tmp_path: Path, topic: str) -> None:
     directory = LogDirectory(tmp_path)
-    with pytest.raises(ValueError, match="cannot be the name of a partition"):
+    with pytest.raises(ValueError, match="can't be the name of a partition"):
         directory.partition(topic, 0)
     directory.close()
 

@@ -129,7 +129,7 @@ def test_super_users_may_do_what_is_denied() -> None:
 
 
 def test_a_super_user_without_a_type_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"super.users: ada is no principal: expected User:ada"):
+    with pytest.raises(ValueError, match=r"super.users: ada is not a principal: expected User:ada"):
         super_users_of("User:bob;ada")
 
 

@@ -66,8 +66,8 @@ class TestSettings:
         assert (configs["broker.id"], configs["log.retention.ms"]) == (7, 168 * 3_600_000)
         assert (configs["default.replication.factor"], configs["offsets.topic.num.partitions"]) == (1, 50)
         ignored, more, more_partitions = caplog.messages
-        assert more == "default.replication.factor=3 is more than this broker has: it takes 1"
-        assert more_partitions == "offsets.topic.num.partitions=100 is more than this broker has: it takes 50"
+        assert more == "default.replication.factor=3 is more than this broker supports: 1 is used"
+        assert more_partitions == "offsets.topic.num.partitions=100 is more than this broker supports: 50 is used"
         assert "listeners (here: --host and --port)" in ignored
         for key in ("offsets.topic.replication.factor", "transaction.abort.timed.out.transaction.cleanup.interval.ms"):
             assert key in ignored
@@ -123,7 +123,7 @@ class TestSettings:
         path.write_bytes(b"a=\xff\xfe")
         code, message = refused(tmp_path / "data", "--properties", str(path))
         assert code == 2
-        assert f"{path} is not a text in UTF-8" in message
+        assert f"{path} is not UTF-8" in message
 
 
 class TestDataDirectory:
@@ -160,7 +160,7 @@ class TestDataDirectory:
         code, message = refused(Path("/proc/data/logs"))
         assert code == 4
         assert "data directory /proc/data/logs can't be used: " in message
-        assert "Give a --data-dir that this user may create and write to" in message
+        assert "Give a --data-dir that this user can create and write to" in message
 
 
 def test_a_group_log_of_a_newer_broker(tmp_path: Path) -> None:

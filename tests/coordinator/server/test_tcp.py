@@ -160,7 +160,7 @@ class TestFraming:
             await until(lambda: len(listener) == 0)
 
         over_socket(scenario)
-        assert f"a frame of {announced} bytes is announced" in caplog.text
+        assert f"it announces a frame of {announced} bytes" in caplog.text
 
     @pytest.mark.parametrize(("api_key", "is_read"), [(0, True), (3, False)])
     def test_only_a_produce_may_be_very_large(
@@ -468,7 +468,7 @@ class TestMemory:
                 await until(lambda: listener.memory.answers == 0)
 
         asyncio.run(run())
-        assert "too many answers wait to be read" in caplog.text
+        assert "too many responses wait to be read" in caplog.text
 
 
 class TestFaults:

@@ -63,12 +63,12 @@ def test_who_joined_and_which_tasks_moved_from_whom_to_whom() -> None:
         ("time 40000\nb beat\ntime 50000\nb beat\n", f"{WHO_A} is gone: no heartbeat within its session timeout"),
         ("a beat process=other\n", f"{WHO_A} changed its process"),
         ("topic in 3\na beat\n", "topic in has 3 partitions now (it had 2)"),
-        ("topic in gone\na beat\n", "the topics are not as they must be: Source topics in are missing."),
+        ("topic in gone\na beat\n", "the topics do not fit the topology: Source topics in are missing."),
         (
             "config streams.num.standby.replicas=1\na beat\n",
             "setting num.standby.replicas is 1 (it was 0)",
         ),
-        ("topic in gone\na beat\ntopic in 2\na beat\n", "the topics are all there and fit together now"),
+        ("topic in gone\na beat\ntopic in 2\na beat\n", "all topics exist and fit the topology now"),
         ("topology u epoch=1\n  0: source=in\na join u\n", "the topology was updated to epoch 1"),
     ],
 )

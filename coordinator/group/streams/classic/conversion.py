@@ -90,7 +90,7 @@ def _check_version(group: ClassicGroup, live: Live, joins: StreamsGroupHeartbeat
     try:
         check_version(group.group_id, live, Version(joins.topology.epoch, topology_digest(joins.topology, tags)))
     except UntranslatableError as error:
-        raise _refused(group, f"a member of it is not to be understood: {error}") from None
+        raise _refused(group, f"the subscription of one of its members can't be read: {error}") from None
 
 
 def _refused(group: ClassicGroup, reason: str) -> Refused:
@@ -107,7 +107,7 @@ def _stays(group: ClassicGroup, live: Live, member: ClassicMember, topology: Top
         else:
             stays = _java_stays(live, member, protocol, topology)
     except UntranslatableError as error:
-        raise _refused(group, f"member {name} is no instance of Kafka Streams that can be in one: {error}") from None
+        raise _refused(group, f"member {name} is not an instance of Kafka Streams that can join one: {error}") from None
     known = {part.id for part in topology.subtopologies}
     unknown = [task for task in task_ids(stays.current.assigned) if task.subtopology_id not in known]
     if unknown and stays.member.topology_epoch == topology.epoch:

@@ -96,6 +96,6 @@ def check_version(group_id: str, live: Live, joins: Version) -> None:
         raise Refused(*same_epoch(group_id, runs.epoch))
     raise Refused(
         ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-        f"Group {group_id} is a classic group that runs topology epoch {runs.epoch}. A group changes its protocol or its "
-        "topology, one after the other: change the protocol with the version that it runs, then raise the epoch.",
+        f"Group {group_id} is a classic group that runs topology epoch {runs.epoch}. A group can't change its "
+        "protocol and its topology at once: change the protocol with the version that it runs, then raise the epoch.",
     )

@@ -43,7 +43,7 @@ def test_defaults_are_kafkas() -> None:
         ({"min.session.timeout.ms": "70000"}, "must not be greater than group.consumer.max.session.timeout.ms"),
         ({"max.size": "0"}, "it must be in 1 to"),
         ({"max.size": "many"}, "Not a number of type INT"),
-        ({"assignors": "uniform,sticky"}, "'sticky' is no assignor of this broker. There are: uniform, range"),
+        ({"assignors": "uniform,sticky"}, "'sticky' is not an assignor of this broker. Give one of uniform, range"),
         ({"assignors": " "}, "must name at least one of uniform, range"),
         ({"migration.policy": "both"}, "must be one of disabled, upgrade, downgrade, bidirectional"),
         ({"max.sizes": "1"}, "Did you mean group.consumer.max.size?"),

@@ -207,7 +207,7 @@ def test_why_the_group_has_a_new_assignment_names_what_is_read_to_the_end() -> N
     group.waits = {}
     before = group.state
     group.turn("another", "new", "old")
-    assert "what was in flight in repartition topics that are gone has been read, or may be lost" in reasons_between(
+    assert "the records in flight in removed repartition topics have been read, or may be lost" in reasons_between(
         before, group.state, beat
     )
 

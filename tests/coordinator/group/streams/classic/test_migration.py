@@ -327,7 +327,7 @@ def test_a_classic_group_that_can_not_be_translated_stays_what_it_is() -> None:
     before = scene.shard.state
     refused = Streams(scene).join()
     assert refused.error_code == 42
-    assert "no instance of Kafka Streams" in refused.error_message
+    assert "not an instance of Kafka Streams" in refused.error_message
     other = scene_with()
     a, _ = classic_group(other)
     renamed = streams_join().topology
