@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo", description="The flights application, start to end."
     )
-    parser.add_argument("--directory", type=Path, default=Path(".streamsrt/demo"), help="where everything is kept")
+    parser.add_argument("--directory", type=Path, default=Path(".streamsrt/demo"), help="directory of all data")
     parser.add_argument("--bootstrap-servers", help="use this cluster instead of the bundled broker")
     parser.add_argument("--limit", type=int, default=TOTAL, help="load only the first departures")
     options = parser.parse_args(arguments)
@@ -117,7 +117,7 @@ def _load_departures(network: NetworkThread, collector: RecordCollector, limit: 
     loaded = _ends(network, flights.DEPARTURES)
     before = sum(loaded.values())
     if before:
-        console.print(f"Going on from an earlier run: {before:,} departures are loaded already.")
+        console.print(f"Resuming an earlier run: {before:,} departures are already loaded.")
     started = time.monotonic()
     rows = _rows_to_load(loaded, limit)
     written = 0
@@ -147,7 +147,7 @@ def _tell_where_it_stands(network: NetworkThread) -> None:
     committed = network.admin.committed(APPLICATION_ID)
     done = sum(offset.offset for (topic, _), offset in committed.items() if topic == flights.DEPARTURES)
     if done:
-        console.print(f"Going on from an earlier run: {done:,} departures are processed already.")
+        console.print(f"Resuming an earlier run: {done:,} departures are already processed.")
 
 
 # ------------------------------------------------------------------------------------------------------------- running
@@ -164,10 +164,10 @@ def _run(address: str, state_dir: Path) -> None:
     seconds = time.monotonic() - started
     if done.processed_records:
         console.print(
-            f"Processed {done.processed_records:,} records in {seconds:.1f} s, the start of the application included."
+            f"Processed {done.processed_records:,} records in {seconds:.1f} s, including the start of the application."
         )
     else:
-        console.print("Nothing new to process: everything had been processed before.")
+        console.print("Nothing to process: an earlier run processed everything.")
 
 
 def _progress_line(streams: KafkaStreams) -> str:

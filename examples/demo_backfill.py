@@ -64,10 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m examples.demo_backfill", description="State out of history.")
-    parser.add_argument("--directory", type=Path, default=Path(".streamsrt/demo-backfill"), help="made anew")
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.demo_backfill", description="Computes state from history with a backfill."
+    )
+    parser.add_argument(
+        "--directory", type=Path, default=Path(".streamsrt/demo-backfill"), help="deleted and created again"
+    )
     parser.add_argument("--engine", choices=("local", "spark"), default="local")
-    parser.add_argument("--workers", type=int, default=2, help="processes of engine local")
+    parser.add_argument("--workers", type=int, default=2, help="number of processes, for engine local")
     parser.add_argument("--master", help="Spark's master; by default a local one")
     parser.add_argument("--every", type=int, default=1, help="take only every N-th departure")
     return parser
@@ -108,7 +112,7 @@ def prepare(network: NetworkThread, archive: Path, history: Sequence[flights.Row
         ends[flights.DEPARTURES, partition] = columns.next_offset
     network.admin.delete_records(ends)
     console.print(
-        f"January to November: {len(history):,} departures lie in {files} Parquet files of {archive}; retention has "
+        f"January to November: {len(history):,} departures are in {files} Parquet files of {archive}; retention has "
         "deleted them from the topic."
     )
 
@@ -169,9 +173,8 @@ def compute(directory: Path, address: str, options: argparse.Namespace) -> None:
         manifests = backfill.run(options.engine, workers=options.workers, master=options.master)
     seconds = time.monotonic() - started
     console.print(
-        f"Engine {options.engine}: {sum(task.records for task in manifests):,} records in {seconds:.1f} s, the start "
-        "of its "
-        "processes included."
+        f"Engine {options.engine}: {sum(task.records for task in manifests):,} records in {seconds:.1f} s, including "
+        "the start of its processes."
     )
     backfill.commit(
         state_dir=directory / "state",
@@ -206,12 +209,11 @@ def go_live(network: NetworkThread, directory: Path, address: str, december: Seq
     )
     done = streams.run(until="quiet")
     console.print(
-        f"It processed {done.processed_records:,} records, which is December alone, and restored "
-        f"{done.restored_records} "
-        "records from changelogs."
+        f"It processed {done.processed_records:,} records, only those of December, and restored "
+        f"{done.restored_records} records from changelogs."
     )
     if done.processed_records != len(december) or done.restored_records:
-        raise AssertionError("it should have processed December alone, and restored nothing")
+        raise AssertionError("it should have processed only December, and restored nothing")
 
 
 def plain_delays(rows: Iterable[flights.Row]) -> dict[tuple[str, int], flights.Delays]:

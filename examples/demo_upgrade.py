@@ -62,11 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo_upgrade", description="A rolling upgrade under load."
     )
-    parser.add_argument("--order", default="3,1,2", help="in which order the members are upgraded")
-    parser.add_argument("--kill", action="store_true", help="end the old members by SIGKILL")
+    parser.add_argument("--order", default="3,1,2", help="order in which the members are upgraded")
+    parser.add_argument("--kill", action="store_true", help="stop the old members with SIGKILL")
     parser.add_argument("--rate", type=int, default=1_500, help="departures a second")
     parser.add_argument("--broker", choices=KINDS, default=KINDS[0], help="kafka: Apache Kafka, with Java 17 and Maven")
-    parser.add_argument("--directory", type=Path, help="keep everything here; by default it is deleted at the end")
+    parser.add_argument("--directory", type=Path, help="directory of all data; by default a temporary one")
     options = parser.parse_args(arguments)
     order = [int(word) for word in options.order.split(",")]
     if sorted(order) != list(range(1, MEMBERS + 1)):
@@ -260,7 +260,7 @@ def _start(screen: _Screen, members: list[MemberProcess]) -> None:
 
 
 def _refuse(screen: _Screen, guest: MemberProcess, upgrade: _Commands) -> None:
-    screen.note(f"a version whose topic {flights_charters.CHARTERS} is missing is planned, and started all the same")
+    screen.note(f"a version whose topic {flights_charters.CHARTERS} is missing is planned, and started anyway")
     if upgrade.epoch(CHARTERS) is not None:
         raise MemberError("the plan does not refuse a version whose topic is missing")
     guest.start(CHARTERS, epoch=1)
@@ -272,7 +272,7 @@ def _refuse(screen: _Screen, guest: MemberProcess, upgrade: _Commands) -> None:
 def _send_back(
     screen: _Screen, network: NetworkThread, members: list[MemberProcess], guest: MemberProcess, upgrade: _Commands
 ) -> None:
-    screen.note(f"its topic is created: {guest.name} gets its share when it is warm")
+    screen.note(f"its topic is created: {guest.name} gets its tasks when they are warmed up")
     topic = NewTopic(name=flights_charters.CHARTERS, partitions=flights.PARTITIONS)
     for error in network.admin.create_topics([topic]).values():
         if error is not None:
@@ -281,13 +281,13 @@ def _send_back(
     if epoch is None:
         raise MemberError("the plan refuses a version that has all its topics")
     guest.start(CHARTERS, epoch)
-    guest.wait(lambda line: "active running" in line["tasks"].values(), "it has taken its share")
+    guest.wait(lambda line: "active running" in line["tasks"].values(), "it has its tasks")
     restored = int(guest.progress["restored_records"])
-    console.print(f"{guest.name} restored {restored:,} records while the old members processed, and took over then")
+    console.print(f"{guest.name} restored {restored:,} records while the old members processed, then took over")
     upgrade("status", "--once")
-    screen.note("that version is sent back, and the old members have all tasks again")
+    screen.note("that version is rolled back, and the old members have all tasks again")
     if upgrade("abort", V1, "--execute") != 0 or guest.wait_end() != REFUSED:
-        raise MemberError(f"{guest.name} was not sent back; see {guest.directory}/log")
+        raise MemberError(f"{guest.name} was not rolled back; see {guest.directory}/log")
     for member in members:
         member.wait(lambda line: "active restoring" not in line["tasks"].values(), "its tasks run")
 
@@ -385,7 +385,7 @@ class _Screen:
 
 def _tell_what_was_taken_over(network: NetworkThread, members: list[MemberProcess]) -> None:
     ends = _changelog_ends(network)
-    table = Table(title="What the new versions went on with", title_justify="left")
+    table = Table(title="What the new versions took over", title_justify="left")
     for column in ("member", "kept tasks", "in their changelogs", "new tasks", "in their changelogs", "restored"):
         table.add_column(column, justify="left" if "tasks" in column or column == "member" else "right")
     for member in members:

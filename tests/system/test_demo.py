@@ -90,7 +90,7 @@ def test_the_demo_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     first = finish(stopped)
 
     second = finish(demo(tmp_path))
-    assert f"Going on from an earlier run: {LIMIT:,} departures are loaded already." in second
+    assert f"Resuming an earlier run: {LIMIT:,} departures are already loaded." in second
     # Together the runs have processed each record once.
     airlines = len(expected.airline_names())
     assert processed(first) + processed(second) == LIMIT + airlines
@@ -98,6 +98,6 @@ def test_the_demo_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert [line for line in shown(second) if line in table] == table
 
     third = finish(demo(tmp_path))
-    assert f"Going on from an earlier run: {LIMIT:,} departures are processed already." in third
-    assert "Nothing new to process" in third
+    assert f"Resuming an earlier run: {LIMIT:,} departures are already processed." in third
+    assert "Nothing to process" in third
     assert [line for line in shown(third) if line in table] == table

@@ -374,7 +374,7 @@ def test_the_demo_of_the_upgrade(tmp_path: Path, broker: str) -> None:
     assert (
         "the topology of group flights is now that of examples.flights:topology, with topology epoch 2" in done.stdout
     )
-    assert "records while the old members processed, and took over then" in done.stdout
+    assert "records while the old members processed, then took over" in done.stdout
     assert "topology.epoch=3 (streamsrt upgrade start sets it)" in done.stdout
     assert "NO" not in done.stdout.split("Compared with plain Python")[1]
 

@@ -94,7 +94,7 @@ def _window(store: Store, name: str, windows: JoinWindows, key: PlannedSerde, va
 
 def _supplied(store: Store, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     if store.name is None or store.kind != "window":
-        raise TopologyError(f"a store of a join needs a name and kind='window', this is {store!r}", call_site())
+        raise TopologyError(f"a store of a join needs a name and kind='window', not {store!r}", call_site())
     if not store.retain_duplicates:
         raise TopologyError(f"store {store.name!r} of a join needs retain_duplicates=True", call_site())
     if store.retention_ms != windows.retention_ms or store.window_size_ms != windows.size_ms:

@@ -61,7 +61,7 @@ def key_value_store(store: Store, name: str, key: PlannedSerde, value: PlannedSe
         spec = versioned_spec(spec, store)
     elif store.kind != "key_value":
         raise TopologyError(
-            f"store {name!r} has kind {store.kind!r}, here a key_value or versioned store is needed", call_site()
+            f"store {name!r} has kind {store.kind!r}, but a key_value or versioned store is needed here", call_site()
         )
     return PlannedStore(spec, key, value)
 
@@ -185,7 +185,9 @@ def _added_session(spec: StoreSpec, store: Store) -> StoreSpec:
 def read_only_store(store: Store, topic: str) -> PlannedStore:
     """A store whose changelog is the topic that it is filled from. Raises UnsupportedError for one with ttl."""
     planned = added_store(store)
-    _refuse_ttl(planned.spec, "is filled from a topic that is its changelog, so nothing may be deleted from it")
+    _refuse_ttl(
+        planned.spec, "is filled from its source topic, which is its changelog, so nothing may be deleted from it"
+    )
     refuse_version(planned.spec)
     return replace(planned, spec=replace(planned.spec, logging=False, source_topic=topic))
 
@@ -195,7 +197,7 @@ def global_store(planned: PlannedStore) -> PlannedStore:
 
     Raises UnsupportedError for one with ttl.
     """
-    _refuse_ttl(planned.spec, "is global: what it holds is what its topic says")
+    _refuse_ttl(planned.spec, "is global: its rows are those of its topic")
     refuse_version(planned.spec)
     return replace(
         planned, spec=replace(planned.spec, logging=False, caching=False, changelog_configs=()), shared=False

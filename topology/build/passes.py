@@ -47,7 +47,7 @@ EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
 def build(plan: Plan, config: Mapping[str, object] | None, epoch: int) -> Topology:
     """The topology of a plan. Raises TopologyError."""
     if epoch < 0:
-        raise TopologyError(f"a topology epoch is 0 or above, not {epoch}")
+        raise TopologyError(f"a topology epoch must be 0 or greater, not {epoch}")
     unfinished = UnfinishedTopology(plan=plan, config=config or {})
     for run in PASSES:
         unfinished = run(unfinished)

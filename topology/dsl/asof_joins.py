@@ -89,7 +89,7 @@ def _times(within: Duration, grace: Duration, keep: Duration | None) -> tuple[in
     if keep_ms < within_ms + grace_ms:
         raise WindowError(
             f"join_asof(keep={keep_ms} ms) is too short: records that are still needed would be gone. Keep them for "
-            f"within + grace = {within_ms + grace_ms} ms at least",
+            f"at least within + grace = {within_ms + grace_ms} ms",
             call_site(),
         )
     return within_ms, keep_ms, grace_ms

@@ -57,7 +57,7 @@ def _aggregate(
     wanted = as_store(store)
     if wanted.caching or wanted.kind != "key_value" or wanted.max_entries is not None:
         raise UnsupportedError(
-            "open windows are in a key-value store, without caching and max_entries: they are in no other place",
+            "open windows need a key-value store without caching and max_entries, because they are kept only there",
             call_site(),
         )
     plan = group.plan

@@ -60,7 +60,7 @@ def deduplicate(
     check_function(id_of, "deduplicate", OF_RECORD)
     ttl_ms, grace_ms = to_ms(ttl, "ttl"), to_ms(grace, "grace")
     if ttl_ms < 1 or grace_ms < 0:
-        raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is 1 ms at least", call_site())
+        raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is at least 1 ms", call_site())
     own = store or stream.plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
     seen = Store(own, key=serde, value=long, ttl=ttl_ms + grace_ms)
     step_name = name or stream.plan.number("KSTREAM-DEDUPLICATE-")

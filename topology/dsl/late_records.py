@@ -20,7 +20,7 @@ def late_of_join(stream: PlannedStream, side: str, name: str | None, key: AnySer
     if found is None:
         raise TopologyError(
             f"late({side!r}) is for the result of a join of two streams (sides 'left' and 'right'): nothing is "
-            "dropped as late here. Of a windowed table call late() on the table",
+            "dropped as late here. For a windowed table, call late() on the table",
             call_site(),
         )
     return _late_stream(stream.plan, found, name, key, value)

@@ -112,7 +112,7 @@ class ShownTable:
     def __init__(self, title: str, size: int, by_key: bool, output: Output) -> None:
         check_output(output, "print_table")
         if size < 1:
-            raise TopologyError(f"print_table(size={size}): a table has 1 row at least", call_site())
+            raise TopologyError(f"print_table(size={size}): a table has at least 1 row", call_site())
         self.title = title
         self.changed = False
         self._by_key = by_key

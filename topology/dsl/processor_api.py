@@ -231,7 +231,7 @@ class TopologyBuilder:
         for parent in _names(parents):
             step = self._steps.get(parent)
             if step is None or isinstance(step, SinkStep):
-                what = "is a sink, which forwards nothing" if step is not None else "is not there: add it first"
+                what = "is a sink, which forwards nothing" if step is not None else "does not exist: add it first"
                 raise TopologyError(f"the parent {parent!r} of {name!r} {what}", call_site())
             found.append(step)
         if not found:

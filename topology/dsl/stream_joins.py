@@ -80,7 +80,7 @@ def join(stream: PlannedStream, other: object, windows: JoinWindows | None, opti
 def _check_table(table: PlannedTable, windows: JoinWindows | None, options: StreamJoin) -> None:
     operator = options.operator
     if options.kind == "outer":
-        raise UnsupportedError("outer_join() joins a stream with a stream; a table is looked up only", call_site())
+        raise UnsupportedError("outer_join() joins a stream with a stream; a table is only looked up", call_site())
     if options.grace is not None and not table.table.is_versioned():
         raise UnsupportedError(
             f"{operator}() with grace= needs a table that keeps versions: give it store=Store(..., kind='versioned', "
@@ -89,7 +89,7 @@ def _check_table(table: PlannedTable, windows: JoinWindows | None, options: Stre
         )
     if windows is not None or options.other_value is not None or options.store is not None:
         raise TopologyError(
-            f"{operator}() with a table takes no windows, other_value or store: it looks the newest row up",
+            f"{operator}() with a table takes no windows, other_value or store: it looks up the newest row",
             call_site(),
         )
 

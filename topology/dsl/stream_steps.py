@@ -155,7 +155,7 @@ def repartition(
 ) -> PlannedStream:
     """The stream behind an internal topic that the program asks for."""
     if partitions is not None and partitions < 1:
-        raise TopologyError(f"a repartition topic needs 1 partition at least, not {partitions}", call_site())
+        raise TopologyError(f"a repartition topic needs at least 1 partition, not {partitions}", call_site())
     if partitioner is not None:
         check_function(partitioner, "repartition", OF_PARTITIONER)
     plan = stream.plan

@@ -70,8 +70,8 @@ def _serde(missing: OpenSerde, default: AnySerde) -> ProgramSerde:
     if serde is None:
         what = "store" if missing.of_store else "step"
         raise MissingSerdeError(
-            f"no serde for the {missing.side}s of {what} {missing.owner!r}: {missing.changed_by} made another type. Give "
-            f"{missing.side}=serdes.... here, or set default.{missing.side}.serde",
+            f"no serde for the {missing.side}s of {what} {missing.owner!r}: {missing.changed_by} changes their type. "
+            f"Give {missing.side}=serdes.... here, or set default.{missing.side}.serde",
             missing.site,
         )
     return serde if missing.wrap is None else missing.wrap(serde)

@@ -176,15 +176,15 @@ class _Compared:
             first = "" if renamed is None or renamed.renamed_from is None else renamed.renamed_from
             if first:
                 return (
-                    f"{store.renamed_from} was renamed itself, and its state goes by its first name: say "
-                    f'renamed_from="{first}". As it is it starts empty'
+                    f"{store.renamed_from} was renamed itself, and its state has its first name: use "
+                    f'renamed_from="{first}". Otherwise it starts empty'
                 )
-            return f"new: there is no store {store.renamed_from} that it could continue, so it starts empty"
+            return f"new: there is no store {store.renamed_from} whose state it could take over, so it starts empty"
         lost = next((each for each in self._old.stores if each.name == store.name), None)
         if lost is None:
             return _NEW
         first = lost.kept_as
-        return f'its state goes by the name {first}: say renamed_from="{first}" as before. As it is it starts empty'
+        return f'its state has the name {first}: use renamed_from="{first}" as before. Otherwise it starts empty'
 
     def _rebuilt(self, store: StoreOutline, reason: str) -> StateChange:
         """A store that starts empty over topics that may hold records: which of them it does not know, and what helps."""
@@ -192,7 +192,7 @@ class _Compared:
         if origin is None or not origin.topics:
             return StateChange("store", store.name, "rebuilt", reason)
         fed = ", ".join(origin.topics)
-        reason += f", without what was read of {fed} before: those rows come when they are written again"
+        reason += f", without what was read from {fed} before: those rows appear when they are written again"
         return StateChange("store", store.name, "rebuilt", reason, self._cure(store.name, origin), origin.topics)
 
     def _cure(self, name: str, origin: Origin) -> str:
@@ -210,8 +210,8 @@ class _Compared:
         if not counted:
             topics = " ".join(f"--topic {topic}" for topic in origin.topics if not topic.startswith("pattern "))
             return (
-                "read the topics again before the new version starts: stop all instances, streamsrt groups reset-offsets "
-                f"APP {topics} --to-earliest --execute (what the application writes of them is written again)"
+                "read the topics again before the new version starts: stop all instances, streamsrt groups "
+                f"reset-offsets APP {topics} --to-earliest --execute (the application writes its results again, too)"
             )
         backfill = "" if self._refuses_backfill() else ", filled by streamsrt backfill"
         return (
@@ -304,8 +304,8 @@ class _Compared:
                 continue
             reason = "gone: records that nobody has read stay in it"
             cure = (
-                "let the old version read it to its end before the new one starts (streamsrt groups describe APP); then "
-                f"streamsrt topics delete APP-{name} --execute"
+                "let the old version read it to the end before the new one starts (streamsrt groups describe APP); "
+                f"then streamsrt topics delete APP-{name} --execute"
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
@@ -325,15 +325,15 @@ _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "Count
 
 def name_both(name: str) -> str:
     """What to do if a generated store name stands for something else than before."""
-    return f'Name both: as store="{name}" what it was keeps its state, under any other name it starts empty'
+    return f'Name both: the table that had this name keeps its state as store="{name}", the other one starts empty'
 
 
 def _two_steps(stores: list[str]) -> str:
     names = ", ".join(stores)
     return (
-        f"gone, while the values of {names} get a later version: only the old version reads what is in flight in this "
-        f"topic, and it can't go on with {names} once the new one has written there. Do it in two upgrades: first drop or "
-        "rename the repartition topic, then raise the version of the values"
+        f"removed, and the values of {names} get a later version: only the old version reads the records in flight "
+        f"in this topic, and it can't read {names} once the new one has written to it. Do it in two upgrades: first "
+        "drop or rename the repartition topic, then raise the version of the values"
     )
 
 
@@ -352,7 +352,7 @@ def _versions_not_read(old: StoreOutline, new: StoreOutline) -> str:
     if new.version < old.version:
         return (
             f"its values have version {old.version}, which version {new.version} can't read: what was written stays "
-            "unreadable. Go on with a later version"
+            "unreadable. Continue with a later version"
         )
     if new.version > old.version and str(old.version) not in new.upcasts:
         return f"its values have version {old.version}, and there is no upcast={{{old.version}: ...}}: add it"
@@ -428,6 +428,6 @@ def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
     intervals = (old.segment_interval_ms, new.segment_interval_ms)
     if new.persistent and None not in intervals and intervals[0] != intervals[1]:
         if new.changelog is None:
-            return "rebuilt", "its segments are others, and it has no changelog: it starts empty"
-        reasons.append("its files have other segments, so it is restored from its changelog")
+            return "rebuilt", "its segments differ, and it has no changelog: it starts empty"
+        reasons.append("the segments of its files differ, so it is restored from its changelog")
     return "carried over", "; ".join(reasons)

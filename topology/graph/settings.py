@@ -64,7 +64,7 @@ def _upgrading(node: Node, config: Mapping[str, object]) -> Node:
         return node
     version = str(config.get(UPGRADE_KEY) or "")
     if version and not re.fullmatch(r"\d+(\.\d+)+", version):
-        raise TopologyError(f"{UPGRADE_KEY}={version} is no version: give one such as 3.4")
+        raise TopologyError(f"{UPGRADE_KEY}={version} is not a version: give one such as 3.4")
     splits = bool(version) and tuple(map(int, version.split(".")[:2])) <= (3, 4)
     return replace(node, operation=replace(node.operation, splits_changes=splits))
 

@@ -61,10 +61,10 @@ class NamedAggregate:
         return state if seen is None else self.subtract(state, seen)
 
     def add(self, state: Value, value: Value) -> Value:
-        raise TypeError(f"{type(self).__name__} does not say how a value is added: define add(state, value)")
+        raise TypeError(f"{type(self).__name__} does not define how a value is added: define add(state, value)")
 
     def merge(self, one: Value, other: Value) -> Value:
-        raise TypeError(f"{type(self).__name__} does not say how two states are merged: define merge(one, other)")
+        raise TypeError(f"{type(self).__name__} does not define how two states are merged: define merge(one, other)")
 
     def subtract(self, state: Value, value: Value) -> Value:
         raise TypeError(f"{type(self).__name__} can't take a value back")
@@ -233,7 +233,7 @@ def agg(**aggregates: NamedAggregate) -> NamedAggregates:
     TopologyError for an argument that is not a :class:`NamedAggregate`.
     """
     if not aggregates:
-        raise TopologyError("agg() needs one aggregate at least: agg(n=Count())", call_site())
+        raise TopologyError("agg() needs at least one aggregate: agg(n=Count())", call_site())
     for name, each in aggregates.items():
         if not isinstance(each, NamedAggregate):
             raise TopologyError(f"agg({name}={each!r}): give Count(), Sum(...), Min(...) and so on", call_site())

@@ -36,7 +36,7 @@ def change(inner: ProgramSerde) -> ChangeSerde:
         new, old = change
         if old is None:
             if new is None:
-                raise ValueError("a change has an old or a new value")
+                raise ValueError("a change needs an old or a new value")
             return to_bytes(new) + _NEW
         if new is None:
             return to_bytes(old) + _OLD

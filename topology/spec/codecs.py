@@ -187,7 +187,7 @@ def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]
 
     def deserialize(data: bytes) -> Windowed[K]:
         if len(data) < 8:
-            raise ValueError(f"a windowed key has 8 bytes at least, not {len(data)}")
+            raise ValueError(f"a windowed key has at least 8 bytes, not {len(data)}")
         (start_ms,) = unpack_from(data, len(data) - 8)
         return Windowed(deserialize_key(data[:-8]), start_ms, start_ms + size_ms)
 
@@ -217,7 +217,7 @@ def session_windowed(inner: Serde[K]) -> CallableSerde[Windowed[K]]:
 
     def deserialize(data: bytes) -> Windowed[K]:
         if len(data) < 16:
-            raise ValueError(f"the key of a session has 16 bytes at least, not {len(data)}")
+            raise ValueError(f"the key of a session has at least 16 bytes, not {len(data)}")
         end_ms, start_ms = unpack_from(data, len(data) - 16)
         return Windowed(deserialize_key(data[:-16]), start_ms, end_ms)
 

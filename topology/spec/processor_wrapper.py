@@ -75,8 +75,8 @@ class OperatorProcessor:
         begin = getattr(context, "begin_operator", None)
         if begin is None:
             raise TopologyError(
-                f"{PROCESSOR_WRAPPER_KEY}: the context given to {self.name!r} is not the one of its node. Give it the "
-                "context of init(), or one that passes on to that what it does not know (__getattr__)"
+                f"{PROCESSOR_WRAPPER_KEY}: the context given to {self.name!r} is not that of its node. Give it the "
+                "context of init(), or one that delegates to it (__getattr__)"
             )
         self._process, self._close = begin(context)
 

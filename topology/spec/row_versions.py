@@ -81,9 +81,9 @@ def check_upcasts(version: int, upcasts: Upcasts | None) -> StoredUpcasts:
     wanted = list(range(version - len(given), version))
     if sorted(given, key=str) != sorted(wanted, key=str) or wanted[:1] == [0]:
         raise TopologyError(
-            f"upcast= of a store of version {version} has a function for each version before it, such as "
-            f"{{{', '.join(f'{each}: ...' for each in range(1, version))}}}, not for {sorted(given, key=str)}. The earliest "
-            "ones may be left out when no rows of them are left",
+            f"upcast= of a store of version {version} needs a function for each version before it, such as "
+            f"{{{', '.join(f'{each}: ...' for each in range(1, version))}}}, not for {sorted(given, key=str)}. The "
+            "earliest ones may be left out when no rows of them are left",
             call_site(),
         )
     return tuple((each, _checked(each, given[each])) for each in wanted)
@@ -143,8 +143,8 @@ class _Upcaster:
             value = serde.deserialize(data[_TAG_BYTES:] if version > 1 else data)
         except Exception as error:
             raise self._failed(
-                f"its value of version {version} is not what serdes.{serde.name} reads ({type(error).__name__}: {error}). "
-                f"Say what it was written by: upcast={{{version}: Upcast(function, serde=...)}}"
+                f"its value of version {version} is not what serdes.{serde.name} reads ({type(error).__name__}: "
+                f"{error}). Give the serde that wrote it: upcast={{{version}: Upcast(function, serde=...)}}"
             ) from error
         for each in range(version, self._version):
             value = self._stepped(each, value)
@@ -160,7 +160,7 @@ class _Upcaster:
             ) from error
         if made is None:
             raise self._failed(
-                f"upcast={{{version}: {_where(function)}}} returned None: a row does not go away by being read"
+                f"upcast={{{version}: {_where(function)}}} returned None: reading a row must not delete it"
             )
         return made
 

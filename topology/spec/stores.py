@@ -114,8 +114,8 @@ class Store:
         _check_max_entries(max_entries, kind, in_memory)
         if supplier is not None and (not callable(supplier) or in_memory is not None or max_entries is not None):
             raise UnsupportedError(
-                "supplier= is a callable (name) that returns a store, without in_memory= and max_entries=: how it keeps its "
-                "data is its own business",
+                "supplier= is a callable (name) that returns a store, and does not go with in_memory= and "
+                "max_entries=: the store decides itself how it keeps its data",
                 call_site(),
             )
         if ttl is not None and (kind != "key_value" or max_entries is not None or plain_rows or caching):
@@ -165,7 +165,7 @@ def _check_max_entries(max_entries: int | None, kind: str, in_memory: bool | Non
     if max_entries is None:
         return
     if max_entries < 1:
-        raise UnsupportedError(f"a store keeps 1 entry at least, not {max_entries}", call_site())
+        raise UnsupportedError(f"a store keeps at least 1 entry, not {max_entries}", call_site())
     if kind != "key_value" or in_memory is False:
         raise UnsupportedError("only key-value stores in memory can have max_entries", call_site())
 
@@ -175,7 +175,7 @@ def _positive(duration: Duration | None, what: str) -> int | None:
         return None
     milliseconds = to_ms(duration, what)
     if milliseconds <= 0:
-        raise WindowError(f"{what} of a store must be above 0 ms, not {milliseconds}", call_site())
+        raise WindowError(f"{what} of a store must be greater than 0 ms, not {milliseconds}", call_site())
     return milliseconds
 
 

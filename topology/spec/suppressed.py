@@ -74,7 +74,7 @@ class Suppressed:
         """
         limit_ms = to_ms(limit, "the time limit")
         if limit_ms < 0:
-            raise TopologyError(f"a time limit is 0 ms or above, not {limit_ms}", call_site())
+            raise TopologyError(f"a time limit must be 0 ms or greater, not {limit_ms}", call_site())
         return cls(limit_ms, buffer or Buffer(), to_idle_timeout_ms(idle_timeout))
 
     @classmethod

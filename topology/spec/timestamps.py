@@ -36,7 +36,7 @@ def fail_on_invalid(record: _Stamped, partition_time_ms: int) -> int:
     """The record's timestamp. Raises ValueError where it is negative."""
     timestamp: int = record.timestamp
     if timestamp < 0:
-        raise ValueError(f"the record has no timestamp ({timestamp}): its producer is too old, or set it to -1")
+        raise ValueError(f"the record has no timestamp ({timestamp}): its producer is too old, or has set it to -1")
     return timestamp
 
 

@@ -39,7 +39,7 @@ def _made_anew(kind: Any, inside: tuple[Any, ...]) -> Any:
 
     if kind in inside:
         raise TopologyError(
-            f"{kind.__qualname__} contains itself: before Python 3.12, take TypedDict from typing_extensions",
+            f"{kind.__qualname__} contains itself: before Python 3.12, use TypedDict of typing_extensions",
             call_site(),
         )
     fields = {}

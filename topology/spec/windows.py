@@ -50,7 +50,7 @@ def to_idle_timeout_ms(idle_timeout: Duration | None) -> int | None:
         return None
     idle_timeout_ms = to_ms(idle_timeout, "idle_timeout")
     if idle_timeout_ms < 1:
-        raise WindowError(f"an idle_timeout is 1 ms at least, not {idle_timeout_ms}", call_site())
+        raise WindowError(f"an idle_timeout is at least 1 ms, not {idle_timeout_ms}", call_site())
     return idle_timeout_ms
 
 
@@ -83,7 +83,7 @@ class TimeWindows:
         advance_ms = size_ms if advance is None else to_ms(advance, "the window advance")
         grace_ms = _grace_ms(grace)
         if size_ms <= 0:
-            raise WindowError(f"a window size must be above 0 ms, not {size_ms}", call_site())
+            raise WindowError(f"a window size must be greater than 0 ms, not {size_ms}", call_site())
         if not 0 < advance_ms <= size_ms:
             raise WindowError(
                 f"windows of {size_ms} ms can't advance by {advance_ms} ms: give 0 < advance <= size", call_site()
@@ -109,9 +109,7 @@ class UnlimitedWindows:
 
     def __init__(self, start: int = 0) -> None:
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-            raise WindowError(
-                f"an unlimited window starts at epoch milliseconds of 0 or above, not {start!r}", call_site()
-            )
+            raise WindowError(f"an unlimited window starts at epoch millisecond 0 or later, not {start!r}", call_site())
         object.__setattr__(self, "start_ms", start)
 
     @property
@@ -143,7 +141,7 @@ class SlidingWindows:
         difference_ms = to_ms(difference, "the time difference")
         if difference_ms <= 0:
             raise WindowError(
-                f"the time difference of sliding windows must be above 0 ms, not {difference_ms}", call_site()
+                f"the time difference of sliding windows must be greater than 0 ms, not {difference_ms}", call_site()
             )
         object.__setattr__(self, "difference_ms", difference_ms)
         object.__setattr__(self, "grace_ms", _grace_ms(grace))
@@ -172,7 +170,7 @@ class SessionWindows:
     def __init__(self, gap: Duration, grace: Duration = 0) -> None:
         gap_ms = to_ms(gap, "the gap")
         if gap_ms <= 0:
-            raise WindowError(f"the gap between sessions must be above 0 ms, not {gap_ms}", call_site())
+            raise WindowError(f"the gap between sessions must be greater than 0 ms, not {gap_ms}", call_site())
         object.__setattr__(self, "gap_ms", gap_ms)
         object.__setattr__(self, "grace_ms", _grace_ms(grace))
 

@@ -247,7 +247,7 @@ def test_the_cure_of_a_join_over_old_rows_fills_it(
     (found,) = on_broker("topology", "diff", f"{module}:first", f"{module}:joined", "--json").rows
     both = next(each for each in found["state"] if each["name"] == "both")
     assert both["fate"] == "rebuilt"
-    assert f"without what was read of {topics}-customers, {topics}-orders before" in both["reason"]
+    assert f"without what was read from {topics}-customers, {topics}-orders before" in both["reason"]
     assert run("joined", 1) == 0
     words = both["cure"].partition("stop all instances, ")[2].partition(" (")[0].replace("APP", app).split()
     assert words[:2] == ["streamsrt", "groups"]

@@ -241,7 +241,7 @@ class Alone:
 
 def test_an_operator_says_what_it_needs() -> None:
     inside = OperatorProcessor("upper")
-    with pytest.raises(TopologyError, match=r"context given to 'upper' is not the one of its node"):
+    with pytest.raises(TopologyError, match=r"context given to 'upper' is not that of its node"):
         inside.init(Alone())  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match=r"init\(context\) of 'upper' was not called"):
         inside.process(Record("k", "v", 1))

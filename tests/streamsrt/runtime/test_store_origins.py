@@ -62,7 +62,7 @@ def test_swapped_names_are_refused_with_what_helps() -> None:
     told = refusal(reduced(MAXIMA, SUMS, epoch=1), running(reduced(SUMS, MAXIMA)))
     for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
         assert f"store '{name}': a generated name that means something else: it was what is {other} now" in told
-        assert f'Name both: as store="{name}" what it was keeps its state' in told
+        assert f'Name both: the table that had this name keeps its state as store="{name}"' in told
     assert "member m on h, which runs topology epoch 0" in told
 
 

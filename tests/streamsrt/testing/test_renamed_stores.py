@@ -105,19 +105,19 @@ def test_a_store_that_is_renamed_again_says_its_first_name() -> None:
     second, third = counting(Store("b", renamed_from="a")), counting(Store("c", renamed_from="a"))
     assert said(outline(second), third) == {"c": ("carried over", "renamed from b, its changelog stays a-changelog")}
     fate, reason = said(outline(second), counting(Store("c", renamed_from="b")))["c"]
-    assert (fate, 'say renamed_from="a"' in reason) == ("rebuilt", True)
+    assert (fate, 'use renamed_from="a"' in reason) == ("rebuilt", True)
 
 
 def test_a_version_that_forgets_it_is_told() -> None:
     found = diff(outline(counting(Store("b", renamed_from="a"))), outline(counting("b"))).state
     assert [(change.name, change.fate) for change in found] == [("b", "rebuilt"), ("b", "orphaned")]
-    assert 'its state goes by the name a: say renamed_from="a" as before' in found[0].reason
+    assert 'its state has the name a: use renamed_from="a" as before' in found[0].reason
     assert found[1].topics == ("a-changelog",)
 
 
 def test_a_store_that_never_was_is_no_former_store() -> None:
     fate, reason = said(outline(counting("b")), counting("b", Store("c", renamed_from="a")))["c"]
-    assert (fate, reason.partition(",")[0]) == ("rebuilt", "new: there is no store a that it could continue")
+    assert (fate, reason.partition(",")[0]) == ("rebuilt", "new: there is no store a whose state it could take over")
 
 
 def test_the_way_back_carries_it_over_too() -> None:

@@ -174,7 +174,7 @@ def test_what_is_not_there_any_more_is_said() -> None:
 
 def test_a_row_does_not_vanish_by_being_read() -> None:
     reads = versioned_values(serdes.json, 2, ((1, Upcast(lambda _: None)),), "rows").deserialize
-    with pytest.raises(Exception, match="returned None: a row does not go away by being read"):
+    with pytest.raises(Exception, match="returned None: reading a row must not delete it"):
         reads(b"{}")
 
 
@@ -244,7 +244,7 @@ def test_a_later_version_of_values_and_a_repartition_topic_that_goes_are_two_upg
     found = diff(first, outline(summed("by-g", store=raised)))
     (change,) = [change for change in found.state if change.fate == "incompatible"]
     assert (change.kind, change.name) == ("repartition topic", "by-group-repartition")
-    assert "while the values of sums get a later version" in change.reason
+    assert "and the values of sums get a later version" in change.reason
     assert "Do it in two upgrades: first drop or rename the repartition topic" in change.reason
     assert found.verdict == Verdict.INCOMPATIBLE
     steps = [summed("by-group"), summed("by-g"), summed("by-g", store=raised)]

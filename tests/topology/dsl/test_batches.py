@@ -67,7 +67,7 @@ def test_async_functions_are_known() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda s: s.deduplicate(lambda k, v: v, 0, serde=serdes.string), "ttl is 1 ms at least"),
+        (lambda s: s.deduplicate(lambda k, v: v, 0, serde=serdes.string), "ttl is at least 1 ms"),
         (lambda s: s.map_async(slow, concurrency=0), "concurrency and timeout are at least 1"),
         (lambda s: s.map_async(slow, retries=-1), "retries and backoff at least 0"),
         (lambda s: s.map_batches(lambda table: table, frame="polars"), "give 'arrow' or 'pandas'"),

@@ -97,7 +97,7 @@ def _asof(**options: Any) -> None:
         (lambda: grouped().windowed_by(UnlimitedWindows()).count().late(), "windows that close", TopologyError),
         (_twice, "flow into 'KSTREAM-LATE-.*' already", TopologyError),
         (lambda: _asof(within=-1), "must not be negative", WindowError),
-        (lambda: _asof(within=5, grace=3, keep=7), "8 ms at least", WindowError),
+        (lambda: _asof(within=5, grace=3, keep=7), "at least within \\+ grace = 8 ms", WindowError),
         (lambda: _asof(within=5, how="outer"), "give 'inner' or 'left'", TopologyError),
         (lambda: _asof(within="5"), "must be a timedelta or an int", WindowError),
         (lambda: streams()[0].join_asof(streams()[1], both, 5), "from one StreamsBuilder", TopologyError),

@@ -76,7 +76,7 @@ def test_adding_an_equal_store_again_changes_nothing() -> None:
 
 
 WRONG: dict[str, tuple[Callable[[TopologyBuilder], object], type[TopologyError], str]] = {
-    "no such parent": (lambda b: b.add_sink("o", "t", parents="x"), TopologyError, "parent 'x' of 'o' is not there"),
+    "no such parent": (lambda b: b.add_sink("o", "t", parents="x"), TopologyError, "parent 'x' of 'o' does not exist"),
     "a sink as parent": (
         lambda b: words(b).add_sink("o", "t", parents="p").add_sink("o2", "t", parents="o"),
         TopologyError,

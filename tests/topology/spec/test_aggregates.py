@@ -96,7 +96,7 @@ def test_an_aggregate_of_ones_own() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(TopologyError, match="needs one aggregate at least"):
+    with pytest.raises(TopologyError, match="needs at least one aggregate"):
         agg()
     with pytest.raises(TopologyError, match=r"agg\(n=3\): give Count"):
         agg(n=3)  # type: ignore[arg-type]

@@ -192,7 +192,7 @@ def test_json_of_a_typed_dict() -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes it as it is")
 def test_a_typed_dict_that_contains_itself_is_told_what_to_do() -> None:
     with pytest.raises(
-        TopologyError, match=r"test_serdes.py:.*Tree contains itself: .*, take TypedDict from typing_extensions"
+        TopologyError, match=r"test_serdes.py:.*Tree contains itself: .*, use TypedDict of typing_extensions"
     ):
         serdes.json(Tree)
 

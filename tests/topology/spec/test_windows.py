@@ -21,8 +21,8 @@ def test_tumbling_windows_without_grace_are_the_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0,), "above 0 ms"),
-        ((-5,), "above 0 ms"),
+        ((0,), "greater than 0 ms"),
+        ((-5,), "greater than 0 ms"),
         ((10, 0), "0 < advance <= size"),
         ((10, 11), "0 < advance <= size"),
         ((10, 5, -1), "negative"),

@@ -194,7 +194,7 @@ def test_a_table_whose_rows_expire_keeps_a_changelog_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda b: Store("s", ttl=0), "the ttl of a store must be above 0 ms"),
+        (lambda b: Store("s", ttl=0), "the ttl of a store must be greater than 0 ms"),
         (lambda b: Store("s", ttl=5, kind="window"), "other kinds have retention="),
         (lambda b: Store("s", ttl=5, caching=True), "without caching"),
         (lambda b: b.global_table("g", store=Store("s", ttl=5, **TEXT)), "can't have ttl=: it is global"),

@@ -233,13 +233,13 @@ def test_what_was_closed_is_in_a_store_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: _grouped(TimeWindows(5)).emit_strategy(ON_CLOSE, idle_timeout=0), "an idle_timeout is 1 ms at least"),
+        (lambda: _grouped(TimeWindows(5)).emit_strategy(ON_CLOSE, idle_timeout=0), "an idle_timeout is at least 1 ms"),
         (
             lambda: _grouped(TimeWindows(5)).emit_strategy(EmitStrategy.ON_WINDOW_UPDATE, idle_timeout=5),
             "goes with EmitStrategy.ON_WINDOW_CLOSE only",
         ),
         (lambda: _grouped(UnlimitedWindows()).emit_strategy(ON_CLOSE, idle_timeout=5), "never closed"),
-        (lambda: Suppressed.until_time_limit(5, idle_timeout=-1), "an idle_timeout is 1 ms at least"),
+        (lambda: Suppressed.until_time_limit(5, idle_timeout=-1), "an idle_timeout is at least 1 ms"),
         (
             lambda: _grouped(TimeWindows(5)).count().suppress(Suppressed.until_window_closes()).late(),
             "nothing is dropped as late here",

@@ -146,7 +146,7 @@ def test_buffers_that_make_no_sense_are_refused() -> None:
         Buffer(when_full="wait")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="final results only"):
         Suppressed.until_window_closes(Buffer(max_bytes=10))
-    with pytest.raises(TopologyError, match="0 ms or above"):
+    with pytest.raises(TopologyError, match="must be 0 ms or greater"):
         Suppressed.until_time_limit(-1)
 
 
