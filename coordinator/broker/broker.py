@@ -199,7 +199,7 @@ class Broker:
         try:
             await self.durable(logs)
         except LogError as error:
-            raise DisconnectError(f"what was written can't be acknowledged: {error}") from error
+            raise DisconnectError(f"written records can't be acknowledged: {error}") from error
         return message
 
     def _acls_changed(self) -> None:

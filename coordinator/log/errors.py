@@ -102,8 +102,8 @@ class UnreadableLogError(LogDirectoryError):
     def __init__(self, directory: Path, reason: str) -> None:
         self.directory = directory
         super().__init__(
-            f"{directory} holds records that can't be read: {reason}. Restore the directory from a backup, or start the "
-            f"broker once with --truncate-corrupt to drop what is from there on"
+            f"{directory} holds records that can't be read: {reason}. Restore the directory from a backup, or start "
+            "the broker once with --truncate-corrupt to drop everything from there on"
         )
 
 

@@ -236,7 +236,7 @@ def _sync_log(log: Syncable, request: SyncRequest, synced: set[Path]) -> list[tu
                 sync_directory(path)
             synced.add(path)
     except OSError as error:
-        failure = LogFailedError(path, error, "could not be forced to disk, so that what it holds is not known")
+        failure = LogFailedError(path, error, "could not be flushed to disk, so its contents are not known")
         logger.error("%s", failure)
         log.on_sync_failed(failure)
     else:

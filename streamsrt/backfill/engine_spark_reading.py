@@ -390,7 +390,7 @@ def check_lake(spark: SparkSession, lake: LakePlan) -> None:
         more = f" and {len(changes) - _ENTRIES} more" if len(changes) > _ENTRIES else ""
         raise ArchiveError(
             f"the lake of {lake.topic}, {lake.location}, was changed since the plan was made: "
-            f"{', '.join(changes[:_ENTRIES])}{more}. Bring back what was there, or plan again in another --dir"
+            f"{', '.join(changes[:_ENTRIES])}{more}. Restore the files, or plan again in another --dir"
         )
 
 

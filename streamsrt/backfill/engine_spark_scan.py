@@ -58,8 +58,8 @@ def scan_by_spark(
         )
         if plan.order == OFFSET and lake.until_ms is not None:
             raise ArchiveError(
-                f"the lake of {topic} has offsets, which say where the log goes on: leave --lake-until out, or the column "
-                f"{OFFSET}"
+                f"the lake of {topic} has offsets, which say where the log continues: leave out --lake-until, or the "
+                f"column {OFFSET}"
             )
         try:
             count = None if plan.id is None else count_rows(spark, rows, plan)

@@ -301,9 +301,8 @@ class HandOver:
         committed = self._network.admin.committed(self._plan.application_id)
         if not committed:
             raise HandOverError(
-                f"backfill {self._plan.id} was handed over, and the group of {self._plan.application_id!r} has no "
-                "offsets any more: "
-                "it was deleted. Run streamsrt backfill abort --execute, then commit again"
+                f"backfill {self._plan.id} was handed over, and the group of {self._plan.application_id!r} no longer "
+                "has offsets: it was deleted. Run streamsrt backfill abort --execute, then commit again"
             )
 
     # -------------------------------------------------------------------------------------------------------------- abort

@@ -95,7 +95,7 @@ class PlainLogWriter:
             )
         present = found[target.topic_partition].offset - target.start_offset
         if not 0 <= present <= target.records:
-            raise _foreign(target, f"its end is {present} records behind where this backfill began to write")
+            raise _foreign(target, f"it has {present} records since this backfill began to write")
         return present
 
     def _check_beginning(self, target: LogTarget, present: int) -> None:

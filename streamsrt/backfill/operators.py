@@ -80,7 +80,7 @@ OPERATIONS: dict[type, Offline] = {
     operations.CountWindowAggregate: _AS_LIVE,
     operations.SessionAggregate: _AS_LIVE,
     operations.Suppress: Offline(
-        "as live", "behind a repartition topic, what is held back has its offsets in the order of the backfill"
+        "as live", "behind a repartition topic, records that are held back have offsets in the order of the backfill"
     ),
     operations.TableTableJoin: _AS_LIVE,
     operations.TableJoinMerge: _AS_LIVE,

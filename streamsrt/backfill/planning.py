@@ -542,7 +542,7 @@ def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: Earlie
     truncated = [source for source in ranges if source.start > 0 and source.log_from_ms is None]
     if truncated and earlier is None:
         partitions = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
-        found.append(f"the log does not hold the whole history, what is older is left out: {partitions}")
+        found.append(f"the log does not hold the whole history; older records are left out: {partitions}")
     return [*found, *_gaps(ranges)]
 
 

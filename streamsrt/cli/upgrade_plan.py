@@ -223,7 +223,7 @@ def _each_instance(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     yield f"application.id={running.name}, and group.protocol={running.kind}"
     yield "the state.dir of the instance that it replaces, so that tasks that stay have their state"
     yield "disk space for the stores of new tasks until the old instances are gone"
-    yield "group.instance.id, if the old one has one: its tasks wait for it while it is started again"
+    yield "group.instance.id, if the old one has one: its tasks wait for it while it restarts"
 
 
 def _show(made: UpgradePlan, out: Path | None) -> None:

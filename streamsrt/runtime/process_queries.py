@@ -157,7 +157,7 @@ class QueryServer:
                 return queries.routing.partitions_of_topic(topic)
             case Sizes(timeout_s):
                 return queries.store_sizes(timeout_s=timeout_s)
-        raise TypeError(f"{request!r} is no request")
+        raise TypeError(f"{request!r} is not a request")
 
 
 def _ask(queries: StoreQueries, request: Ask, scans: dict[int, Any]) -> dict[int, QueryResult[Any]]:

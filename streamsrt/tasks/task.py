@@ -223,7 +223,7 @@ class Task:
         try:
             store = self._stores[spec.name]
         except KeyError:
-            raise UserError(f"task {self.task_id} was given no store {spec.name!r}") from None
+            raise UserError(f"task {self.task_id} has no store {spec.name!r}") from None
         meter = self.meter.stores.get(spec.name)
         return store if meter is None else meter.before(store)
 

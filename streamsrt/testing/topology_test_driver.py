@@ -213,7 +213,7 @@ class TestOutputTopic(Generic[K, V]):
     def read_record(self) -> TestRecord[K, V]:
         """The next record. Raises UserError if there is none."""
         if not self._queue:
-            raise UserError(f"topic {self.name!r} has no more records: check is_empty() first, or what was piped in")
+            raise UserError(f"topic {self.name!r} has no more records: check is_empty() first, or check the input")
         record = self._queue.popleft()
         return TestRecord(
             None if record.key is None else self._key_serde.deserialize(record.key),

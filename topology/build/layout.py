@@ -194,7 +194,7 @@ class Layout:
             node.name == step.sink_name for node in self.nodes
         ):
             raise NameInUseError(
-                f"the repartition topic {step.topic!r} is there already: give this operator another name=", step.site
+                f"the repartition topic {step.topic!r} already exists: give this operator another name=", step.site
             )
         if step.filter_name is not None:
             self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)

@@ -302,7 +302,7 @@ class _Compared:
             if raised:
                 yield StateChange("repartition topic", name, "incompatible", _two_steps(raised))
                 continue
-            reason = "gone: records that nobody has read stay in it"
+            reason = "gone: unread records stay in it"
             cure = (
                 "let the old version read it to the end before the new one starts (streamsrt groups describe APP); "
                 f"then streamsrt topics delete APP-{name} --execute"
@@ -389,7 +389,7 @@ def _renamed_or_upcast(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
         yield f"values of version {old.version} become version {new.version} when they are read. {NO_WAY_BACK}"
     unread = [version for version in old.upcasts if version not in new.upcasts]
     if unread:
-        yield f"values of version {', '.join(unread)} can't be read any more"
+        yield f"values of version {', '.join(unread)} can no longer be read"
 
 
 _FOLLOWS = "stop all instances and run streamsrt state repartition MODULE:TOPOLOGY"

@@ -296,7 +296,7 @@ class StreamThread:
             case Note(text):
                 logger.info("%s", text)
             case _:
-                raise AssertionError(f"nobody does {action}")
+                raise AssertionError(f"unknown action {action}")
 
     def _wait(self, timeout_ms: int) -> None:
         began_ns = time.monotonic_ns()

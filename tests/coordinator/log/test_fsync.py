@@ -96,7 +96,7 @@ def test_a_failed_fsync_reaches_the_waiter_and_the_log(syncer: Syncer) -> None:
     outcomes: list[LogStorageError | None] = []
     future = syncer.sync(log)
     syncer.sync_then(log, outcomes.append)
-    with pytest.raises(LogFailedError, match="/dev/null: could not be forced to disk"):
+    with pytest.raises(LogFailedError, match="/dev/null: could not be flushed to disk"):
         future.result(10)
     syncer.close()
     assert isinstance(outcomes[0], LogFailedError)

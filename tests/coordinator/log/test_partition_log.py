@@ -359,7 +359,7 @@ def test_a_refused_batch_of_a_producer_may_come_again(tmp_path: Path, syncer: Sy
 def test_a_log_whose_fsync_failed_takes_no_appends_but_is_read(tmp_path: Path, syncer: Syncer) -> None:
     log = open_log(tmp_path / "t-0", syncer, ROOMY)
     log.append(batch(b"a"), now_ms=0)
-    log.on_sync_failed(LogFailedError(tmp_path, OSError(5, "Input/output error"), "could not be forced to disk"))
+    log.on_sync_failed(LogFailedError(tmp_path, OSError(5, "Input/output error"), "could not be flushed to disk"))
     with pytest.raises(LogFailedError, match="Input/output error"):
         log.append(batch(b"b"), now_ms=0)
     assert values_from(log) == [b"a"]

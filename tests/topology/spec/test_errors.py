@@ -249,7 +249,7 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     name_twice: (NameInUseError, "'x' is taken by the step at "),
     store_twice: (NameInUseError, "another store 'x' is added at "),
     store_and_table: (NameInUseError, "another store 'x'"),
-    repartition_twice: (NameInUseError, "'r-repartition' is there already"),
+    repartition_twice: (NameInUseError, "'r-repartition' already exists"),
     topic_of_two_tables: (TopicInUseError, "'a' is read already at "),
     topic_of_stream_and_table: (TopicInUseError, "'a' is read already at "),
     overlapping_topics: (TopicInUseError, "'b' is read here among"),

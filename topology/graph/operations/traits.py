@@ -52,7 +52,7 @@ class RowSource(Enum):
     STORE = "in its own store"
     PARENT = "in its own store if it has one, else computed from the parent's row"
     NOWHERE = "nowhere, unless it has a store: what it forwards is not kept"
-    NO_TABLE = "the result is no table"
+    NO_TABLE = "the result is not a table"
 
 
 class Code(Enum):
