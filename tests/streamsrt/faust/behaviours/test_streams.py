@@ -238,7 +238,7 @@ def test_a_stream_is_not_iterated_without_async() -> None:
     [
         (
             lambda stream: stream & stream,
-            r"stream\.combine of agent .* is not supported .*: faust does not do it, either",
+            r"stream\.combine of agent .* is not supported .*: faust does not support it, either",
         ),
         (
             lambda stream: stream.sleep(1),
