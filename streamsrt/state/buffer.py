@@ -288,7 +288,7 @@ class SuppressionBuffer:
         """Of what sizes count, the keys whose changes a row does not tell from first ones."""
         if not self.counts_bytes:
             return []
-        return [key.hex() for key, held in self._held.items() if not held.is_first and self._seems_first(held)]
+        return sorted(key.hex() for key, held in self._held.items() if not held.is_first and self._seems_first(held))
 
     def _seems_first(self, change: Held) -> bool:
         return self._format.raw(change.old) == self._format.raw(change.prior)
