@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.fixtures_brokers import ROOT
@@ -105,6 +105,19 @@ class Side:
         topics = [NewTopic(topic, 2, 1, config={"retention.ms": "-1"}) for topic in names]
         for each in admin.create_topics(topics).values():
             each.result(PATIENCE_S)
+        # A new partition of Apache Kafka may be known before it has a leader.
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._has_leaders(name):
+            assert time.monotonic() < deadline, names
+
+    def _has_leaders(self, name: str) -> bool:
+        try:
+            self.written(name)
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION:
+                return False
+            raise
+        return True
 
     def produce(self, name: str, first: int, count: int) -> None:
         """Its input, each record with a time of its own."""

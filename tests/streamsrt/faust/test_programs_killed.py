@@ -1,6 +1,6 @@
 """Each of a dozen applications is killed (kill -9) in the middle of its work, twice, and gives what plain Python works out.
 
-They run on the bundled broker, exactly once: two of them always, all with ``--full``.
+They run on the bundled broker, exactly once: two of them always, all with ``--full``, and then on Apache Kafka, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures_brokers import BundledBroker
+from tests.kafka_server import KafkaServer
 from tests.streamsrt.faust.expected import Result, expected, seen
 from tests.streamsrt.faust.needed import require_faust
 from tests.streamsrt.faust.sides import CASES, COUNT, EXACT, PATIENCE_S, Side
@@ -67,13 +68,25 @@ def grouped(rows: list[Result]) -> dict[str | None, list[object]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_killed_in_the_middle_each_result_counts_once(name: str, bundled_broker: BundledBroker, tmp_path: Path) -> None:
-    side, case = Side("killed", bundled_broker.bootstrap_servers, tmp_path), CASES[name]
+    kill_in_the_middle(name, bundled_broker.bootstrap_servers, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [name for name in CASES if name != "asks"])
+def test_killed_on_apache_kafka_each_result_counts_once(name: str, apache_kafka: KafkaServer, tmp_path: Path) -> None:
+    # A killed member of a classic group stays in it for as long as its session.
+    kill_in_the_middle(name, apache_kafka.bootstrap_servers, tmp_path, "-c", "session.timeout.ms=6000")
+
+
+def kill_in_the_middle(name: str, servers: str, folder: Path, *settings: str) -> None:
+    """Kills the program twice while it has work, and compares what it has made of its input."""
+    side, case = Side("killed", servers, folder), CASES[name]
     side.create(name)
     part = COUNT // PARTS
     for first in range(0, COUNT - part, part):
         written, committed = side.written(name), sum(map(len, results(side, name).values()))
         side.produce(name, first, part)
-        with running(side, name) as process:
+        with running(side, name, *settings) as process:
             if not first:
                 # Results are under way, and their transaction is not known to be over.
                 wait_until(side, name, process, lambda before=written: side.written(name) > before)
@@ -85,7 +98,7 @@ def test_killed_in_the_middle_each_result_counts_once(name: str, bundled_broker:
                     lambda before=committed: sum(map(len, results(side, name).values())) > before,
                 )
     side.produce(name, COUNT - part, part)
-    with running(side, name, "--until", "quiet") as process:
+    with running(side, name, *settings, "--until", "quiet") as process:
         assert process.wait(PATIENCE_S) == 0, side.log(name)
     wanted, found = expected(name, COUNT), results(side, name)
     assert set(wanted) == {*case.per_key, *case.outputs}
