@@ -100,7 +100,8 @@ def waiting(
             if waits:
                 found.append((old.epoch, frozenset(waits.items())))
     left = [] if may_lose else [one for one in older if one.epoch not in writing]
-    return Waiting(tuple(found), held_tasks(lead, left, unread))
+    running = [one for one in topologies if one.epoch in writing]
+    return Waiting(tuple(found), held_tasks(lead, left, read_by_nobody(unread, running)))
 
 
 def refusal_to_strand(
@@ -169,7 +170,7 @@ def is_version_again(group: Topology, older: Sequence[Topology], requested: Topo
 
 def is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
     """Whether the group runs again what it ran before that version."""
-    return any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
+    return epoch < group.epoch and any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
 
 
 def is_needed(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Collection[int], epoch: int) -> bool:
@@ -311,8 +312,17 @@ def draining(old: Topology, newest: Topology, unread: Unread, writing: Collectio
     return _Draining(old, newest, unread, writing).found()
 
 
+def read_by_nobody(unread: Unread, running: Iterable[Topology]) -> Unread:
+    """What is unread in topics that none of the versions reads which members run."""
+    read = frozenset().union(*map(repartition_topics, running))
+    return {place: records for place, records in unread.items() if place[0] not in read}
+
+
 def held_tasks(newest: Topology, left: Sequence[Topology], unread: Unread) -> frozenset[TaskId]:
-    """Tasks of the newest version that must not run while something is unread that only versions of nobody could read."""
+    """Tasks of the newest version that must not run while something is unread that only versions of nobody could read.
+
+    ``left``: these versions. ``unread``: what :func:`read_by_nobody` returns.
+    """
     held = set()
     for old in left:
         versions = versions_of(newest, (old,))

@@ -111,6 +111,37 @@ def test_what_the_last_old_member_did_not_read_holds_its_readers_back() -> None:
     assert 2 in group.runs("back")["1"]
 
 
+def test_a_version_that_nobody_runs_holds_nothing_that_a_later_one_reads() -> None:
+    """The first version has the topic, so has the second one, which members run while the third comes."""
+    group = Backlogged("one", "two", waits={("r", 0): 5, ("r", 2): 1})
+    extra = "2: source=two"
+    for name in ("one", "two"):
+        group.ask(name, member_epoch=-1)
+        assert group.join(name, [*OLD, extra], 1)[0].error_code == 0
+        group.turn("one", "two")
+    group.ask("two", member_epoch=-1)
+    assert group.join("new", [*RENAMED, extra], 2)[0].error_code == 0
+    group.turn("new", "one")
+    (told,) = group.beat("new").status
+    assert "read to the end by old members first: r (topology epoch 1)." in told.status_detail
+    assert group.runs("one")["1"] == {0, 2}
+    group.waits = {}
+    group.turn("new", "one")
+    assert group.runs("new")["1"] == ALL
+
+
+def test_the_running_version_with_the_metadata_of_an_earlier_one_was_not_rolled_back() -> None:
+    """The values of a store are not in the metadata: a version that changes only those is as the one before."""
+    group = Backlogged("old", waits={("r", 0): 5})
+    assert group.join("value", OLD, 1)[0].error_code == 0
+    group.turn("value", "old")
+    for name in ("old", "value"):
+        group.ask(name, member_epoch=-1)
+    response, _ = group.join("new", RENAMED, 2)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "Start an instance of the version of topology epoch 1 again" in response.error_message
+
+
 def test_a_version_that_is_gone_back_to_lets_the_later_one_read_to_the_end_first() -> None:
     group = Backlogged("old", waits={})
     group.join("new", RENAMED, 1)
