@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from coordinator.group.streams.reasons import reasons_between
 from coordinator.group.values import GroupRequest, RequestContext
@@ -457,3 +460,55 @@ def test_where_no_member_is_left_values_may_change_with_the_topics() -> None:
     group = Backlogged("old", waits={})
     group.ask("old", member_epoch=-1)
     assert group.join("new", RENAMED, 1, client_tags=values(2, 1))[0].error_code == 0
+
+
+EXTRA = "2: source=two"
+BOTH = ["0: source=in sink=r,x", "1: repartition=r changelog=c", "3: repartition=x changelog=d"]
+VERSIONS = [OLD, RENAMED, [*OLD, EXTRA], [*RENAMED, EXTRA], BOTH]
+Step = tuple[str, str, int]
+steps_of_upgrades = st.lists(
+    st.one_of(
+        st.tuples(st.just("next"), st.sampled_from("abc"), st.integers(0, len(VERSIONS) - 1)),
+        st.tuples(st.just("again"), st.sampled_from("abc"), st.integers(0, 5)),
+        st.tuples(st.just("leave"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.just("beat"), st.sampled_from("abc"), st.just(0)),
+        st.tuples(st.sampled_from(["r", "x"]), st.sampled_from("012"), st.integers(0, 2)),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+@given(steps_of_upgrades)
+@example([("r", "0", 1), ("next", "a", 2), ("next", "b", 3)])
+@example([("r", "0", 1), ("next", "b", 2), ("next", "a", 3), ("leave", "b", 0), ("again", "b", 1)])
+@settings(max_examples=60)
+def test_however_upgrades_follow_each_other_every_partition_is_run_in_the_end(steps: list[Step]) -> None:
+    """``next``: an instance comes with that version under the next epoch; ``again``: with one that ran before."""
+    group = Backlogged("a", "b", waits={})
+    group.topics["d"] = 3
+    group.set_topics()
+    ran = [(OLD, 0)]
+    runs = {"a": 0, "b": 0}
+    for what, name, number in steps:
+        if what in ("next", "again"):
+            wanted = (VERSIONS[number], group.topology_epoch + 1) if what == "next" else ran[number % len(ran)]
+            if name in runs:
+                group.ask(name, member_epoch=-1)
+                del runs[name]
+            if not group.join(name, *wanted)[0].error_code:
+                runs[name] = wanted[1]
+                ran += [wanted] if wanted not in ran else []
+        elif what == "leave" and name in runs:
+            group.ask(name, member_epoch=-1)
+            del runs[name]
+        elif what in ("r", "x"):
+            group.waits[what, int(name)] = number
+        for each in runs:
+            group.beat(each)
+    group.waits = {}
+    if not runs:
+        return
+    group.turn(*runs)
+    counts = Counter(p for each in runs for p in group.runs(each).get("1", set()))
+    assert counts == dict.fromkeys(range(3), 1)
