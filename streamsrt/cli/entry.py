@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
     "dlq": _Command("dlq", "app", "Inspect, replay and drop dead letters."),
-    "state": _Command("state", "app", "Export, inspect, compare and clean state stores."),
+    "state": _Command("state", "app", "Export, inspect, compare, repartition and clean state stores."),
     "query": _Command("query", "app", "Query the state of a running application (started with --http)."),
 }
 

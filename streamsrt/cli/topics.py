@@ -96,7 +96,7 @@ def add_partitions(
     with cluster(bootstrap_servers, begins=True) as network:
         missing = sorted(set(names) - set(network.admin.topics(names)))
         if missing:
-            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows all topics)")
         failed = _failures(network.admin.create_partitions(dict.fromkeys(names, partitions)))
     if failed:
         raise ConfigError("; ".join(map(str, failed.values())))
