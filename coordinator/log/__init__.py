@@ -12,7 +12,7 @@ module              contents
 ``validation``      checks produced bytes: whole batches, valid headers
 ``contents``        checks the records of a batch, and prepares the batch for the log
 ``scan``            reads and checks the batches of a file
-``compaction``      of each key, the last record stays
+``compaction``      keeps the last record of each key
 ``recovery``        recovery after an unclean stop, and repair after corruption
 ``checkpoint``      recovery point, log start offset, leader epochs
 ``fsync``           :class:`Syncer`: the thread that forces bytes to disk, for many waiters at once

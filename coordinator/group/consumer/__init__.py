@@ -1,8 +1,7 @@
-"""Consumer groups (KIP-848): the consumer rebalance protocol, and members of the classic one in the same group.
+"""Consumer groups (KIP-848): the consumer rebalance protocol, and classic members in the same group.
 
 - ``assignment``        the target assignment of a whole group: what its assignor says, as records of what changed
-- ``assignor``          what a server-side assignor is given and what it gives: the broker's
-                        ``ConsumerGroupPartitionAssignor``
+- ``assignor``          input and output of a server-side assignor: the broker's ``ConsumerGroupPartitionAssignor``
 - ``change``            a change of a consumer group in the making: what a heartbeat or a JoinGroup of one member
                         leads to
 - ``classic_members``   members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and
@@ -10,11 +9,10 @@
 - ``classic_requests``  requests of the classic protocol to a consumer group, as the machine of all groups gets them
 - ``config``            settings of consumer groups: ``group.consumer.*`` of the broker, and ``consumer.*`` of single
                         groups, which override some of them
-- ``departure``         how members of a consumer group go: for good, for a while, or because they were silent or kept
-                        partitions too long
+- ``departure``         members that leave a consumer group: for good, temporarily, or because of a session or rebalance
+                        timeout
 - ``describe``          what ConsumerGroupDescribe and ListGroups say about a consumer group
-- ``embedded``          what classic members of type ``consumer`` say and are told in bytes of their own (Kafka's
-                        ConsumerProtocol)
+- ``embedded``          the ConsumerProtocol bytes that classic members of type ``consumer`` send and receive
 - ``heartbeat``         one heartbeat of a consumer group (KIP-848, "Request Handling")
 - ``migration``         groups that change between the classic and the consumer protocol while their members roll
                         (KIP-848, "Consumer Group Upgrade")
@@ -30,7 +28,6 @@
                         load (soft)
 - ``subscription``      what a group subscribes to: names, regular expressions, and the topics that they mean now
 - ``timers``            the timers of consumer groups
-- ``uniform``           ``uniform``: everybody the same number of partitions, and what somebody has stays where that
-                        allows it
+- ``uniform``           ``uniform``: equal numbers of partitions for all members, with as few moves as possible
 - ``validation``        what a heartbeat must look like before any state is looked at, in Kafka's order and words
 """

@@ -1,13 +1,13 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848,
 "Supporting Online Consumer Group Upgrade").
 
-1. No answer waits for other members. Each member is reconciled on its own: its generation is its member epoch, and what it
-   gets by SyncGroup is what is free of its target.
-2. JoinGroup is the heartbeat of such a member: it says what it owns. An eager member owns nothing then; one that is
-   cooperative is told a smaller assignment first, gives the rest back, and joins again.
-3. Heartbeat tells a member to join again when there is a newer epoch for it, when it has partitions to give back, or when
-   something that it waits for is free. It has its rebalance timeout to do so, and as long again for SyncGroup.
-4. No member leads: nobody computes an assignment.
+1. No response waits for other members. Each member is reconciled separately: its generation is its member epoch, and
+   SyncGroup gives it those partitions of its target that are free.
+2. JoinGroup is the heartbeat of such a member: it says what it owns. An eager member owns nothing then. A cooperative
+   one gets a smaller assignment first, gives the rest back, and joins again.
+3. Heartbeat tells a member to join again when a newer epoch exists for it, when it has partitions to give back, or when
+   a partition that it waits for is free. It has its rebalance timeout to do so, and the same time again for SyncGroup.
+4. There is no leader: no member computes an assignment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ KNOWN_ID_VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a JoinGroup made: the change, and the answer that it gets unless the group is converted."""
+    """The result of a JoinGroup: the change, and the response, which is sent unless the group is converted."""
 
     change: GroupChange
     member_id: str
@@ -116,7 +116,7 @@ class _Join:
             )
 
     def _predecessor(self) -> str:
-        """The member whose place this one takes: itself, or the one that its instance was."""
+        """The member that this one replaces: itself, or the present member of its instance."""
         instance_id = self.request.group_instance_id
         owner = self.change.group.static_members.get(instance_id) if instance_id is not None else None
         return self.member_id if owner is None else owner
@@ -176,7 +176,7 @@ class _Join:
 
 
 def common_protocols(group: ConsumerGroup, offered: set[str], without: str) -> set[str]:
-    """The protocols that all classic members support, but for one; what is offered if there are none of them."""
+    """The protocols that all classic members except ``without`` support; ``offered`` if there are no such members."""
     counts: Counter[str] = Counter()
     members = 0
     for name, member in group.members.items():
@@ -188,7 +188,7 @@ def common_protocols(group: ConsumerGroup, offered: set[str], without: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """An established classic member, and what an answer to it depends on."""
+    """An established classic member, and what a response to it depends on."""
 
     group: ConsumerGroup
     member: Member
@@ -205,7 +205,8 @@ class _Asking:
         now_ms: int,
         config: NeededConfig,
     ) -> _Asking:
-        """Raises Refused for a member that is none, that does not use the classic protocol, or of another generation."""
+        """Raises Refused for an unknown member, one that does not use the classic protocol, and one of another
+        generation."""
         member, side = classic_member(group, request.member_id, request.group_instance_id)
         current = group.current.get(member.member_id, NEVER_ASSIGNED)
         if request.generation_id != current.epoch:
@@ -214,7 +215,7 @@ class _Asking:
 
     @property
     def reachable_epoch(self) -> int:
-        """The epoch that a JoinGroup would lead to now."""
+        """The epoch that the member would get if it joined now."""
         group, settings = self.group, self.config.consumer.for_group(self.group.group_id)
         waits = self.now_ms < group.assignment_timestamp_ms + settings.assignment_interval_ms
         return group.assignment_epoch if group.assignment_timestamp_ms and waits else group.epoch
@@ -234,7 +235,7 @@ class _Asking:
         return Timer(session_timer(self.group.group_id, name), self.now_ms + self.side.session_timeout_ms)
 
     def told_to_join(self) -> tuple[tuple[Timer, ...], tuple[SoftUpdate, ...]]:
-        """The time in which the member has to join again; it begins once."""
+        """Starts the time in which the member has to join again, unless it has started already."""
         group, name = self.group, self.member.member_id
         told = group.soft.told_to_join
         if name in told:

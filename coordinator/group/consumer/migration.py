@@ -1,13 +1,15 @@
 """Groups that change between the classic and the consumer protocol while their members roll (KIP-848, "Consumer Group
 Upgrade").
 
-1. The first member of the consumer protocol that joins a classic group of consumers makes it a consumer group; when the
-   last one has gone, and others are left, it is a classic group again. ``group.consumer.migration.policy`` says which of
-   both may happen; a refusal says why.
-2. Nothing changes hands by it: what members were assigned is theirs in the new group, which goes on with the generation as
-   its epoch, or with the epoch as its generation. Then it rebalances in its own way, because somebody has come or gone.
-3. Committed offsets are the same records in both. The records of the old group end in the batch that begins the new one.
-4. An empty group of one protocol makes room for one of the other, whatever the policy.
+1. The first member of the consumer protocol that joins a classic group of consumers converts it to a consumer group.
+   When the last such member has left and others remain, it becomes a classic group again.
+   ``group.consumer.migration.policy`` says which of the two may happen; a refusal says why.
+2. A conversion moves no partition: members keep their assignments in the new group, which continues with the generation
+   as its epoch, or with the epoch as its generation. Then it rebalances in its own way, because a member has joined or
+   left.
+3. Both types of group use the same records of committed offsets. The records of the old group end in the batch that
+   begins the new one.
+4. An empty group of one protocol is replaced by one of the other, whatever the policy.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A consumer group that was a classic one: the records that make it, timers, and answers to requests that waited."""
+    """A classic group converted to a consumer group: its records, timers, and responses to requests that waited."""
 
     group: ConsumerGroup
     records: tuple[GroupRecord, ...]
@@ -68,7 +70,7 @@ class Upgraded:
 
 
 def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: NeededConfig) -> Upgraded:
-    """A classic group as a consumer group. Raises Refused with the reason why not."""
+    """Converts a classic group to a consumer group. Raises Refused with the reason if that is not possible."""
     if group.is_empty:
         fresh = ConsumerGroup(group.group_id, epoch=group.live.generation)
         return Upgraded(fresh, (classic_tombstone(group.group_id),), (), ())
@@ -161,7 +163,7 @@ def _as_consumer_member(member: ClassicMember, subscription: Subscription) -> Me
 def depart(
     group: ConsumerGroup, member_ids: Iterable[str], now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
-    """Members go; the group becomes a classic one if only classic members are left and that is allowed."""
+    """Removes members; the group becomes a classic one if only classic members are left and the policy allows it."""
     gone = [name for name in member_ids if name in group.members]
     left = [name for name in group.members if name not in gone]
     others = [name for name in left if group.members[name].classic is None]
@@ -175,7 +177,7 @@ def depart(
 def downgraded(
     group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> tuple[ClassicGroup, GroupDecision]:
-    """The members ``left``, all of the classic protocol, as a classic group that has begun to rebalance."""
+    """Converts the members ``left``, all of the classic protocol, to a classic group that has begun to rebalance."""
     live = _classic_live(group, left, now_ms, image)
     stable = ClassicGroup(group.group_id, soft=ClassicSoft(live))
     change = ClassicChange(stable, now_ms, config.classic)
@@ -184,7 +186,7 @@ def downgraded(
     change.prepare()
     rest = change.decision()
     decision: GroupDecision = Decision(
-        # Without a leader: a coordinator that loads this record begins the rebalance anew.
+        # Without a leader: a coordinator that loads this record starts the rebalance again.
         records=(*group_tombstones(group), group_record(group.group_id, replace(live, leader=None)), *rest.records),
         soft=rest.soft,
         timers=(*(timer for name in group.members for timer in all_cancelled(group.group_id, name)), *rest.timers),
@@ -221,6 +223,6 @@ def _as_classic_member(group: ConsumerGroup, name: str, image: TopicsImage) -> C
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.classic.session_timeout_ms,
         protocols=protocols,
-        # What it still has to give back is its own until it has joined again.
+        # It owns the partitions that it still has to give back until it has joined again.
         assignment=assignment_bytes(current.assigned | current.pending, protocols[0].metadata, image),
     )

@@ -1,11 +1,11 @@
 """Which closed segments may be compacted now, and whether it is worth it.
 
 Rules (Kafka's ``LogCleanerManager``)
-1. The active segment is never touched, nor anything at or above the limit: what is not known to be on disk, and what an
-   open transaction may still abort.
-2. With ``min.compaction.lag.ms``, neither is a segment with a younger record, nor any after it.
-3. What was compacted before is the clean part, the rest the dirty one. It is worth it when the dirty part is more than
-   ``min.cleanable.dirty.ratio`` of both, or its first record is older than ``max.compaction.lag.ms``.
+1. The active segment is never touched, nor anything at or above the limit: records that may not be on disk yet, and
+   those that an open transaction may still abort.
+2. With ``min.compaction.lag.ms``, a segment with a younger record is not touched, nor any segment after it.
+3. The part that was compacted before is clean, the rest dirty. Compaction is worth it when the dirty part is more than
+   ``min.cleanable.dirty.ratio`` of both, or when its first record is older than ``max.compaction.lag.ms``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Assessment(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty part of what can be compacted, 0 to 1."""
+        """The dirty part as a ratio of everything that can be compacted, 0 to 1."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
     def is_worth_it(self, config: LogConfig) -> bool:
-        """Whether there is enough to win, or no more time to wait."""
+        """Whether enough can be gained, or the dirty part is too old to wait."""
         return self.dirty_bytes > 0 and (self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
@@ -76,7 +76,7 @@ def _is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
 
 
 def group_segments(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment]]:
-    """Neighbours that together fit into one segment, so that many small ones become few."""
+    """Groups of adjacent segments that together fit into one segment, so that many small ones become few."""
     groups: list[list[Segment]] = []
     size_bytes = 0
     for segment in segments:

@@ -1,11 +1,11 @@
-"""Reading the segments that are compacted, and writing what stays into one file beside them.
+"""Reading the segments that are compacted, and writing the kept records into one file beside them.
 
 Rules
-1. Both passes go in steps of a few thousand records. Records are read by whom ``run`` names, on another thread for
-   instance; who runs the passes can do other work in between, and goes on when the step is done.
-2. The first pass reads the dirty part only: for each key, its last offset. It ends early when the map has grown to its
-   limit; what lies behind waits for another time.
-3. The second pass reads every segment from the log's start on that lies below the end of the first one.
+1. Both passes work in steps of a few thousand records. ``run`` executes the reads, for instance on another thread; the
+   caller of the passes can do other work in between, and continues when the step is done.
+2. The first pass reads only the dirty part: it finds the last offset of each key. It ends early when the map has
+   reached its limit; the rest is left for a later compaction.
+3. The second pass reads every segment from the start of the log to the end of the first pass.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from streamsrt.wire.records import BatchHeader, CorruptBatchError, decode_batch,
 
 CLEANED_SUFFIX = ".cleaned"
 STEP_BYTES = 1 << 17
-#: About what a key and its offset cost in a dict, the key's own bytes included.
+#: The approximate size of a key and its offset in a dict, the key's own bytes included.
 KEY_COST_BYTES = 200
 
 
 Run = Callable[[Callable[[], None]], "Future[None] | None"]
-"""Does something, at once or later: when the future is done."""
+"""Executes a step, at once or later: it is done when the future is done."""
 
 
 def at_once(step: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ def at_once(step: Callable[[], None]) -> None:
 
 
 class LatestOffsets:
-    """For each key of the dirty part, its last offset. ``end_offset``: up to where it was read."""
+    """The last offset of each key in the dirty part. ``end_offset``: the offset up to which it was read."""
 
     def __init__(self, aborted: AbortedData, first_offset: int, bytes_max: int) -> None:
         self.offsets: dict[bytes, int] = {}
@@ -47,7 +47,7 @@ class LatestOffsets:
         self._keys_max = max(bytes_max // KEY_COST_BYTES, 1)
 
     def read(self, segments: Sequence[Segment], end_offset: int, run: Run) -> Iterator[Future[None] | None]:
-        """Reads in steps what ends at ``end_offset``. Raises DecodeError and OSError."""
+        """Reads, in steps, segments that end at ``end_offset``. Raises DecodeError and OSError."""
         for segment in segments:
             for data in _steps(segment, self.end_offset):
                 yield run(partial(self._add_all, segment, data))
@@ -73,13 +73,13 @@ class LatestOffsets:
         try:
             columns = decode_batch(data, position, headers=False)
         except DecodeError:
-            return  # The second pass says so.
+            return  # The second pass reports it.
         offsets = columns.offsets or range(header.base_offset, header.base_offset + len(columns))
         self.offsets.update((key, at) for key, at in zip(columns.keys, offsets, strict=True) if key is not None)
 
 
 class CleanedFile:
-    """What stays of one group of segments, in a file that no start takes for a segment."""
+    """The kept records of one group of segments, in a file that no start takes for a segment."""
 
     def __init__(self, sources: Sequence[Segment], interval_bytes: int) -> None:
         first = sources[0]
@@ -132,7 +132,7 @@ class CleanedFile:
 
 
 def _headers(segment: Segment, data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch. Offsets lie outside of the checksum, so that they are held against each other."""
+    """Position and header of each batch. The checksum does not cover offsets, so they are compared with each other."""
     lowest = segment.base_offset
     for position, header in iter_headers(data):
         if header.base_offset < lowest or header.next_offset > segment.next_offset:
@@ -145,7 +145,7 @@ def _headers(segment: Segment, data: memoryview) -> Iterator[tuple[int, BatchHea
 
 
 def _steps(segment: Segment, from_offset: int) -> Iterator[memoryview]:
-    """The segment's batches from the one that holds ``from_offset`` on, a few at a time."""
+    """The segment's batches from the one that contains ``from_offset`` on, a few at a time."""
     offset = max(from_offset, segment.base_offset)
     while offset < segment.next_offset:
         found = segment.read(offset, STEP_BYTES, segment.size_bytes, segment.next_offset, whole_first=True)

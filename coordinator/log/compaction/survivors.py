@@ -1,16 +1,18 @@
-"""Which records of a batch stay when its log is compacted.
+"""Which records of a batch are kept when its log is compacted.
 
 Rules (Kafka's ``Cleaner`` and ``CleanedTransactionMetadata``, KIP-534)
-1. A record stays if no later one has its key. One without a key goes, and so does one of an aborted transaction.
-2. A tombstone that stays gets a horizon, ``delete.retention.ms`` after the pass that first kept it; it stands in the
-   header of its batch. A pass after the horizon drops it: readers had that long to see it.
-3. A transaction marker stays as long as a batch of its transaction stood before it. Then it gets a horizon as well. An
-   aborted transaction is forgotten with its marker: the list of aborted ones must not name what has no end in the log.
-4. The last batch of each producer that the log knows stays as a header without records, for its sequence number, and
-   so does the last batch of the range that is compacted, for the offset after it.
-5. What lies behind the range that is compacted stays as it is.
-6. A batch that can't be read stays as it is: nothing is lost by that, and what is behind it is compacted.
-7. Offsets, producer, sequence and leader epoch of a batch never change, and a batch of which all stays is not touched.
+1. A record is kept if no later one has its key. Records without a key and those of aborted transactions are removed.
+2. A kept tombstone gets a horizon, ``delete.retention.ms`` after the pass that first kept it, in the header of its
+   batch. A pass after the horizon removes it: readers had that long to see it.
+3. A transaction marker is kept as long as a batch of its transaction is in the log before it. Then it gets a horizon as
+   well. An aborted transaction is forgotten with its marker: the list of aborted ones must not name a transaction
+   without an end in the log.
+4. The last batch of each producer that the log knows is kept as a header without records, for its sequence number. So
+   is the last batch of the compacted range, for the offset after it.
+5. Batches after the compacted range do not change.
+6. A batch that can't be read does not change: nothing is lost by that, and batches after it are compacted.
+7. Offsets, producer, sequence and leader epoch of a batch never change, and a batch of which everything is kept is not
+   touched.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class AbortedData:
             self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
 
     def holds(self, header: BatchHeader) -> bool:
-        """Whether this batch was aborted. A producer's transactions follow each other, so that one search is enough."""
+        """Whether this batch was aborted. A producer's transactions do not overlap, so one search is enough."""
         transactions = self._by_producer.get(header.producer_id)
         if transactions is None or not header.is_transactional:
             return False
@@ -51,7 +53,7 @@ class AbortedData:
 class Survivors:
     """Decides batch by batch, in the order of the log from its start on.
 
-    ``latest``: key -> its last offset in the dirty part. ``end_offset``: where the range ends that is compacted.
+    ``latest``: key -> its last offset in the dirty part. ``end_offset``: the end of the compacted range.
     """
 
     def __init__(
@@ -78,13 +80,13 @@ class Survivors:
             producer_id: entry.epoch for producer_id, entry in producers.entries.items() if not entry.batches
         }
         self._with_data: set[int] = set()
-        #: Offsets of the abort markers that went.
+        #: Offsets of the abort markers that were removed.
         self.forgotten: set[int] = set()
-        #: Offset of each batch that can't be read -> why.
+        #: Offset of each batch that can't be read -> the reason.
         self.unreadable: dict[int, str] = {}
 
     def of(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """What stays of a batch: itself, a new one, or nothing."""
+        """The kept part of a batch: itself, a new one, or nothing."""
         if header.base_offset >= self._end_offset:
             return batch
         try:
@@ -136,7 +138,7 @@ class Survivors:
         return self._husk(header)
 
     def _husk(self, header: BatchHeader) -> bytes | None:
-        """The batch without records if something must be known of it, else nothing."""
+        """The batch without records if its header is still needed, else nothing."""
         if header.next_offset == self._end_offset or self._is_last_of_producer(header):
             return empty_batch(header)
         return None

@@ -1,11 +1,11 @@
-"""Putting a cleaned file in the place of the segments that it was made of.
+"""Replacing segments by the cleaned file that was made of them.
 
 Rules
-1. A cleaned file that is wholly on disk is renamed to a swap file, whose name says which offsets it stands for. From
-   that moment, once the directory is synced, the segments in that range are to go and the file takes their place: a
-   start after a crash does what is left of it.
-2. Before that moment a crash leaves the segments as they were.
-3. The first of the segments is replaced by the swap file in one rename and never removed before. If it is not there,
+1. A cleaned file that is completely on disk is renamed to a swap file, whose name has the offsets that it replaces.
+   From that moment, once the directory is synced, the file replaces the segments in that range: a start after a crash
+   finishes the replacement.
+2. A crash before that moment leaves the segments as they were.
+3. The first of the segments is replaced by the swap file in one rename and never removed before. If it does not exist,
    retention has removed it and the swap file is void: the others are complete without it.
 """
 
@@ -26,7 +26,7 @@ def swap_path(directory: Path, base_offset: int, end_offset: int) -> Path:
 
 
 def finish_swaps(directory: Path) -> None:
-    """Does what a killed process left of its swaps."""
+    """Finishes the swaps that a killed process did not complete."""
     for path in sorted(directory.glob("*" + SWAP_SUFFIX)):
         base_offset, end_offset = (int(part) for part in path.stem.split("."))
         target = directory / file_name(base_offset, LOG_SUFFIX)
@@ -43,6 +43,6 @@ def finish_swaps(directory: Path) -> None:
 
 
 def discard_swaps(directory: Path) -> None:
-    """Gives up swaps that were not begun in the log itself."""
+    """Removes the files of swaps that were not begun in the log itself."""
     for path in directory.glob("*" + SWAP_SUFFIX):
         path.unlink()

@@ -6,13 +6,12 @@
                          belongs to
 - ``environment``        what the processor nodes of one task share: the current record, time, stores' caches,
                          counters, handlers, schedules
-- ``expiry``             deletes the entries of stores with a time to live, between records
-- ``forwarded_records``  bytes of what a punctuation forwarded, for its dead letter
+- ``expiry``             deletes expired entries of stores with a ``ttl``, between records
+- ``forwarded_records``  serializes a record that a punctuation forwarded, for its dead letter
 - ``handlers``           what happens to a record that fails: Kafka Streams' three exception handlers as callables
 - ``murmur3``            Murmur3, 128 bits, x64: the hash by which a foreign-key join knows whether a row has changed
                          since it asked
-- ``node_meter``         what is counted of single nodes where that is asked for (``metrics.recording.level`` DEBUG
-                         and up)
+- ``node_meter``         counters of single nodes (``metrics.recording.level`` DEBUG and up)
 - ``placement``          what a partitioner may return for a record: a partition, None, or several partitions
 - ``plan``               what both ways of running a subtopology need to know of it: names, serdes and stores,
                          resolved once per task
@@ -20,5 +19,5 @@
 - ``punctuation_queue``  when punctuations are due, in the order of Kafka Streams
 - ``table_views``        rows of tables as other operators see them: read from a store, or made on the fly of what the
                          nearest stores have
-- ``user_metrics``       metrics that the user's processors make (``ProcessorMetrics``): numbers of one task
+- ``user_metrics``       custom metrics of user processors (``ProcessorMetrics``), for one task
 """

@@ -2,17 +2,17 @@
 
 | module | what it is |
 | --- | --- |
-| ``header`` | a batch's header, its CRC, what control batches say |
+| ``header`` | the header of a record batch, its CRC, the contents of control batches |
 | ``columns`` | records as columns |
 | ``merged`` | records of several batches in one order |
-| ``decoding`` | batches and fetch answers into columns |
+| ``decoding`` | batches and fetch responses into columns |
 | ``uniform`` | the same for batches whose records are all of one size |
-| ``plain`` | the same for header keys that are no text |
+| ``plain`` | the same for header keys that are not UTF-8, and for very long records |
 | ``latest`` | the largest timestamp of records that lie as producers mostly write them |
-| ``attributes`` | whether the quick reader took the attributes of a record for more than they are |
+| ``attributes`` | whether the quick reader has misread the attributes of a record |
 | ``overlong`` | whether the quick reader may have read a number that Kafka refuses as too long |
-| ``unlike`` | what is in records of unlike sizes, field by field |
-| ``survey`` | what is in a batch, without its columns |
+| ``unlike`` | reads records of different sizes, field by field |
+| ``survey`` | the contents of a batch, without its columns |
 | ``encoding`` | columns into batches, batches with other headers |
 | ``small`` | small records of many sizes: numpy finds where each of them begins, and reads them column by column |
 

@@ -1,13 +1,14 @@
-"""Whether the quick reader has taken the attributes of a record for more than they are.
+"""Whether the quick reader has misread the attributes of a record.
 
-1. The attributes of a record are one byte, which Kafka reads and ignores. The quick reader takes them for a number of any
-   length: from 0x80 on it swallows what follows, and reads the offset as the timestamp, the key's length as the offset, and
-   so on. Where that does not end with the record it raises, else its answer is wrong.
-2. So a record that was read wrongly has its index as the time since the first one. Where no record has that, only the first
-   one is looked at.
-3. All records are looked at where some are missing, so that indexes are not offsets, and where all have the broker's time.
-4. In a record that was read wrongly the attributes take two bytes or more. So where all that was read fills the buffer with
-   attributes of one byte, there is no such record. That spares large batches whose times are their indexes the look at each.
+1. The attributes of a record are one byte, which Kafka reads and ignores. The quick reader reads them as a number of
+   any length: from 0x80 on it consumes the following bytes too, and reads the offset as the timestamp, the key's length
+   as the offset, and so on. If that does not end with the record it raises, else its result is wrong.
+2. So a misread record has its index as the time since the first record. If no record has that, only the first one is
+   checked.
+3. All records are checked if some are missing, so that indexes are not offsets, and if all have the broker's time.
+4. The attributes of a misread record take two bytes or more. So if all values that were read fill the buffer with
+   attributes of one byte, no record was misread. This spares large batches whose times are their indexes the check of
+   each record.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _Sizes: TypeAlias = npt.NDArray[np.intc]
 
 
 def _number_sizes() -> _Sizes:
-    """How many bytes a size takes; from 8,192 on it is three or more."""
+    """The number of bytes in which a size is written; from 8,192 on it is three or more."""
     sizes = np.full(8193, 2, np.intc)
     sizes[:_SHORT_DELTAS], sizes[8192] = 1, 3
     return sizes
@@ -54,9 +55,10 @@ def is_misread(
     first: int = 0,
     columns: RecordColumns | None = None,
 ) -> bool:
-    """Whether some of the records that fill the buffer were read wrongly, by the timestamps that were read.
+    """Whether some of the records that fill the buffer were misread, judged by the timestamps.
 
-    ``largest`` is one of them. ``first``: how many records of the batch come before. ``columns``: all that was read.
+    ``largest`` is one of them. ``first``: the number of records of the batch before these. ``columns``: everything that
+    was read.
     """
     count = len(timestamps)
     base_ms = header.base_timestamp + first
@@ -75,7 +77,7 @@ def is_misread(
 
 
 def _is_filled(columns: RecordColumns, base_ms: int, size_bytes: int) -> bool:
-    """Whether such records take so many bytes at least; they take no more."""
+    """Whether such records take at least that many bytes; they never take more."""
     count = len(columns)
     limit_ms = base_ms + _SHORT_DELTAS
     if not max(columns.timestamps[:_SHORT_DELTAS]) < limit_ms <= min(columns.timestamps[_SHORT_DELTAS:]):
@@ -94,7 +96,7 @@ def _is_filled(columns: RecordColumns, base_ms: int, size_bytes: int) -> bool:
 
 
 def _sizes_of(items: list[bytes | None]) -> _Sizes | None:
-    """The sizes of keys or values; None where only some of them are null."""
+    """The sizes of keys or values; None if some of them, but not all, are null."""
     count = len(items)
     if items[0] is None and items.count(None) == count:
         return np.zeros(count, np.intc)
@@ -109,9 +111,10 @@ def _written_sizes(sizes: _Sizes) -> _Sizes:
 
 
 def has_long_attributes(records: Buffer, count: int) -> bool:
-    """Whether one of the first ``count`` records has attributes from 0x80 on. Looks no further than records are whole.
+    """Whether one of the first ``count`` records has attributes from 0x80 on. Stops at the first record that is not
+    whole.
 
-    Any answer may come for broken records.
+    The result for broken records is undefined.
     """
     at = 0
     try:

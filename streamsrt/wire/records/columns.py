@@ -15,9 +15,9 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 class RecordColumns:
     """Records of one batch, column by column.
 
-    `offsets` is None where the offsets are `base_offset`, `base_offset + 1`, ...; `headers` is None where no record has
-    one. `next_offset` is the position to read from after these records. `timestamp_bounds`: the lowest and the highest
-    timestamp, where that is known; `times`: the timestamps as numpy has them, where it read them.
+    `offsets` is None if the offsets are `base_offset`, `base_offset + 1`, ...; `headers` is None if no record has one.
+    `next_offset` is the position to read from after these records. `timestamp_bounds`: the lowest and the highest
+    timestamp, if known; `times`: the timestamps as a numpy array, if numpy read them.
     """
 
     keys: list[bytes | None]
@@ -48,7 +48,7 @@ class RecordColumns:
         return self.base_offset + index if self.offsets is None else self.offsets[index]
 
     def cut(self, start: int, stop: int | None = None) -> RecordColumns:
-        """The records from index `start` up to before `stop` (None: to the end), as columns of their own."""
+        """The records from index `start` to before `stop` (None: to the end), as new columns."""
         if stop is None or stop >= len(self.keys):
             stop, next_offset = len(self.keys), self.next_offset
         else:
@@ -65,7 +65,7 @@ class RecordColumns:
         )
 
     def from_offset(self, offset: int) -> RecordColumns:
-        """The records at `offset` and after; itself if that is all of them."""
+        """The records at `offset` and after; the object itself if these are all of its records."""
         if offset <= self.base_offset:
             return self
         if self.offsets is None:

@@ -109,7 +109,7 @@ def encode_batch(
 def offset_deltas(
     count: int, base_offset: int, offsets: Sequence[int] | None, last_offset: int | None
 ) -> tuple[Iterable[int], int]:
-    """Offsets as they are written, after the base offset, and the last one that the batch once held."""
+    """Offsets relative to the base offset, as they are written, and the last one that the batch once held."""
     if offsets is None:
         deltas: Sequence[int] = range(count)
     elif len(offsets) != count:
@@ -132,7 +132,7 @@ def encode_records(
     deltas: Iterable[int],
     base_timestamp: int,
 ) -> memoryview:
-    """What stands behind the header of a batch, before compression. EncodeError for values that are no bytes."""
+    """The part of a batch after its header, before compression. EncodeError for values that are no bytes."""
     builder = DefaultRecordBatchBuilder(
         magic=MAGIC,
         compression_type=Compression.NONE,

@@ -13,15 +13,15 @@ T = TypeVar("T")
 
 
 class MergedColumns:
-    """Records of ``parts``, which keep their order. ``origins``: for each record the part that it is of, as its index.
+    """Records of ``parts``, which keep their order. ``origins``: for each record the index of its part.
 
-    ``headers`` is None where no record has one.
+    ``headers`` is None if no record has one.
     """
 
     __slots__ = ("_offsets", "_pick", "headers", "keys", "origins", "parts", "timestamps", "values")
 
     def __init__(self, parts: Sequence[RecordColumns], order: Sequence[int]) -> None:
-        """``order``: the indexes of two records or more, counted through all parts."""
+        """``order``: the indexes of at least two records, counted through all parts."""
         pick = self._pick = itemgetter(*order)
         self._offsets: Sequence[int] | None = None
         self.parts = parts
@@ -38,7 +38,7 @@ class MergedColumns:
         return len(self.keys)
 
     def counts(self, stop: int) -> list[int]:
-        """How many of the first ``stop`` records are of each part."""
+        """How many of the first ``stop`` records belong to each part."""
         origins = self.origins[:stop]
         return [origins.count(number) for number in range(len(self.parts))]
 
@@ -46,7 +46,7 @@ class MergedColumns:
     def offsets(self) -> Sequence[int]:
         """The offset of each record in its part."""
         if self._offsets is None:
-            # Few ask, but those may ask for each record.
+            # Few callers need it, but those may need it for each record.
             self._offsets = self._pick([part.offset_at(at) for part in self.parts for at in range(len(part.keys))])
         return self._offsets
 

@@ -5,7 +5,7 @@
 2. A number of six bytes or more has five bytes in a row from 0x80 on. Where there are none, nothing more is looked at.
 3. Where there are such bytes, in text that is not ASCII or in binary, the rest is asked of the records. A size or a count
    that fits into a piece of a batch is filled up with zeros, one that does not is that of a null; an offset may be large.
-   A suspicion suffices: whoever has it walks over the records.
+   A suspicion is enough: the caller then walks over the records.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Records that the quick readers refuse though Java's takes them: header keys that are no UTF-8; and very long ones.
+"""Records that the quick readers refuse though Java's accepts them: header keys that are not UTF-8; and very long ones.
 
-1. Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there.
-2. Keys and values are not copied: where records are long, that is what costs, and it keeps all threads waiting.
-3. ``walk_plain`` makes no object per header, and no header is looked at before their number is known to be allowed.
-4. ``walk_plain`` refuses numbers that are longer than Kafka reads them: all but timestamps have five bytes or fewer.
-   ``read_plain`` takes them, for logs that hold such batches.
+1. Such keys are read as Java reads them, with U+FFFD in place of invalid bytes. Everything else is as strict as there.
+2. Keys and values are not copied: for long records this is the main cost, and it blocks all threads.
+3. ``walk_plain`` makes no object per header, and reads no header before their number is known to be allowed.
+4. ``walk_plain`` refuses numbers that are longer than Kafka reads them: all except timestamps have at most five bytes.
+   ``read_plain`` accepts them, for logs that contain such batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PlainRecord(NamedTuple):
 
 
 def read_plain(batch: memoryview, header: BatchHeader, wants_headers: bool = True) -> list[PlainRecord]:
-    """The records of a batch that is not compressed, without their headers if so wanted. DecodeError for broken ones."""
+    """The records of an uncompressed batch, on request without headers. DecodeError for broken ones."""
     data = batch[HEADER_SIZE_BYTES:]
     try:
         records, end = _records(data, header, wants_headers)
@@ -79,7 +79,7 @@ def _headers(data: memoryview, at: int, count: int) -> tuple[Headers, int]:
 
 
 def has_long_record(data: memoryview, size_bytes: int) -> bool:
-    """Whether a record of a batch is longer than that, by what records say of their sizes. Broken ones are none."""
+    """Whether a record of a batch is longer than that, by the sizes in the records. Broken records do not count."""
     at, limit = 0, len(data) - size_bytes
     try:
         while at < limit:
@@ -99,7 +99,7 @@ def has_long_record(data: memoryview, size_bytes: int) -> bool:
 
 
 class WalkedRecord(NamedTuple):
-    """What a record says besides its value; offset and timestamp are absolute."""
+    """The fields of a record except its value; offset and timestamp are absolute."""
 
     timestamp: int
     headers_count: int
@@ -173,7 +173,7 @@ def _behind_headers(data: memoryview, at: int, count: int, bytes_max: int = _NUM
 
 
 def read_number(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -> tuple[int, int]:
-    """The varint at that position, and what stands behind it. IndexError behind the end."""
+    """The varint at that position, and the position after it. IndexError beyond the end."""
     value = 0
     for shift in range(0, 7 * bytes_max, 7):
         byte = data[at]
@@ -185,7 +185,7 @@ def read_number(data: memoryview, at: int, bytes_max: int = _NUMBER_BYTES_MAX) -
 
 
 def read_int(data: memoryview, at: int) -> tuple[int, int]:
-    """The same of a number of 32 bits, as Kafka reads it. DecodeError for a longer one."""
+    """The same for a number of 32 bits, as Kafka reads it. DecodeError for a longer one."""
     return read_number(data, at, _INT_BYTES_MAX)
 
 

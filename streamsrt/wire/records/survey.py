@@ -1,10 +1,11 @@
-"""What is in a batch, without making its columns: for whoever only passes it on and vouches that it can be read.
+"""The contents of a batch, without its columns: for code that passes the batch on and must know that it can be read.
 
-1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same. There is one exception: numbers
-   that are longer than Kafka reads them (:mod:`streamsrt.wire.records.overlong`) are refused here, and read there.
-2. Of a batch that is not compressed only the largest timestamp is asked as a rule, which costs no object per record.
-3. Threads beside this one get their turns, however large the batch is, and however many headers its records have:
-   the quick reader gets no more than a piece at a time, and a record that is longer than a piece is walked over.
+1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same. There is one exception:
+   numbers that are longer than Kafka reads them (:mod:`streamsrt.wire.records.overlong`) are refused here, and read
+   there.
+2. Of an uncompressed batch, usually only the largest timestamp is needed, which costs no object per record.
+3. Other threads get their turns, however large the batch is, and however many headers its records have: the quick
+   reader gets at most one piece at a time, and a record that is longer than a piece is walked over.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 from streamsrt.wire.records.unlike import Unlike, survey_unlike
 
 PIECE_BYTES = 1 << 14
-"""So much is read in one go, in which no other thread gets its turn. It has room for eight thousand headers."""
+"""The size that is read in one go, in which no other thread gets its turn. It has room for eight thousand headers."""
 
 HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
-"""As many as can be: no limit but the one for the size."""
+"""The largest possible number: no limit except the one for the size."""
 
 _Wanted = tuple[Callable[[Any], Any], ...]
 _Found = tuple[int, list[Any]]
@@ -85,7 +86,7 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HE
 def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset: int = 0) -> tuple[int, int] | None:
     """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None.
 
-    A batch that can't be read answers by its header: who goes there finds out.
+    For a batch that can't be read, the header decides: a reader of that batch gets the error.
     """
     header = read_header(buffer, position)
     if header.max_timestamp < target_ms or header.last_offset < from_offset or not header.records_count:

@@ -3,12 +3,12 @@
 - ``conversion``      groups that change between the classic and the streams protocol (KIP-1071, "Online Migration")
 - ``members``         members of the classic protocol in a streams group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
                       (KIP-1071)
-- ``own_conversion``  a classic group of members of this runtime becomes a streams group: what each member has, and which
-                      version goes on
-- ``own_layout``      what members of this runtime say within the classic protocol, and what they are told: the layout
+- ``own_conversion``  a classic group of members of this runtime becomes a streams group: the tasks of each member, and
+                      the version that continues
+- ``own_layout``      subscriptions and assignments of members of this runtime in the classic protocol: the layout
                       ``streamsrt-1``
-- ``own_members``     members of this runtime that are in a streams group by the classic protocol: what they say, and what
-                      they are told
-- ``user_data``       what Kafka Streams says within the classic protocol: its subscription and its assignment, inside of
-                      a consumer's
+- ``own_members``     members of this runtime in a streams group by the classic protocol: their reports and their
+                      assignments
+- ``user_data``       the user data of Kafka Streams in the classic protocol: its subscription and assignment, inside
+                      those of a consumer
 """

@@ -1,12 +1,12 @@
 """Groups that change between the classic and the streams protocol (KIP-1071, "Online Migration").
 
-1. The first member that joins a classic group by the streams protocol makes it a streams group: the group epoch goes on
-   from the generation, the classic members stay with what they have, and the topology is the one of that member. Members of
-   this runtime say which topology their group runs: a member of another one does not change its protocol.
-2. When the last member of the streams protocol has gone and classic members are left, they are a classic group again,
-   with a generation after the group epoch, and rebalance among themselves. Where the hand-over to a new version waits for
-   records in flight, they stay a streams group until it does not: it knows what no member can tell.
-3. A group without members becomes whatever the next member's protocol is. Committed offsets are not touched by any of it.
+1. The first member that joins a classic group by the streams protocol converts it to a streams group: the group epoch
+   continues from the generation, the classic members keep their tasks, and the topology is that of the new member.
+   Members of this runtime say which topology their group runs: a member with another one does not convert the group.
+2. When the last member of the streams protocol has left and classic members remain, the group becomes a classic one
+   again, with a generation after the group epoch, and its members rebalance among themselves. While the hand-over to a
+   new version waits for records in flight, it stays a streams group, which knows what no member can report.
+3. A group without members gets the protocol of the next member. Committed offsets are not changed by any of this.
 4. ``group.consumer.migration.policy`` says which conversions of groups with members are allowed.
 """
 
@@ -48,7 +48,7 @@ from streamsrt.wire.types import StreamsGroupHeartbeatRequest, SyncGroupResponse
 def upgraded(
     group: ClassicGroup, joins: StreamsGroupHeartbeatRequest, topology: Topology, config: NeededConfig, now_ms: int
 ) -> tuple[StreamsGroup, GroupDecision]:
-    """The classic group as a streams group, and what that takes. Raises Refused with the reason.
+    """Converts the classic group to a streams group. Raises Refused with the reason.
 
     ``topology``: that of the member that ``joins``.
     """
@@ -146,7 +146,7 @@ def _member_records(group_id: str, stays: Stays) -> list[GroupRecord]:
 
 
 def _released(live: Live) -> tuple[Reply, ...]:
-    """Whoever waits in a rebalance that will not come to its end joins again."""
+    """Responses that make members join again which wait in a rebalance that will not be completed."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     joins = [
         Reply(waiting.request_id, join_refusal(code, name, waiting.api_version))
@@ -159,7 +159,7 @@ def _released(live: Live) -> tuple[Reply, ...]:
 def with_downgrade(
     group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
-    """The decision, and the conversion to a classic group if it leaves classic members alone."""
+    """The decision, with the conversion to a classic group if it leaves only classic members."""
     if not group.classic_members or not config.consumer.migration.downgrades:
         return decision
     left = applied(group, decision.records) if decision.records else group
@@ -169,7 +169,7 @@ def with_downgrade(
 
 
 def _waits(group: StreamsGroup, decision: GroupDecision) -> bool:
-    """Whether something in flight is to be read first."""
+    """Whether records in flight have to be read first."""
     changed = [each.changes["waiting"] for each in decision.soft if "waiting" in each.changes]
     return bool(changed[-1] if changed else group.soft.waiting)
 
@@ -213,8 +213,8 @@ def _downgraded(
 
 
 def _in_one_layout(members: dict[str, ClassicMember]) -> dict[str, ClassicMember]:
-    """Of members that speak their own layout and others that speak Java's, all know Java's: their tasks have its numbers.
-    What they say in it they say when they join again, and that is next."""
+    """Where some members use their own layout and others Java's, all support Java's: their tasks are numbered as in it.
+    The former send their metadata in it when they join again, which is the next step."""
     javas = {each.protocols[0].name for each in members.values()} - {OWN_PROTOCOL}
     if not javas:
         return members

@@ -1,13 +1,14 @@
 """Members of the classic protocol in a streams group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-1071).
 
-1. JoinGroup is taken as a heartbeat that tells what the member owns; the answer's generation is the member's epoch. There
-   is no leader: the coordinator assigns, and what a member sends with SyncGroup is ignored.
-2. SyncGroup gives the member's current assignment. One that has to give tasks back does so after it, and joins again.
-3. Heartbeat answers REBALANCE_IN_PROGRESS while there is something that only a JoinGroup brings about: a newer epoch, tasks
-   to give back, tasks that have become free, or the end of the whole application. A member that does not join within its
-   rebalance timeout then is out.
-4. Owned partitions tell which active tasks an instance of Kafka Streams has; its standby tasks count as closed as soon as it
-   joins, since no JoinGroup ever says so. Members of this runtime say all of it (``own_members``).
+1. JoinGroup is handled as a heartbeat that reports what the member owns; the generation in the response is the member's
+   epoch. There is no leader: the coordinator assigns, and what a member sends with SyncGroup is ignored.
+2. SyncGroup returns the member's current assignment. A member that has to give tasks back does so after it, and joins
+   again.
+3. Heartbeat returns REBALANCE_IN_PROGRESS while the member has to join: for a newer epoch, for tasks to give back, for
+   tasks that have become free, or because the whole application ends. A member that does not join within its rebalance
+   timeout is removed.
+4. The owned partitions show which active tasks an instance of Kafka Streams has; its standby tasks count as closed as
+   soon as it joins, because no JoinGroup reports that. Members of this runtime report all of it (``own_members``).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def join(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """What follows from a JoinGroup."""
+    """The result of a JoinGroup."""
     try:
         return _join(group, request, context, now_ms, image, config)
     except Refused as refused:
@@ -110,7 +111,7 @@ def _join(
 
 
 def _translated(request: types.JoinGroupRequest) -> tuple[Protocol, StreamsSubscription | OwnSubscription]:
-    """The first protocol of the member's that can be read, and what it says in it."""
+    """The first protocol of the member that can be read, and its subscription."""
     for entry in request.protocols if request.protocol_type == CONSUMER else ():
         protocol = Protocol(entry.name, bytes(entry.metadata))
         try:
@@ -135,7 +136,7 @@ def _heartbeat_of(
     subscription: StreamsSubscription,
     image: TopicsImage,
 ) -> StreamsGroupHeartbeatRequest:
-    """The heartbeat that says what the JoinGroup says."""
+    """The JoinGroup as a heartbeat."""
     beat = StreamsGroupHeartbeatRequest
     current = group.current.get(member_id)
     owned = NO_TASKS if current is None else _owned(group, member_id, subscription, image)
@@ -183,7 +184,7 @@ def sync(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """What follows from a SyncGroup: the member's assignment as it stands."""
+    """The result of a SyncGroup: the member's current assignment."""
     try:
         member = _checked(group, request)
         assert member.classic is not None
@@ -205,7 +206,8 @@ def sync(
 
 
 def _prober(group: StreamsGroup) -> str | None:
-    """The one instance of Kafka Streams that is to join again by itself, to report its offsets, while it warms tasks up."""
+    """The only instance of Kafka Streams that has to join again by itself to report its offsets, while it has warm-up
+    tasks."""
     warming = (
         name
         for name, member in group.members.items()
@@ -222,7 +224,7 @@ def encoded_assignment(
     *,
     rejoin_at_ms: int = NO_REBALANCE,
 ) -> bytes:
-    """The member's current assignment as it reads it in the classic protocol."""
+    """The member's current assignment, encoded for the classic protocol."""
     if member.classic is not None and is_own(member.classic):
         return own_assignment(group, member, image, config.for_group(group.group_id))
     configuration = configuration_of(group, image)
@@ -255,7 +257,7 @@ def _endpoints(
 def heartbeat(
     group: StreamsGroup, request: types.HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> GroupDecision:
-    """What follows from a Heartbeat."""
+    """The result of a Heartbeat."""
     try:
         member = _checked(group, request)
     except Refused as refused:
@@ -291,7 +293,7 @@ def _has_to_join(group: StreamsGroup, member: Member) -> bool:
 
 
 def leave(group: StreamsGroup, request: types.LeaveGroupRequest, context: RequestContext) -> GroupDecision:
-    """What follows from a LeaveGroup."""
+    """The result of a LeaveGroup."""
     response = types.LeaveGroupResponse()
     gone: list[str] = []
     for member_id, instance_id in leaving(request, context.api_version):
@@ -323,5 +325,5 @@ def _answer(context: RequestContext, message: types.Message) -> GroupDecision:
 
 
 def task_ids(tasks: Tasks) -> list[TaskId]:
-    """All tasks, whatever their role."""
+    """All tasks, in any role."""
     return sorted(tasks.active | tasks.passive)

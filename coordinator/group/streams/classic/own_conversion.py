@@ -1,9 +1,10 @@
-"""A classic group of members of this runtime becomes a streams group: what each member has, and which version goes on.
+"""A classic group of members of this runtime becomes a streams group: the tasks of each member, and the version that
+continues.
 
-1. A member has what it says that it has open, and what its leader gave it since. What it has and was not given is to be
-   given back; until it says so, nobody else gets it.
-2. The streams group goes on with the version of the program that the classic group ran: a member of another version does
-   not change the protocol of a group. Members with older epochs are stale, as they were.
+1. A member has the tasks that it reports as open, and those that its leader has assigned since. It has to give back
+   open tasks that were not assigned to it; until it reports them closed, no other member gets them.
+2. The streams group continues with the version of the program that the classic group ran: a member with another version
+   does not convert a group. Members with older epochs remain stale.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _to_give_back(held: Tasks, given: Tasks) -> Tasks:
 
 
 def check_version(group_id: str, live: Live, joins: Version) -> None:
-    """Raises Refused where the members of a classic group do not run the version of a member that joins by the streams
+    """Raises Refused if the members of a classic group do not run the version of a member that joins by the streams
     protocol. Raises UntranslatableError."""
     said: list[OwnSubscription] = []
     echoes: list[Echo] = []
@@ -80,7 +81,7 @@ def check_version(group_id: str, live: Live, joins: Version) -> None:
         for protocol in member.protocols:
             if protocol.name == OWN_PROTOCOL:
                 said.append(own_subscription_of(protocol.metadata))
-                # Where Java's members are in the group, all are told what they get in Java's layout.
+                # If Java members are in the group, all assignments are in Java's layout.
                 told = own_told_of(member.assignment) if live.protocol == OWN_PROTOCOL else None
                 echoes += [echo for echo in (said[-1].echo, None if told is None else told.echo) if echo is not None]
     if not said:

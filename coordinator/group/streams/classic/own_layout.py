@@ -1,11 +1,12 @@
-"""What members of this runtime say within the classic protocol, and what they are told: the layout ``streamsrt-1``.
+"""Subscriptions and assignments of members of this runtime in the classic protocol: the layout ``streamsrt-1``.
 
-1. A member says what it has open or may open, in every role. So nothing is guessed, and a task is free once nobody says it.
-2. A member names the version of its program by epoch and digest. It echoes the version that the group ran when it was last
-   told its tasks; the newest echo is the group's.
-3. The text of a topology is sent only when it is asked for.
+1. A member reports what it has open or may open, in every role. So nothing is guessed, and a task is free once no
+   member reports it.
+2. A member names the version of its program by epoch and digest. It echoes the version that the group ran when the
+   member last got its tasks; the newest echo is the group's version.
+3. The text of a topology is sent only on request.
 
-The client's side of it is ``streamsrt.membership.classic.layout``.
+The client's side is ``streamsrt.membership.classic.layout``.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def own_subscription_of(metadata: bytes) -> OwnSubscription:
 
 
 class OwnTold(NamedTuple):
-    """What a leader told a member: what it is to run, what it is on the way to, and what the group runs."""
+    """What a leader sent to a member: the tasks to run, the tasks of its target, and the version that the group runs."""
 
     tasks: Tasks
     target: Tasks
@@ -106,7 +107,7 @@ class OwnTold(NamedTuple):
 
 
 def own_told_of(assignment: bytes) -> OwnTold | None:
-    """None where the generation has no assignment yet. Raises UntranslatableError."""
+    """None if the generation has no assignment yet. Raises UntranslatableError."""
     if not assignment:
         return None
     try:
@@ -131,8 +132,8 @@ def own_assignment_of(
     recovery_lag: int = -1,
     offset_interval_ms: int = 60_000,
 ) -> bytes:
-    """What the coordinator tells a member. ``group``: the version that the group runs, None where its digest is not known;
-    ``partitions``: the inputs of the active tasks."""
+    """What the coordinator sends to a member. ``group``: the version that the group runs, None if its digest is not
+    known; ``partitions``: the inputs of the active tasks."""
     own = StreamsrtAssignment(
         process_id=uuid.UUID(said.process_id).bytes,
         unique=said.unique,

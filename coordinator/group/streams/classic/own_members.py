@@ -1,12 +1,12 @@
-"""Members of this runtime that are in a streams group by the classic protocol: what they say, and what they are told.
+"""Members of this runtime in a streams group by the classic protocol: their reports and their assignments.
 
-1. What a member says that it has open is what it has given back or not, in every role.
-2. A member joins with the group's topology epoch, or sends its topology with the JoinGroup. Whose epoch is ahead is asked
-   for its topology by STREAMS_INVALID_TOPOLOGY_EPOCH: the group goes on to a next epoch by these members, too. Here that is
-   safe: the coordinator has both topologies, which it has not of a classic group.
-3. What a member is told echoes the group's version, so that the epoch goes on when the group is a classic one again.
+1. The tasks that a member reports as open show what it has given back, in every role.
+2. A member joins with the group's topology epoch, or sends its topology with the JoinGroup. A member with a later epoch
+   is asked for its topology by STREAMS_INVALID_TOPOLOGY_EPOCH: these members, too, can take the group to its next
+   epoch. This is safe here because the coordinator has both topologies; of a classic group it does not have them.
+3. An assignment echoes the group's version, so that the epoch continues when the group becomes a classic one again.
 4. A member that has to give tasks back joins again by itself once it has closed them, and watches its own
-   ``max.poll.interval.ms``. A JoinGroup has no such time: five minutes are allowed for that.
+   ``max.poll.interval.ms``. A JoinGroup does not contain this time: five minutes are allowed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_own(side: ClassicSide) -> bool:
 def own_heartbeat(
     group: StreamsGroup, request: types.JoinGroupRequest, member_id: str, said: OwnSubscription
 ) -> Heartbeat:
-    """The heartbeat that says what the JoinGroup says. Raises Refused for an epoch that is not the group's."""
+    """The JoinGroup as a heartbeat. Raises Refused for an epoch that is not the group's."""
     current = group.current.get(member_id)
     if current is None and said.topology is None:
         _check_version(group, said)
@@ -91,7 +91,7 @@ def _offsets(offsets: Mapping[TaskId, int]) -> list[Heartbeat.TaskOffset]:
 
 
 def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, config: StreamsGroupConfig) -> bytes:
-    """What the member is told with its SyncGroup."""
+    """What the member gets with its SyncGroup."""
     assert member.classic is not None
     said = own_subscription_of(member.classic.protocol.metadata)
     current = group.current[member.member_id]
@@ -118,7 +118,7 @@ def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, conf
 
 
 def _version(group: StreamsGroup, member: Member, said: OwnSubscription) -> Version | None:
-    """What the group runs, as far as a member of it has said how that is called in the classic protocol."""
+    """The version that the group runs, if one of its members has sent the digest of it in the classic protocol."""
     epoch = said.version.epoch if group.topology is None else group.topology.epoch
     said_by_all = [said, *(own_subscription_of(side.protocol.metadata) for side in _own_sides(group))]
     return next((each.version for each in said_by_all if each.version.epoch == epoch), None)

@@ -1,10 +1,10 @@
-"""What Kafka Streams says within the classic protocol: its subscription and its assignment, inside of a consumer's.
+"""The user data of Kafka Streams in the classic protocol: its subscription and assignment, inside those of a consumer.
 
-1. The subscription has process id, endpoint, client tags and an offset sum per task. Versions 7 to 11 can be read; older
-   ones do not have what a streams group has to know.
-2. The assignment lists the partitions of active tasks, in order of topic and partition, each with its task; standby tasks
-   with their partitions; and when the member is to rejoin by itself.
-3. A task is named by a number and a partition: subtopologies have to be called "0", "1" and so on.
+1. The subscription has process id, endpoint, client tags and an offset sum per task. Versions 7 to 11 can be read;
+   older ones lack what a streams group needs.
+2. The assignment lists the partitions of active tasks, in order of topic and partition, each with its task; standby
+   tasks with their partitions; and the time at which the member has to rejoin by itself.
+3. A task is named by a number and a partition: subtopologies must be called "0", "1" and so on.
 
 Source: SubscriptionInfoData.json and AssignmentInfo of Apache Kafka.
 """
@@ -38,7 +38,7 @@ Partition = tuple[str, int]
 
 
 class UntranslatableError(Exception):
-    """What a member says is not what Kafka Streams says, or not in a version that tells enough."""
+    """The metadata of a member is not that of Kafka Streams, or has a version that contains too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StreamsSubscription:
 
 
 def subscription_of(metadata: bytes) -> StreamsSubscription:
-    """Reads a member's metadata. Raises UntranslatableError saying what it lacks."""
+    """Reads a member's metadata. Raises UntranslatableError that says what is missing."""
     try:
         consumer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
         if consumer.user_data is None:
@@ -122,9 +122,10 @@ def assignment_of(
     rejoin_at_ms: int = NO_REBALANCE,
     error: int = NO_ERROR,
 ) -> bytes:
-    """The assignment of a member of the classic protocol. It has no warm-up tasks: to it, they are standby tasks.
+    """The assignment of a member of the classic protocol. It has no warm-up tasks: the member gets them as standby
+    tasks.
 
-    ``endpoints``: active and standby partitions of everybody that answers queries.
+    ``endpoints``: active and standby partitions of all members that answer queries.
     """
     active = [
         (partition, task)

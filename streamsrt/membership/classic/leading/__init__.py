@@ -29,10 +29,10 @@ there is an outcome.
 The time is that of any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for what members are told;
 ``StreamsPartitionAssignor``.
 
-- ``creation``  what of the internal topics could not be made, in words, and what has been made
+- ``creation``  internal topics that the leader has created, and its messages about those that it could not create
 - ``machine``   ``begin`` and ``step``: which version runs, on which topics, after which questions
-- ``outcome``   the end of a generation: everybody keeps what it claims, or tasks are assigned
-- ``values``    a generation in the leader's hands (``Leading``), the effects that it asks for and their answers
+- ``outcome``   how a generation ends: all members keep the tasks that they claim, or tasks are assigned
+- ``values``    a generation in progress at the leader, the effects that it requests, and their results
 """
 
 from streamsrt.membership.classic.leading.machine import DOUBT_MS, begin, step

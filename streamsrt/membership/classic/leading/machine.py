@@ -79,7 +79,8 @@ def begin(
     now_ms: int,
     protocol_name: str = PROTOCOL_NAME,
 ) -> LeadingStep:
-    """This member leads ``generation``, whose members said what is in ``joined`` in the layout of this name."""
+    """Begins ``generation``, which this member leads. ``joined`` has the metadata of its members in the layout of this
+    name."""
     everybody = tuple(joined)
     view = view_of(generation, everybody, memory, leader_id, protocol_name)
     is_mixed = protocol_name == STREAM_PROTOCOL
@@ -105,7 +106,7 @@ def begin(
 
 
 def step(leading: Leading, event: Event, now_ms: int) -> LeadingStep:
-    """What follows from an event. An answer that nobody waits for changes nothing."""
+    """Handles an event. A result that the leader does not wait for changes nothing."""
     match event, leading.awaits:
         case TopicsListed(image), ListTopics():
             return _configure(replace(leading, image=with_created(image, leading.created), awaits=None), now_ms)
@@ -169,7 +170,7 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
 
 
 def _goes_on_with_its_own(leading: Leading, own: Leading) -> bool:
-    """Whether the group has a version to go on with while it does not know the next one."""
+    """Whether the group has a version to continue with while the next one is not known."""
     version, lead = own.version, own.lead
     if not leading.candidates or not own.runners or version is None or lead is None:
         return False
@@ -183,7 +184,7 @@ def _list_topics(leading: Leading) -> LeadingStep:
 
 
 def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> LeadingStep:
-    """A version can't run: its members are refused, and the next one has its turn."""
+    """Refuses the members of a version that cannot run; the next version is tried."""
     refused = {**leading.refused, **dict.fromkeys(names, refusal)}
     was_candidate = bool(leading.candidates)
     leading = replace(
@@ -201,7 +202,8 @@ def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: in
 
 
 def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[bytes]:
-    """Of versions whose tasks members run, or may get back: which they are depends on nobody's memory."""
+    """The missing texts of versions whose tasks members run, or may get back. This does not depend on any member's
+    memory."""
     view, refused = leading.view, refused_of(leading, version)
     needed = {lead.digest}
     needed |= {m.version.digest for m in view.members if m.held or m.previous}
@@ -210,7 +212,7 @@ def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[byt
 
 
 def _whom_to_ask(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
-    """One member of each version, one that is certainly there if there is one."""
+    """One member of each version, if possible one that is certainly there."""
     asked = set()
     for digest in digests:
         members = [
@@ -263,7 +265,8 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
 
 
 def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int] | None, now_ms: int) -> LeadingStep:
-    """Of topics that are gone both are asked for, one after the other: the ends first, so that no record is overlooked."""
+    """Both kinds of offsets are requested for topics that are gone, one after the other: the ends first, so that no
+    record is missed."""
     gone = gone_of(leading)
     if not gone:
         return assign(leading, offsets or {}, now_ms)
@@ -287,7 +290,7 @@ def _runs_beside_older(leading: Leading) -> bool:
 
 
 def _is_to_look(leading: Leading) -> bool:
-    """Whether the leader does not know yet what is left by versions that nobody runs."""
+    """Whether the leader does not know yet what versions without members have left unread."""
     is_known = leading.memory.looked == leading.version or _runs_beside_older(leading)
     return not leading.has_counted and (not is_known or bool(_nobodys(leading)))
 
@@ -298,7 +301,7 @@ def _nobodys(leading: Leading) -> frozenset[str]:
 
 
 def _look(leading: Leading, now_ms: int) -> LeadingStep:
-    """Asks only where there is a repartition topic that may have been one of an older version."""
+    """Counts only if a repartition topic exists that may belong to an older version."""
     assert leading.version is not None
     topology, image = leading.view.texts[leading.version.digest], leading.image
     names = left_topics(leading.settings.group_id, topology, image)
@@ -331,7 +334,8 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
 
 
 def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:
-    """Something is unread that this version does not read: takes it where others do, else waits for them, or refuses it."""
+    """Records are unread that this version does not read: it starts with versions that read them, waits for those, or
+    is refused."""
     group_id, is_certain = leading.settings.group_id, leading.verdicts.is_certain
     if is_certain and _runs_beside_older(leading):
         return _refuse_update(leading, refusal_to_follow(found.unread), now_ms)
@@ -355,7 +359,7 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
 
 
 def _postpone(leading: Leading, detail: str, now_ms: int) -> LeadingStep:
-    """The update waits for its topics: the group goes on with the version that it has."""
+    """The update waits for its topics: the group continues with its present version."""
     leading = replace(leading, candidates=(), postponed=detail, created=None, creation_detail="")
     return _choose(replace(leading, has_counted=False, left=NOTHING_LEFT), now_ms)
 

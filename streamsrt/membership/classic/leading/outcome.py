@@ -1,4 +1,4 @@
-"""How a generation ends: everybody keeps what it claims, or tasks are assigned."""
+"""How a generation ends: all members keep the tasks that they claim, or tasks are assigned."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from streamsrt.membership.values import TopicPartition
 FIRST_BACKOFF_MS = 1_000
 NO_OFFSETS: Mapping[TopicPartition, int] = {}
 DRAINING_MS = 1_000
-"""When the leader looks again while old members read the rest of repartition topics that are gone."""
+"""The time after which the leader looks again while old members read the rest of repartition topics that are gone."""
 IN_FLIGHT_MS = 15_000
-"""When it looks again while something still writes those."""
+"""The time after which it looks again while these topics are still written."""
 
 
 def keep(
@@ -41,7 +41,7 @@ def keep(
     asked: frozenset[str] = frozenset(),
     rejoin_after_ms: int | None = None,
 ) -> LeadingStep:
-    """Everybody keeps what it claims."""
+    """All members keep the tasks that they claim."""
     view = leading.view
     claims = claims_of(view, leading.image)
     kept = {
@@ -117,7 +117,7 @@ def assign(
 
 
 def refused_of(leading: Leading, version: Version) -> dict[str, Refusal]:
-    """Who is refused if the group runs this version."""
+    """The members that are refused if the group runs this version."""
     found = refusals(leading.view, version, leading.settings.group_id, leading.verdicts.group)
     return {name: why for name, why in {**found, **leading.refused}.items() if name not in leading.again}
 
@@ -125,7 +125,7 @@ def refused_of(leading: Leading, version: Version) -> dict[str, Refusal]:
 def _rejoin_after(
     leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], unread: Unread, now_ms: int
 ) -> int | None:
-    """When the leader joins again though nobody else does."""
+    """The time after which the leader joins again even if no other member does."""
     due = [IN_FLIGHT_MS] if leading.left.held else []
     if unread and leading.lead is not None and leading.version is not None:
         waits = waiting_of(leading.view, leading.lead, refused_of(leading, leading.version), unread)
@@ -144,7 +144,7 @@ def _rejoin_after(
 def _task_ends(
     view: View, lead: Version, configuration: Configuration, offsets: Mapping[TopicPartition, int]
 ) -> dict[TaskId, int]:
-    """The ends of tasks, where those of all their changelogs are known."""
+    """The ends of tasks for which the ends of all changelogs are known."""
     found = {}
     for task, logs in changelogs_to_ask(view, lead, configuration.task_counts).items() if offsets else ():
         ends = [offsets.get((name, task.partition)) for name, _ in logs]
@@ -175,7 +175,7 @@ def gone_of(leading: Leading) -> frozenset[TopicPartition]:
 
 
 def unread_of(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
-    """What the group has not read of topics that are gone."""
+    """The records of topics that are gone which the group has not read."""
     ends = leading.ends or {}
     left = {each: ends.get(each, 0) - committed.get(each, 0) for each in gone_of(leading)}
     return {each: count for each, count in left.items() if count > 0}

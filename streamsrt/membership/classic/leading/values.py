@@ -37,8 +37,8 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsets:
-    """The ends of ``partitions``, and the offsets that the group has committed of ``committed``. ``written``: partitions
-    whose ends are asked for with what open transactions have written: it may be there to be read any moment."""
+    """The ends of ``partitions``, and the committed offsets of the group for ``committed``. ``written``: partitions
+    whose ends include records of open transactions, because these may become readable at any moment."""
 
     partitions: frozenset[TopicPartition]
     committed: frozenset[TopicPartition] = frozenset()
@@ -62,7 +62,7 @@ class TopicsListed:
 
 @dataclass(frozen=True, slots=True)
 class TopicsUnknown:
-    """The topics can't be listed, in the words of who tried."""
+    """The topics can't be listed. ``reason``: the message of the failed attempt."""
 
     reason: str
 
@@ -76,14 +76,14 @@ class TopicsCreated:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsetsListed:
-    """Those that are known, of both kinds; None after a failure."""
+    """The known offsets of both kinds; None after a failure."""
 
     offsets: Mapping[TopicPartition, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class LeftCounted:
-    """None: nobody can say."""
+    """None: the records could not be counted."""
 
     unread: Unread | None
 
@@ -128,7 +128,8 @@ class Leading:
 
     @property
     def lead(self) -> Version | None:
-        """The version whose tasks are assigned: that one, or, where nobody runs it, the newest older one that is run."""
+        """The version whose tasks are assigned: ``version``, or, if no member runs it, the newest older one that a
+        member runs."""
         version = self.version
         if version is None or self.runners:
             return version
@@ -148,7 +149,8 @@ class Leading:
 
 @dataclass(frozen=True, slots=True)
 class LeadingStep:
-    """What follows: an effect whose answer is the next event, or the outcome. ``wake_at_ms``: when to send a Tick."""
+    """The result of a step: an effect whose result is the next event, or the outcome. ``wake_at_ms``: when to send a
+    Tick."""
 
     leading: Leading
     effect: Effect | None = None
