@@ -78,7 +78,7 @@ class Access:
         return authorizer is None or authorizer.allows_some(self.principal, self.host, operation, resource_type)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """The bit field of all that is allowed with this resource. Nothing is logged: nobody wants to do it."""
+        """The bit field of all that is allowed with this resource. Nothing is logged, as none is attempted."""
         supported, authorizer = SUPPORTED_OPERATIONS[resource_type], self._authorizer
         if authorizer is None:
             return operation_bits(supported)

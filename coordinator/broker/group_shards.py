@@ -346,7 +346,7 @@ class GroupShards:
             return
 
     async def expire(self, retention_ms: int) -> None:
-        """Removes the offsets and groups that nobody has needed for that long; others get their turn in between."""
+        """Removes offsets and groups whose retention is over; other work gets its turn in between."""
         for shard in self._shards:
             ids = sorted(shard.state.groups.keys() | shard.state.offsets.keys())
             for start in range(0, len(ids), _GROUPS_AT_ONCE):
@@ -394,7 +394,7 @@ class GroupShards:
             self._carry_out(shard, shard.set_group_config(config))
 
     def release(self) -> None:
-        """Tells whoever waits for an answer to ask again later: this coordinator stops."""
+        """Tells waiting clients to retry later: this coordinator stops."""
         self._is_released = True
         for future, message in list(self._parked.values()):
             if not future.done():

@@ -85,7 +85,7 @@ class QueuedBytes:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether somebody waits for memory that requests hold."""
+        """Whether a connection waits for memory that requests hold."""
         return bool(self._waiting)
 
     @property

@@ -245,7 +245,7 @@ def joined(split: Split, answers: list[Message | None]) -> Message | None:
 
 
 def released(message: Message) -> Generator[None, None, None]:
-    """Empties the arrays of a message that nobody needs any more: to free it at once would take long."""
+    """Empties the arrays of a message that is no longer needed: freeing it at once would take long."""
     for field in message.SCHEMA.root.fields:
         entries = getattr(message, field.attribute)
         while isinstance(entries, list) and entries:

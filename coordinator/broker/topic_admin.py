@@ -57,7 +57,7 @@ def _carried_out(broker: Broker, steps: Generator[None, None, T], partitions: in
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        # There is nobody else to be served meanwhile.
+        # There is no other client to serve meanwhile.
         return whole(steps)
     change = loop.create_task(_in_slices(broker, steps))
     broker.changes.add(change)

@@ -297,7 +297,7 @@ class TopicRegistry:
         return name in self._unfinished
 
     def _finish(self, name: str) -> None:
-        """Has a change that has begun done to its end; whoever began it is told what became of it."""
+        """Completes a change that has begun; its originator gets the result."""
         change = self._unfinished.get(name)
         while change is not None and not change.is_over:
             change.step()

@@ -282,7 +282,7 @@ def _join_group(view: _View, request: types.JoinGroupRequest) -> GroupDecision:
 
 
 def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> GroupDecision:
-    """A group of a newer protocol becomes a classic one if nobody is in it; its epoch goes on as the generation."""
+    """A group of a newer protocol becomes a classic one if it has no members; its epoch continues as the generation."""
     if isinstance(group, StreamsGroup) and not group.is_empty:
         return streams_classic.join(group, request, view.context, view.now_ms, image=view.image, config=view.config)
     if request.member_id:

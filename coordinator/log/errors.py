@@ -128,7 +128,7 @@ class LogFailedError(LogStorageError):
 
 
 class LogClosedError(LogError):
-    """The log was closed or deleted: NOT_LEADER_OR_FOLLOWER, so that clients look for it anew."""
+    """The log was closed or deleted: NOT_LEADER_OR_FOLLOWER, so that clients look for it again."""
 
     error_code = 6
 

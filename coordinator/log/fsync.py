@@ -31,7 +31,7 @@ OnSynced = Callable[[LogStorageError | None], None]
 
 
 class SharedFile:
-    """An open file descriptor that is closed when nobody refers to it any more.
+    """An open file descriptor that is closed when it is no longer referenced.
 
     A log may close a segment while the sync thread is busy with it; the number must not be reused until both let go.
     """

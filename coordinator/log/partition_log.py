@@ -475,7 +475,7 @@ class PartitionLog:
     def compact(
         self, now_ms: int, *, map_bytes_max: int = 128 << 20, run: Run = at_once
     ) -> Generator[Future[None] | None, None, Mapping[int, str]]:
-        """Compacts what can be, in steps: other work goes on between them, the next one after the future it gave.
+        """Compacts in steps: other work continues between them, and each step starts after the future of the one before.
 
         ``map_bytes_max`` bounds the memory for keys; ``run`` does the reading. Offsets stay; readers notice nothing. What
         is left of a pass that ends early is done by the next one. Returns the offsets of batches that can't be read and

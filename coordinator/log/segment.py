@@ -95,7 +95,7 @@ class Segment:
 
     @classmethod
     def existing(cls, path: Path, interval_bytes: int) -> Segment:
-        """The segment of a file that is there, not read yet."""
+        """The segment of an existing file, not read yet."""
         segment = cls(path.parent, int(path.stem), interval_bytes)
         status = path.stat()
         segment.size_bytes = status.st_size

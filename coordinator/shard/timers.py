@@ -9,7 +9,7 @@ from coordinator.machine.values import CancelTimer, Timer, TimerChange, TimerKey
 
 
 class Timers:
-    """Timers of one shard, in virtual time: somebody asks what is due."""
+    """Timers of one shard, in virtual time: the caller asks which are due."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}

@@ -105,6 +105,6 @@ TransactionRecord: TypeAlias = CoordinatorRecord[TransactionLogKey, TransactionL
 """One record of ``__transaction_state``."""
 
 TransactionDecision: TypeAlias = Decision[TransactionRecord, NamedEpoch, ProducerReply, WriteMarkers]
-"""What follows from an event; an event that somebody waits for has one reply, any other has none."""
+"""The result of an event; an event with a waiting client has one reply, any other has none."""
 
 NOTHING: TransactionDecision = Decision()

@@ -41,7 +41,8 @@ LoseInFlight = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """What is to be done. ``refused``: why not; empty where it may be. ``loses``: records in flight are left unread."""
+    """The actions of an abort. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight are
+    left unread."""
 
     old: str
     group: str
@@ -58,7 +59,7 @@ class _Return:
 
     @property
     def command(self) -> str:
-        """What starts an instance of the former version."""
+        """The command that starts an instance of the former version."""
         more = " --lose-in-flight" if self.loses else ""
         return f"streamsrt run {self.old} -a {self.group} --config topology.epoch={self.epoch}{more}"
 
@@ -130,7 +131,7 @@ def abort(
 
 
 def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
-    """The one that the former topology is to have."""
+    """The epoch that the former topology gets."""
     if facts.epoch is None:
         return max(facts.epochs, default=former.epoch)
     return facts.epoch if is_raised else facts.epoch + 1
@@ -146,7 +147,7 @@ def _nobody_stays(old: str, group: str, epoch: int) -> str:
 
 
 def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], timeout_s: float) -> None:
-    """Removes them, and waits until none has come back."""
+    """Removes these members, and waits until none of them has come back."""
     failed = remove(network, group, [ListedMember(each.member_id, each.instance_id, each.is_away) for each in leaving])
     if failed:
         raise ConfigError("; ".join(failed))

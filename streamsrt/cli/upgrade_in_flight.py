@@ -1,10 +1,10 @@
 """What an upgrade that is sent back would leave unread: records in repartition topics that only the later version has.
 
 1. Of a streams group these are the topics of its newest topology, of a classic group those that members with the later
-   version read. Where a streams group has taken the former topology already, nobody tells them: they are found by name.
-   So are those of a classic group without members.
+   version read. If a streams group has already taken the former topology, or a classic group has no members, these
+   topics are found by name.
 2. The counts are those of one moment.
-3. Nobody is removed while there are such records, unless the user has said that they may be lost.
+3. No member is removed while there are such records, unless the user has said that they may be lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ InFlight = Mapping[str, int]
 def topics_left(
     network: NetworkThread, facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts], *, is_raised: bool
 ) -> frozenset[str]:
-    """What nobody reads once the members that are leaving are gone and the group runs ``former``."""
+    """The topics that no member reads once the leaving members are gone and the group runs ``former``."""
     if facts.kind == "classic" and not facts.members:
         known = frozenset(repartition_topics_there(network.admin, facts.name))
     elif facts.kind == "classic":
@@ -37,7 +37,7 @@ def topics_left(
 
 
 def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
-    """How many records of these topics a group has not read, of those where there are any."""
+    """The number of unread records of a group by topic, for those of these topics that have any."""
     return unread_records(network.admin, group, topics)
 
 
@@ -50,7 +50,7 @@ def in_flight_lines(old: str, in_flight: InFlight) -> list[str]:
 
 
 def refusal(old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFacts]) -> str:
-    """Why nobody is removed, and what to do."""
+    """Why no member is removed, and what to do."""
     if facts.kind == "classic" and not facts.members:
         return (
             f"no instance runs, and {old} does not start without them: start the version that has these topics, and {old} "

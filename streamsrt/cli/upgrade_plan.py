@@ -38,9 +38,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """One store or topic. ``restores``: how many records an instance reads to have it, and ``seconds`` how long that takes.
+    """One store or topic. ``restores``: the number of records that an instance reads to restore it, and ``seconds`` the
+    time that this takes.
 
-    None where nothing is read, or where it is not known.
+    Both are None if nothing is read, or if it is not known.
     """
 
     kind: str
@@ -55,7 +56,8 @@ class PlannedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradePlan:
-    """``refusals``: why it may not start. ``each_instance``: what an instance of the new version must have."""
+    """``refusals``: why the new version may not start. ``each_instance``: what an instance of the new version must
+    have."""
 
     format: int = FORMAT
     group: str
@@ -73,7 +75,7 @@ class UpgradePlan:
     notes: tuple[str, ...]
     each_instance: tuple[str, ...]
     bootstrap_servers: str | None = None
-    """As they were named; None: the bundled broker of the directory that the plan was made in."""
+    """As they were named; None: the bundled broker of the directory in which the plan was made."""
     cluster_id: str | None = None
 
     @property
@@ -123,7 +125,7 @@ def plan(
 def made_plan(
     network: NetworkThread, group: str, new: Topology, old: TopologyOutline | None, *, lose_in_flight: bool
 ) -> UpgradePlan:
-    """The plan for a group that runs. Raises ConfigError where there is no such group."""
+    """The plan for a running group. Raises ConfigError if there is no such group."""
     version = outline(new)
     running = running_group(network, group, version, old)
     before = running.outline(version) if old is None else running.seen_by(old)
@@ -298,7 +300,7 @@ class AgreedPlan:
     cluster_id: str | None
 
     def check_cluster(self, path: Path, address: str | None, cluster_id: str | None) -> None:
-        """Raises ConfigError if this is another cluster: by the ids, and by the addresses where a cluster tells no id."""
+        """Raises ConfigError for another cluster: judged by the ids, or by the addresses if a cluster has no id."""
         if self.cluster_id is not None and cluster_id is not None:
             is_the_same = self.cluster_id == cluster_id
         else:

@@ -1,9 +1,9 @@
 """What would refuse a new version of an application, or stop it later: found before any instance is stopped.
 
-1. Topics are judged by the function that the group coordinator judges them by, and by the leader of a classic group.
-2. Whether internal topics can be made is asked of the cluster itself, by a request that makes none.
-3. Rights are those of who asks: run the plan as the user that the application is.
-4. What a cluster does not tell (its rights, say) is left out, never taken for good.
+1. The function that judges topics is that of the group coordinator and of the leader of a classic group.
+2. The cluster itself is asked whether internal topics can be created, by a request that creates none.
+3. The rights are those of the user who runs the plan: run it as the user of the application.
+4. What a cluster does not report (its rights, for instance) is left out, never assumed to be fine.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NOT_TOLD = -(2**31)
 
 
 def refusals(network: NetworkThread, group: str, kind: str, new: Topology) -> list[str]:
-    """Each reason why the new version could not run in this group; nothing where it can."""
+    """Each reason why the new version could not run in this group; empty if it can."""
     return [*of_broker(network, group, kind), *_of_topics(network, group, new), *_of_rights(network, group, new)]
 
 
 def of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
-    """Why this broker's groups take no other topology."""
+    """Why the groups of this broker accept no other topology."""
     if kind == "streams" and WHOLE_STREAMS_PROTOCOL not in network.admin.cluster().features:
         yield (
             "this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "

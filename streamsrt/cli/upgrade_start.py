@@ -1,9 +1,9 @@
 """``streamsrt upgrade start``: runs one instance of the new version, as a plan says.
 
-1. The epoch is the plan's. An instance that is started again after the upgrade was sent back finds another epoch in
-   its group, and ends: it begins no upgrade of its own.
-2. The cluster is the plan's, too: another one is refused.
-3. Until the group has taken the new version, the topics and rights are checked once more, as they are now.
+1. The epoch is that of the plan. An instance that is started again after the upgrade was sent back finds another epoch
+   in its group, and ends: it does not begin an upgrade.
+2. The cluster is that of the plan, too: another one is refused.
+3. Until the group has taken the new version, its topics and rights are checked once more, in their present state.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def start(
 
 
 def _why_not(facts: GroupFacts, agreed: AgreedPlan, plan: Path) -> str:
-    """Why the plan does not fit the group any more; nothing where it does."""
+    """Why the plan no longer fits the group; empty if it does."""
     if facts.epoch is None or facts.epoch == agreed.epoch_before:
         return ""
     again = f"make a new plan (streamsrt upgrade plan NEW --group {facts.name} --out {plan})"

@@ -1,8 +1,8 @@
 """Values of stores that a former version can't read, because a later one has written them: then there is no way back.
 
-1. The changelogs tell: a value says which version wrote it. What was written last decides, so the end of each partition is
-   looked at, up to :data:`LOOKED_AT` offsets of it.
-2. A changelog that is not there holds nothing.
+1. The changelogs are the source: each value contains the version that wrote it. The last written value decides, so the
+   end of each partition is read, at most :data:`LOOKED_AT` offsets of it.
+2. A changelog that does not exist contains nothing.
 """
 
 from __future__ import annotations

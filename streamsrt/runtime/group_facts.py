@@ -32,7 +32,7 @@ Task: TypeAlias = tuple[str, int]
 TasksByRole: TypeAlias = Mapping[Role, frozenset[Task]]
 
 SETTLED_S = 60.0
-"""More than the session of a member that was killed has by default: so long others wait for it."""
+"""Longer than the default session of a member that was killed: so long others wait for it."""
 _PAUSE_S = 0.2
 _SETTLED = frozenset({"Stable", "Empty", "Dead"})
 _AWAY_EPOCH = -2
@@ -41,11 +41,12 @@ _NO_TASKS: TasksByRole = {role: frozenset() for role in ROLES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFacts:
-    """One member. ``epoch``: of its topology; ``digest``: the start of that topology's digest, where it tells it.
+    """One member. ``epoch``: of its topology; ``digest``: the start of that topology's digest, if it reports it.
 
-    ``tasks``: what it has been given. ``offsets`` and ``ends``: its state and the changelogs by task, as it reported them.
-    ``is_away``: a static member that is stopped; None where its protocol does not tell. ``reads``: the topics that a
-    member of a classic group subscribes to. ``may_lose``: it runs with ``upgrade.lose.in.flight``.
+    ``tasks``: its assigned tasks. ``offsets`` and ``ends``: the offsets of its state and of the changelogs by task, as
+    it reported them. ``is_away``: a static member that is stopped; None if its protocol does not report that.
+    ``reads``: the topics to which a member of a classic group subscribes. ``may_lose``: it runs with
+    ``upgrade.lose.in.flight``.
     """
 
     member_id: str
@@ -99,12 +100,12 @@ class GroupFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether tasks wait for what nobody reads, as far as the newest assignment tells."""
+        """Whether tasks wait for records that no member reads, according to the newest assignment."""
         return tells_of_held(self.why)
 
     @property
     def task_ends(self) -> dict[Task, int]:
-        """By task the largest end of its changelogs that any member has reported: the newest."""
+        """The largest end of the changelogs of each task that any member has reported: the newest."""
         found: dict[Task, int] = {}
         for member in self.members:
             for task, end in member.ends.items():
@@ -113,7 +114,7 @@ class GroupFacts:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """Those that members run, the newest first."""
+        """The epochs that members run, the newest first."""
         return tuple(sorted({each.epoch for each in self.members if each.epoch is not None}, reverse=True))
 
     def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
@@ -121,16 +122,17 @@ class GroupFacts:
 
 
 GroupDescription: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup | DescribeGroupsResponse.DescribedGroup
-"""A streams group or a classic one, in the words of its coordinator."""
+"""A streams group or a classic one, as its coordinator describes it."""
 
 
 def look(admin: Administering, name: str) -> GroupFacts:
-    """The group as it is now. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
+    """The present state of the group. Raises ConfigError if it does not exist, RequestFailedError if it can't be
+    described."""
     return facts_of(admin, describe(admin, name))
 
 
 def describe(admin: Administering, name: str) -> GroupDescription:
-    """The group in the words of its coordinator. Raises ConfigError where there is none of an application."""
+    """The coordinator's description of the group. Raises ConfigError if there is no group of an application."""
     kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
     if kind == "streams":
         return admin.describe_streams_groups([name])[0]
@@ -141,7 +143,8 @@ def describe(admin: Administering, name: str) -> GroupDescription:
 
 
 def facts_of(admin: Administering, described: GroupDescription) -> GroupFacts:
-    """What a description says, with what is in flight. Raises RequestFailedError where it says that it can't be told."""
+    """The facts of a description, with the records in flight. Raises RequestFailedError if it says that they are not
+    known."""
     if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
         return _with_drained(admin, _of_streams_group(described))
     return _with_drained(admin, _of_classic_group(described))
@@ -153,15 +156,15 @@ def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
 
 
 def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
-    """With what is unread in repartition topics that no member reads, as far as it is known what members read.
+    """With the unread records in repartition topics that no member reads, as far as it is known what members read.
 
-    While members run, a topic counts of which the group has committed anything: for such ones alone tasks wait.
+    While members run, only topics count for which the group has committed offsets: tasks wait only for these.
     """
     if any(each.epoch is None for each in facts.members):
         return facts
     topics = frozenset(repartition_topics_there(admin, facts.name)) - _read(facts)
     if facts.kind == "streams" and not {each.epoch for each in facts.versions}.issuperset(facts.epochs):
-        # What the others have may be read by members with a version that the group does not tell.
+        # Other topics may be read by members with a version that the group does not report.
         topics &= facts.repartition_topics
     if facts.members and topics:
         topics &= {topic for topic, _ in admin.committed(facts.name)}
@@ -175,7 +178,7 @@ def _read(facts: GroupFacts) -> frozenset[str]:
 
 
 def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
-    """Topics that are called as repartition topics of this group, and not of another one whose name begins the same."""
+    """Topics with names of repartition topics of this group, and not of another group whose name begins the same."""
     others = {each.group_id for each in admin.list_groups() if each.group_id.startswith(f"{group}-")}
     for topic in admin.topics():
         if is_called_repartition(group, topic) and not any(topic.startswith(f"{other}-") for other in others):
@@ -183,7 +186,7 @@ def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
 
 
 def unread_records(admin: Administering, group: str, topics: Collection[str]) -> dict[str, int]:
-    """How many records of these topics a group has not read, of those where there are any."""
+    """The number of unread records of a group by topic, for those of these topics that have any."""
     counts = admin.partitions_for(sorted(topics)) if topics else {}
     partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
     if not partitions:
@@ -200,8 +203,8 @@ def unread_records(admin: Administering, group: str, topics: Collection[str]) ->
 
 
 def look_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:
-    """As :func:`look`; of a classic group that rebalances when that is over: what its members run can't be told
-    meanwhile, and must not be guessed. Raises RequestFailedError where it takes too long."""
+    """Like :func:`look`, but waits until a rebalance of a classic group is over: until then it is not known what its
+    members run, and must not be guessed. Raises RequestFailedError if that takes too long."""
     deadline = time.monotonic() + timeout_s
     while (facts := look(admin, name)).kind == "classic" and facts.state not in _SETTLED:
         if time.monotonic() > deadline:

@@ -64,7 +64,7 @@ _MEMBERS = {name for kind in BytesStore.__mro__ for name in vars(kind) if not na
 
 
 class StoredRow(NamedTuple):
-    """A row of a byte store, and those of its times that don't stand in it. Milliseconds; ``valid_to`` is exclusive."""
+    """A row of a byte store, with those of its times that are not in it. Milliseconds; ``valid_to`` is exclusive."""
 
     key: bytes
     row: bytes
@@ -336,7 +336,7 @@ def _buffer_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> 
 
 
 def _unpack_held(name: str, key: bytes, row: bytes) -> tuple[int, bytes | None]:
-    """Its value has the bytes of a value, after what else a change holds."""
+    """Its value contains the bytes of a value, after the other parts of a change."""
     held = HeldFormat(name, bytes, bytes).from_bytes(key, row)
     return held.timestamp, held.new
 
@@ -466,7 +466,7 @@ def check_kind(spec: StoreSpec) -> None:
 
 
 def make_store(spec: StoreSpec) -> BytesStore:
-    """The byte store of what is not on disk: the program's own, or one in memory. Raises ConfigError."""
+    """The byte store of data that is not on disk: the program's own, or one in memory. Raises ConfigError."""
     if spec.supplier is None:
         return MemoryStore(spec.name)
     store = spec.supplier(spec.name)
@@ -495,7 +495,7 @@ def cache_over(spec: StoreSpec, store: LaidOut, row_format: RowFormat) -> Cache:
 
 
 def cache_of(kind: type[C], caches: Mapping[str, Cache], store: str) -> C:
-    """The cache of a store whose operation knows what kind it is."""
+    """The cache of a store whose operation knows the kind of the store."""
     cache = caches[store]
     assert isinstance(cache, kind)
     return cache
@@ -509,7 +509,7 @@ def table_cache(caches: Mapping[str, Cache], store: str) -> KeyValueCache | Vers
 
 
 def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache]) -> dict[str, SuppressionBuffer]:
-    """Those of a task's caches that hold back changes, by store."""
+    """Those caches of a task that hold back changes, by store."""
     held_back = (caches[spec.name] for spec in specs if store_traits(spec).holds_back)
     return {cache.name: cache for cache in held_back if isinstance(cache, SuppressionBuffer)}
 
@@ -533,8 +533,9 @@ def stored_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
 
 
 def record_key_of(spec: StoreSpec, key: bytes) -> bytes:
-    """The bytes by which the default partitioner places the record that a row of the changelog is of. ``key``: the row's, in
-    the changelog. It is for stores whose keys are the program's; some operators have keys of their own."""
+    """The bytes by which the default partitioner places the record to which a row of the changelog belongs. ``key``:
+    the row's key in the changelog. This is for stores whose keys are the program's; some operators have keys of their
+    own."""
     return placing_key(spec.key_serde, functions_of(spec).record_key(key))
 
 
@@ -546,12 +547,12 @@ def placing_key(serde: AnySerde, key: bytes) -> bytes:
 
 
 def scope(spec: StoreSpec) -> str:
-    """What a store is called in the tags of metrics, before ``-state-id`` (Kafka's ``metricsScope``)."""
+    """The name of a store in the tags of metrics, before ``-state-id`` (Kafka's ``metricsScope``)."""
     where = "rocksdb" if spec.persistent else "in-memory" if spec.supplier is None else "custom"
     return f"{where}{functions_of(spec).metrics_suffix}"
 
 
 def rocksdb_of(store: LaidOut) -> RocksDBStore | None:
-    """The RocksDB that a store's data is in; None where it is in memory."""
+    """The RocksDB that contains the data of a store; None if it is in memory."""
     below = getattr(store, "below", store)
     return below if isinstance(below, RocksDBStore) else None

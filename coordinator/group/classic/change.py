@@ -135,12 +135,12 @@ class ClassicChange:
         self.keep_session(name, self.config.new_member_join_timeout_ms)
 
     def give_out(self, member_id: str, timeout_ms: int) -> None:
-        """An id that somebody has to join with while a session would last."""
+        """A member id that a client has to join with within a session timeout."""
         self.pending.add(member_id)
         self.keep_session(member_id, timeout_ms)
 
     def replace_static(self, old_id: str, member: ClassicMember) -> None:
-        """The member that has come back takes the place of the one that it was; whoever still is that one is fenced."""
+        """The returning member replaces its former self; a client that still uses the former member id is fenced."""
         assert member.instance_id is not None
         self.fence(old_id, ErrorCode.FENCED_INSTANCE_ID, old_id)
         self.end_session(old_id)
@@ -222,7 +222,7 @@ class ClassicChange:
             self.go_on()
 
     def go_on(self) -> None:
-        """Ends the time to join if nobody is missing any more; the first rebalance of a group takes its time."""
+        """Ends the join phase if no member is missing; the first rebalance of a group waits for its delay."""
         is_joining = self.state is GroupState.PREPARING_REBALANCE
         if is_joining and self.extension_ms is None and self.all_have_joined:
             self.complete()

@@ -7,7 +7,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 def member_error(live: Live, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why somebody is not this member of a classic group: unknown, or fenced by another one of its instance."""
+    """Why a client is not this member of a classic group: unknown, or fenced by another member of its instance."""
     if instance_id is not None:
         owner = live.static_members.get(instance_id)
         if owner is None:

@@ -70,7 +70,7 @@ class GroupChange:
             )
 
     def replace_static_member(self, owner: str, member_id: str) -> Member:
-        """The member of an instance goes on under another member id, with target and assignment."""
+        """The member of an instance continues under another member id, with its target and assignment."""
         group = self.group
         replaced = replace(group.members[owner], member_id=member_id)
         taken = replace(group.current.get(owner, NEVER_ASSIGNED), epoch=0, previous_epoch=0)

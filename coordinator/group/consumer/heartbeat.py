@@ -26,7 +26,7 @@ from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
 
 
 def handle_heartbeat(change: GroupChange, request: ConsumerGroupHeartbeatRequest) -> GroupDecision:
-    """A heartbeat that joins or goes on; the request was checked. Raises Refused, and then nothing has changed."""
+    """A heartbeat of a new or present member; the request was checked. Raises Refused, and then nothing has changed."""
     return _Heartbeat(change, request).decide()
 
 
@@ -99,7 +99,7 @@ class _Heartbeat:
         )
 
     def _start(self, stored: Member | None) -> Current | None:
-        """Where a member that joins anew starts: with nothing. One that came back for its instance goes on."""
+        """The start of a joining member: with nothing. One that came back for its instance continues."""
         if not self.joins or (stored is not None and self.member_id not in self.change.before.members):
             return None
         return NEVER_ASSIGNED

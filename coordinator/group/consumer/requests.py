@@ -115,7 +115,7 @@ def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage,
 
 
 def loaded_timers(group: ConsumerGroup, now_ms: int, config: ConsumerConfig) -> Iterator[Timer]:
-    """After a load sessions start anew, and members that have to give partitions back get their whole time again."""
+    """After a load, sessions start again, and members that have to give partitions back get their whole time again."""
     session_timeout_ms = config.for_group(group.group_id).session_timeout_ms
     for name, member in group.members.items():
         classic = member.classic

@@ -27,7 +27,7 @@ def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
 def regex_records(
     group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool, is_visible: Callable[[str], bool]
 ) -> list[GroupRecord]:
-    """Records of regular expressions whose topics have changed, that are new, or that nobody uses any more.
+    """Records of regular expressions that are new, have other topics than before, or are no longer used.
 
     ``all_of_them``: those that are known are looked at too, because the topics have changed. ``is_visible``: whether a
     topic may be described.

@@ -61,7 +61,7 @@ class _Sharing:
         self._load[name] += 1
 
     def hand_out(self, kind: SubscribedMembers) -> None:
-        """Gives what nobody has to whoever has least."""
+        """Gives each free partition of these topics to the member with the fewest."""
         least = [(self._load[name], name) for name in kind.members]
         heapq.heapify(least)
         for topic_id in kind.topic_ids:

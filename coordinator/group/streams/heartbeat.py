@@ -461,9 +461,9 @@ class _Heartbeat:
         return new
 
     def _has_nothing(self, name: str, member: Member) -> bool:
-        """Whether what is stored for a member that joins is not its own any more: it opens everything anew.
+        """Whether the stored assignment of a joining member is no longer its own: it opens everything again.
 
-        A static member that comes back in the same process with the topology that it had goes on with its tasks.
+        A static member that comes back in the same process with the same topology keeps its tasks.
         """
         if not self.joins:
             return False

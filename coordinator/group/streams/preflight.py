@@ -38,7 +38,7 @@ def check_update(group_id: str, known: Topology, configuration: Configuration, c
 def check_in_flight(
     group_id: str, newest: Topology, known: Sequence[Topology], unread: Unread, epochs: Collection[int]
 ) -> None:
-    """Raises Refused where nobody could read what is unread. ``epochs``: what other members run."""
+    """Raises Refused if no member could read the unread records. ``epochs``: those that other members run."""
     problem = refusal_to_strand(newest, known, unread, epochs)
     if problem is not None:
         raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))

@@ -14,7 +14,8 @@
 - ``session``        a member of a classic consumer group as a pure state machine: ``step(session, event, now_ms) ->
                      Step``
 - ``state``          the state of a member of a classic group (``Session``), its events, and their results
-- ``stream_layout``  the format of subscriptions and assignments in groups with Java's Kafka Streams, as bytes
+- ``stream_layout``  the format of subscriptions and assignments in groups with Java's Kafka Streams: protocol
+                     ``stream``, as bytes
 - ``stream_telling`` the assignments of a group with Java's members at the end of a generation, as bytes
 - ``telling``        the assignments of a classic group at the end of a generation, as bytes, and what the leader
                      remembers

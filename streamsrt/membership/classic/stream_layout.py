@@ -1,12 +1,13 @@
-"""What members of a classic group write where Java's Kafka Streams is in it: protocol ``stream``, as bytes.
+"""The format of subscriptions and assignments in groups with Java's Kafka Streams: protocol ``stream``, as bytes.
 
-1. The user data is Java's, of the version that the member uses. Behind it our members append their own message: Java reads
-   what it knows, and no further. So a leader of ours knows as much of our members as in a group of their own.
-2. A member that may meet Java offers this layout second: the broker chooses the first one that all members have. It can do
-   so if its subtopologies are called "0", "1" and so on, as Java calls them (``subtopology.id=number``).
-3. Java has no warm-up tasks: it is told, and says, standby task.
-4. Which version a member uses follows from what it was told last: the newest one that all members know.
-5. Equal values give equal bytes. Bytes that can't be read are values, as in :mod:`~streamsrt.membership.classic.layout`.
+1. The user data is Java's, of the version that the member uses. Our members append their own message: Java reads only
+   the part that it knows. So a leader of ours knows as much of our members as in a group without Java.
+2. A member that may meet Java offers this layout second: the broker chooses the first one that all members have. A
+   member can offer it if its subtopologies are called "0", "1" and so on, as in Java (``subtopology.id=number``).
+3. Java has no warm-up tasks: in its format they are standby tasks.
+4. The version that a member uses follows from its last assignment: it is the newest one that all members know.
+5. Equal values give equal bytes. Bytes that can't be read are values, as in
+   :mod:`~streamsrt.membership.classic.layout`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _UNKNOWN: Final = FutureSubscription(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class JavaSubscription:
-    """What a member of Java's said. ``unreadable``: why nothing is known of it but what every consumer says."""
+    """The subscription of a Java member. ``unreadable``: why only the fields of every consumer are known of it."""
 
     info: SubscriptionInfo | FutureSubscription
     topics: frozenset[str] = frozenset()
@@ -75,7 +76,7 @@ class JavaSubscription:
 
     @property
     def running(self) -> frozenset[Task]:
-        """Active tasks that run. One that still restores its state is known by the partitions that the member owns."""
+        """Active tasks that run. A task that still restores its state is known by the partitions that the member owns."""
         if isinstance(self.info, FutureSubscription):
             return frozenset()
         return frozenset(_named(task) for task, offset in self.info.offset_sums.items() if offset == RUNNING)
@@ -83,7 +84,7 @@ class JavaSubscription:
 
 @dataclass(frozen=True, slots=True)
 class JavaAssignment:
-    """What a leader told a member in Java's words. ``partitions`` in the order of the active tasks of ``info``."""
+    """The assignment of a member in Java's format. ``partitions`` in the order of the active tasks of ``info``."""
 
     info: AssignmentInfo
     partitions: tuple[TopicPartition, ...]
@@ -102,7 +103,7 @@ class JavaAssignment:
         }
 
     def inputs(self) -> Iterable[tuple[Task, TopicPartition]]:
-        """Each task with what it reads."""
+        """Each task with its inputs."""
         for task, partition in zip(self.info.active, self.partitions, strict=True):
             yield _named(task), partition
         for task, partitions in self.info.standby.items():
@@ -112,7 +113,7 @@ class JavaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class UserDataVersions:
-    """Of the user data in a generation: ``used`` by all who are to read it, and the newest ``common`` one."""
+    """Versions of the user data in a generation: ``used`` by all that have to read it, and the newest ``common`` one."""
 
     used: int = NEWEST_VERSION
     common: int = NEWEST_VERSION
@@ -120,14 +121,14 @@ class UserDataVersions:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Who answers queries of what."""
+    """The hosts that answer queries, with their partitions."""
 
     active: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
     standby: Mapping[HostPort, frozenset[TopicPartition]] = field(default_factory=dict)
 
 
 def is_numbered(topology: Topology) -> bool:
-    """Whether its subtopologies are called as Java calls them."""
+    """Whether its subtopologies are named as in Java."""
     names = {part.subtopology_id for part in topology.subtopologies}
     return bool(names) and names == {str(number) for number in range(len(names))}
 
@@ -136,7 +137,7 @@ def is_numbered(topology: Topology) -> bool:
 
 
 def encode_stream_subscription(said: ClassicSubscription, version: int, topology: Topology) -> bytes:
-    """Raises ValueError where the process id is not the text of a UUID, or a subtopology is no number."""
+    """Raises ValueError if the process id is not the text of a UUID, or a subtopology is not a number."""
     endpoint = said.endpoint
     info = SubscriptionInfo(
         version=version,
@@ -165,7 +166,7 @@ def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSub
         if own is not None:
             return subscription_of(outer, own)
     except DecodeError as error:
-        # What it owns counts all the same: others must not get it.
+        # Its owned partitions count nevertheless: others must not get them.
         info, unreadable = _UNKNOWN, f"its user data can't be read: {error}"
     return JavaSubscription(
         info,
@@ -212,7 +213,7 @@ def encode_stream_assignment(
     is_java: bool,
     error: int = NO_ERROR,
 ) -> bytes:
-    """``inputs``: what each of its tasks reads."""
+    """``inputs``: the inputs of each of its tasks."""
     active = sorted((partition, _numbers(task)) for task in told.tasks.active for partition in inputs.get(task, ()))
     info = AssignmentInfo(
         version=versions.used,
@@ -228,7 +229,7 @@ def encode_stream_assignment(
 
 
 def decode_stream_assignment(assignment: bytes) -> tuple[ClassicAssignment | None, JavaAssignment] | Unreadable:
-    """What the leader said in our words, if it is one of ours; and in Java's."""
+    """The assignment in our own format, if the leader is one of ours; and in Java's."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
         info = decode_assignment_info(outer.user_data or b"")
@@ -250,7 +251,7 @@ def _appended(message: bytes) -> bytes:
 
 
 def _own(rest: bytes) -> bytes | None:
-    """Our own message, None where there is none."""
+    """Our own message, or None."""
     if not rest.startswith(_OURS):
         return None
     message = rest[len(_OURS) + 4 :]
@@ -271,7 +272,7 @@ def _named(task: NumberedTask) -> Task:
 
 
 def said_by_ours(protocol_name: str, metadata: bytes) -> ClassicSubscription | None:
-    """What a member said in a group with this layout, if it is one of ours."""
+    """The subscription of a member in a group with this layout, if it is one of ours."""
     if protocol_name not in {PROTOCOL_NAME, STREAM_PROTOCOL}:
         return None
     said = (decode_subscription if protocol_name == PROTOCOL_NAME else decode_stream_subscription)(metadata)
@@ -279,7 +280,7 @@ def said_by_ours(protocol_name: str, metadata: bytes) -> ClassicSubscription | N
 
 
 def told_to_ours(protocol_name: str, assignment: bytes) -> ClassicAssignment | None:
-    """What a member was told, if a leader of ours told it in our words."""
+    """The assignment of a member, if a leader of ours wrote it in our own format."""
     if protocol_name == PROTOCOL_NAME:
         told = decode_assignment(assignment)
         return told if isinstance(told, ClassicAssignment) else None

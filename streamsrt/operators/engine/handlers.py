@@ -60,12 +60,12 @@ class ErrorContext:
     source_value: bytes | None = None
     source_headers: Headers = ()
     source_timestamp: int = -1
-    """Key, value, headers and timestamp of the record that the task read; None, () and -1 where it was none. Of a change
-    that a cache or a suppression held back, of a record that a punctuation forwarded, and of one that the cluster does not
-    take: its own."""
+    """Key, value, headers and timestamp of the record that the task read; None, () and -1 if it read none. For a change
+    that a cache or a suppression held back, a record that a punctuation forwarded, and a record that the cluster does
+    not accept: its own."""
     is_held: bool = False
-    """``source_key`` and ``source_value`` are those of a change that an operator held back, though topic, partition and
-    offset say which record it came of."""
+    """``source_key`` and ``source_value`` are those of a change that an operator held back; topic, partition and offset
+    are those of the record that caused it."""
     output_topic: str = ""
     output_partition: int = -1
 
@@ -81,7 +81,7 @@ class DeadLetter(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A handler's answer with dead letters to send."""
+    """A handler's response with dead letters to send."""
 
     result: HandlerResponse
     dead_letters: tuple[DeadLetter, ...] = ()
@@ -94,11 +94,11 @@ logger = logging.getLogger(__name__)
 
 ERROR_HEADER_PREFIX = "__streams.errors."
 LETTER_HEADER_PREFIX = "__streamsrt.letter."
-"""Of headers that Kafka Streams does not have: ``application.id``, ``node``, ``response`` (what the handler said), and
-``held`` where the letter is not the record that was read but a change that an operator held back."""
+"""The prefix of headers that Kafka Streams does not have: ``application.id``, ``node``, ``response`` (the response of
+the handler), and ``held`` if the letter is not the record that was read but a change that an operator held back."""
 OMITTED_HEADER_PREFIX = f"{ERROR_HEADER_PREFIX}omitted."
 _TEXT_BYTES_MAX = 500
-"""What is kept of a message or a stack trace in the shortest letter."""
+"""The size that a message or a stack trace has in the shortest letter."""
 
 
 def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> DeadLetter:
@@ -119,10 +119,10 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
 
 
 def shortened(letter: DeadLetter) -> DeadLetter | None:
-    """The letter with less in it, where it was too large: None where nothing is left to leave out.
+    """The letter with less in it, if it was too large: None if nothing can be left out any more.
 
-    First goes the value, then the key, then the record's own headers with the ends of long texts. Headers say what was left
-    out, and of how many bytes.
+    The value is left out first, then the key, then the record's own headers and the ends of long texts. Headers say
+    what was left out, and of how many bytes.
     """
     if letter.value:
         return letter._replace(value=None, headers=(*letter.headers, _omitted("value", len(letter.value))))
@@ -144,12 +144,12 @@ def _bytes(headers: Headers) -> int:
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
-    """The default (Kafka Streams' LogAndFail and DefaultProductionExceptionHandler): what may pass is tried again."""
+    """The default (Kafka Streams' LogAndFail and DefaultProductionExceptionHandler): errors that may pass are retried."""
     return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.FAIL
 
 
 def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResponse:
-    """Kafka Streams' LogAndContinue handlers: the record is skipped and counted; but what may pass is tried again."""
+    """Kafka Streams' LogAndContinue handlers: the record is skipped and counted; but errors that may pass are retried."""
     return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.CONTINUE
 
 
@@ -189,15 +189,15 @@ class ExceptionHandlers:
     dead_letter_topic: str | None = None
     """Where the handlers :func:`fail` and :func:`log_and_continue` send dead letters."""
     sends_dead_letters: bool = True
-    """False: there is nobody to send them; those that a handler gives are dropped with a warning."""
+    """False: they can't be sent; dead letters that a handler gives are dropped with a warning."""
     processing_advice: str = "processing.exception.handler=continue"
-    """What lets the processing handler skip records that fail."""
+    """What lets the processing handler skip failed records."""
 
     def ask(
         self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
     ) -> Response:
-        """What one of the handlers answers, with all dead letters. ``always_fails``: the task fails whatever it answers, and
-        the letters of ours say so: the record is read again."""
+        """The response of one of the handlers, with all dead letters. ``always_fails``: the task fails whatever the
+        response is, and our letters say so: the record is read again."""
         answer = handler(context, error)
         if always_fails and not isinstance(answer, Response):
             answer = HandlerResponse.FAIL
@@ -218,7 +218,7 @@ class ExceptionHandlers:
         return letter._replace(headers=(*letter.headers, *added))
 
     def of_global_stores(self, *, processing: bool) -> ExceptionHandlers:
-        """Those that global stores have: no dead letters, and the processing handler where that is wanted (KIP-1270)."""
+        """The handlers of global stores: no dead letters, and the processing handler only if it is enabled (KIP-1270)."""
         advice = f"{self.processing_advice} and processing.exception.handler.global.enabled=true"
         return ExceptionHandlers(
             deserialization=self.deserialization,

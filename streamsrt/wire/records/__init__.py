@@ -2,7 +2,7 @@
 
 | module | what it is |
 | --- | --- |
-| ``header`` | the header of a record batch, its CRC, the contents of control batches |
+| ``header`` | the header of a record batch, and its fields |
 | ``columns`` | records as columns |
 | ``merged`` | records of several batches in one order |
 | ``decoding`` | batches and fetch responses into columns |

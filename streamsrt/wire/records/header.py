@@ -1,6 +1,6 @@
-"""The header of a record batch, and what it says about the batch.
+"""The header of a record batch, and its fields.
 
-Bytes 0-15 of a batch (base offset, length, leader epoch) lie outside its CRC; all from byte 21 on lie inside.
+The CRC does not cover bytes 0-15 of a batch (base offset, length, leader epoch); it covers all from byte 21 on.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones, if a first pass of it said so (KIP-534)."""
+        """When compaction may drop the batch's tombstones, if its first pass has set that (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -129,7 +129,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """True for a batch of the broker's own that no application sees."""
+        """True for a batch of the broker itself, which no application sees."""
         return bool(self.attributes & CONTROL)
 
 
@@ -169,7 +169,7 @@ def iter_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """CorruptBatchError if the batch at `position` is not what was written; DecodeError if it is not all there."""
+    """CorruptBatchError if the batch at `position` was changed; DecodeError if it is not complete."""
     end = batch_end(buffer, position, header)
     crc = crc32c(memoryview(buffer)[position + _CRC_START : end])
     if crc != header.crc:

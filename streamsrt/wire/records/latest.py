@@ -88,7 +88,7 @@ def _of_one(batch: Buffer) -> int | None:
 
 
 def _size(data: Buffer, at: int) -> tuple[int, int]:
-    """The size that is written there, and what stands behind it: null is of no size. IndexError for any other number."""
+    """The size at that position, and the position after it: null has no size. IndexError for any other number."""
     byte = data[at]
     if byte < 0x80 and (not byte & 1 or byte == 1):
         return byte >> 1, at + 1
@@ -131,7 +131,7 @@ def _of_equal(batch: Buffer, count: int) -> int | None:
 
 @lru_cache(maxsize=64)
 def _shape(count: int, key_length: bytes, key_size: int, value_length: bytes, value_size: int) -> _Shape:
-    """How a batch has to be that has so many records with keys and values of these sizes."""
+    """The bytes that a batch must have with that number of records, and keys and values of these sizes."""
     runs = []
     at = HEADER_SIZE_BYTES
     before = count & 0xFF  # The last byte of the header.

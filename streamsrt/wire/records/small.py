@@ -42,7 +42,7 @@ _LOWEST_BYTES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.
 
 
 def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
-    """The columns of ``count`` records that fill the buffer; None where they are not such as the first rule says."""
+    """The columns of ``count`` records that fill the buffer; None unless they are as in the first rule."""
     end = len(records)
     if not RECORDS_MIN <= count <= _RECORDS_MAX or end > count * _AVERAGE_BYTES_MAX:
         return None
@@ -77,7 +77,7 @@ def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform 
 
 
 def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | None:
-    """Where records begin and end, if rule 1 finds just these."""
+    """Where records begin and end, if exactly these are found by the first rule."""
     zeros = table[:end] == 0
     if not zeros[1] or not zeros[-1]:
         return None
@@ -158,12 +158,12 @@ _SIZES = _sizes()
 
 
 def _sized(table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Where the bytes begin whose length stands there, and how many they are."""
+    """Where the bytes begin whose length is at that position, and their number."""
     return at + 1, _SIZES.take(table.take(at, mode="clip"))
 
 
 def _words(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
-    """The bytes of each record as eight of them at a time, filled up with zeros."""
+    """The bytes of each record in words of eight bytes, padded with zeros."""
     width = -(-int(np.maximum.reduce(sizes)) // _WORD)
     wide = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
     words = np.empty((len(at), width), np.uint64)
@@ -187,5 +187,5 @@ def _items(data: bytes, table: _Bytes, words: _Words, at: _Numbers, sizes: _Numb
 
 
 def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Of columns of one kind: several times quicker than what numpy has for it."""
+    """Of columns of one kind: several times quicker than the function of numpy."""
     return one.tobytes() == other.tobytes()

@@ -164,7 +164,7 @@ def _run(records: memoryview, position: int, index: int, count: int) -> _Run | N
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The number at that position, and where it ends: 0 where there is none of up to five bytes."""
+    """The number at that position, and its end: 0 if no number of up to five bytes is there."""
     if at < len(data) and data[at] < 0x80:
         return data[at] >> 1 ^ -(data[at] & 1), at + 1
     value = shift = 0
@@ -179,7 +179,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(column: bytes, byte: int) -> int:
-    """How many bytes at the beginning are this one."""
+    """How many bytes at the beginning have this value."""
     return len(column) - len(column.lstrip(bytes((byte,))))
 
 

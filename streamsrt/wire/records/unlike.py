@@ -1,12 +1,12 @@
-"""What is in records of unlike sizes, with headers or without: numpy reads each field of all records at once.
+"""Reads records of different sizes, with headers or without: numpy reads each field of all records at once.
 
 Rules of this module:
 - Only the lengths of the records are followed one by one, which is little work for each. Keys, values and headers are
-  stepped over, never looked at.
-- What has an answer here, the codec for any records reads, for all bytes. What lies otherwise than producers mostly write it
-  has none and is left to that codec, which is also who says what is wrong with it: here nothing is an error.
-- A position behind the end reads as the last byte. Positions only grow, so that such a record does not end where its length
-  says.
+  skipped, never read.
+- Whatever is read here, the codec for any records reads as well, for all bytes. Other records than those that producers
+  usually write are left to that codec, which also reports errors: here nothing is an error.
+- A position beyond the end reads as the last byte. Positions only grow, so that such a record does not end where its
+  length says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NONE = np.empty(0, np.int64)
 
 
 class Unlike(NamedTuple):
-    """The timestamps, which records have no key, and how many headers all have together."""
+    """The timestamps, the records without a key, and the number of headers of all records together."""
 
     timestamps: _Positions
     keyless: _Positions
@@ -101,7 +101,8 @@ def _ends(records: memoryview, count: int) -> list[int] | None:
 
 
 def _numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions]:
-    """The number at each position, and what follows it: far beyond the end where a number takes more than five bytes."""
+    """The number at each position, and the position after it: far beyond the end if a number takes more than five
+    bytes."""
     first = table.take(at, mode="clip")
     behind = at + 1
     longer = first >> 7
@@ -127,7 +128,8 @@ def _long_numbers(table: _Bytes, at: _Positions) -> tuple[_Positions, _Positions
 
 
 def _behind_sized(table: _Bytes, at: _Positions, least: int) -> _Positions:
-    """What stands behind the bytes whose size is written there: far beyond the end where that is less than ``least``."""
+    """The position after the bytes whose size is at that position: far beyond the end if the size is less than
+    ``least``."""
     sizes, at = _numbers(table, at)
     smallest = int(sizes.min())
     if smallest < least:

@@ -26,7 +26,7 @@ class Key(Enum):
 
 
 class ResultsPerRecord(Enum):
-    """What one record gives."""
+    """The results of one record."""
 
     PASSED = "the record as it came"
     SAME = "the record as it came, or nothing"
@@ -37,7 +37,7 @@ class ResultsPerRecord(Enum):
 
 
 class Reads(Enum):
-    """What is surely deserialised of a record."""
+    """The parts of a record that are always deserialised."""
 
     NOTHING = "neither key nor value"
     VALUE = "the value"
@@ -47,7 +47,7 @@ class Reads(Enum):
 
 
 class RowSource(Enum):
-    """Where a table's row is found, for whoever asks the table for it."""
+    """Where a reader of the table finds a row."""
 
     STORE = "in its own store"
     PARENT = "in its own store if it has one, else computed from the parent's row"
@@ -140,18 +140,18 @@ def traits_of(operation: Any) -> Traits:
 
 
 def changes_key(operation: Any) -> bool:
-    """Whether what is forwarded may have another key than what came."""
+    """Whether a forwarded record may have another key than its input."""
     key = traits_of(operation).key
     return key in {Key.CHANGED, Key.GROUPED} or (key is Key.CHOSEN and not operation.fixed_key)
 
 
 def needs_repartition(operation: Any) -> bool:
-    """Whether what needs records by key needs a repartition topic behind the operation that is not there anyway."""
+    """Whether operations that need records by key need an additional repartition topic behind this operation."""
     return traits_of(operation).key is not Key.GROUPED and changes_key(operation)
 
 
 def has_one_result(operation: Any) -> bool:
-    """Whether one record in gives one result at most."""
+    """Whether one input record gives at most one result."""
     results = traits_of(operation).results
     if results is ResultsPerRecord.BY_WINDOW:
         hops = isinstance(operation.windows, TimeWindows) and operation.windows.advance_ms < operation.windows.size_ms
@@ -160,13 +160,13 @@ def has_one_result(operation: Any) -> bool:
 
 
 def own_store(operation: Any) -> str | None:
-    """The store that an operation keeps its result in."""
+    """The store in which an operation keeps its result."""
     store: str | None = operation.store if traits_of(operation).keeps_result else None
     return store
 
 
 def window_size_ms(operation: Any) -> int | None:
-    """How long the windows of an operation's own rows are; None where rows have none, or are sessions."""
+    """The size of the windows of an operation's own rows; None if rows have no windows, or sessions."""
     windows = _windows(operation)
     if windows is None or isinstance(windows, SessionWindows):
         return None
