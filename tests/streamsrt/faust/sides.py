@@ -25,6 +25,14 @@ COUNT = 120
 LOOK_S = 0.5
 EXACT = ("-c", "processing.guarantee=exactly_once_v2", "-c", "commit.interval.ms=50")
 Given = tuple[str | None, object]
+NOT_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
+"""What is said of a topic that is just made."""
 
 
 class Case(NamedTuple):
@@ -114,7 +122,7 @@ class Side:
         try:
             self.written(name)
         except KafkaException as error:
-            if error.args[0].retriable() or error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION:
+            if error.args[0].retriable() or error.args[0].code() in NOT_YET:
                 return False
             raise
         return True
