@@ -28,7 +28,7 @@ from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.topology import Topology
 
-_ANEW = "or plan everything anew in another --dir, without --after"
+_ANEW = "or plan a complete backfill in another --dir, without --after"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class EarlierBackfill:
 
     @property
     def after(self) -> After:
-        """What a plan that goes on from it says."""
+        """What a plan that continues it contains."""
         return After(directory=str(self.directory.absolute()), fingerprint=self.plan.fingerprint)
 
     def ends(self) -> dict[TopicPartition, int]:
@@ -64,7 +64,7 @@ def load_earlier(directory: Path) -> EarlierBackfill:
         plan = load_plan(directory)
         manifests = verify_results(directory, plan)
     except BackfillError as error:
-        raise PlanError(f"--after {directory}: no backfill can go on from there: {error}") from None
+        raise PlanError(f"--after {directory}: that backfill can't be continued: {error}") from None
     for manifest in manifests:
         _check_carried(directory, manifest)
     return EarlierBackfill(directory, plan, manifests)
@@ -74,13 +74,13 @@ def _check_carried(directory: Path, manifest: TaskManifest) -> None:
     if manifest.carried is None:
         raise PlanError(
             f"--after {directory}: task {manifest.task} was run by a version of streamsrt that did not keep what is needed "
-            f"to go on: plan and run that backfill again, {_ANEW}"
+            f"to continue: plan and run that backfill again, {_ANEW}"
         )
     later = sorted(scheduled_later(manifest.carried.get(PUNCTUATIONS, [])))
     if later:
         raise PlanError(
-            f"--after {directory}: {', '.join(later)} scheduled punctuations while records were processed, and what they "
-            f"call can't be found again. Schedule them in init() and backfill once more, {_ANEW}"
+            f"--after {directory}: {', '.join(later)} scheduled punctuations while records were processed, and their "
+            f"functions can't be restored. Schedule them in init() and run that backfill again, {_ANEW}"
         )
 
 
@@ -98,15 +98,15 @@ def check_same(earlier: EarlierBackfill, now: BackfillPlan) -> None:
     before_id, found_id = earlier.plan.cluster_id, now.cluster_id
     if before_id is not None and found_id is not None and before_id != found_id:
         raise PlanError(
-            f"--after {earlier.directory}: it was planned on cluster {before_id}, and this is cluster {found_id}, whose "
-            f"offsets are others. Give the --bootstrap-servers of that one, {_ANEW}"
+            f"--after {earlier.directory}: it was planned on cluster {before_id}, and this is cluster {found_id}, which has "
+            f"other offsets. Give the --bootstrap-servers of that one, {_ANEW}"
         )
 
 
 _SAME = {
     "application_id": "it is of application {before!r}, and this one is {found!r}. Give the same --application-id",
     "code_digest": (
-        "the source of the application was changed since then (digest {before}, now {found}), and state of two versions "
+        "the source of the application has changed since then (digest {before}, now {found}), and the state of two versions "
         "must not be mixed. Bring back the version that was backfilled"
     ),
     "topology_digest": (
@@ -123,7 +123,7 @@ def check_partitions(earlier: EarlierBackfill, counts: Mapping[str, int]) -> Non
         if now != before:
             raise PlanError(
                 f"--after {earlier.directory}: topic {topic!r} has {now} partitions, and had {before} then: keys are in "
-                f"other partitions now. Plan everything anew in another --dir, without --after"
+                f"other partitions now. Plan a complete backfill in another --dir, without --after"
             )
 
 
@@ -138,8 +138,8 @@ def not_carried(topology: Topology) -> Iterator[str]:
     ]
     if nodes:
         yield (
-            f"{', '.join(nodes)}: only stores and punctuations go on from the earlier backfill; what processors keep in "
-            "attributes of their own begins anew, as after a restart"
+            f"{', '.join(nodes)}: only stores and punctuations are continued from the earlier backfill; attributes of "
+            "processor objects are lost, as after a restart"
         )
 
 

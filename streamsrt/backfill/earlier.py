@@ -80,7 +80,7 @@ class EarlierTask:
         if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
             raise PlanError(
                 f"{path} of the earlier backfill is missing or damaged: run streamsrt backfill verify --dir "
-                f"{self.directory}, which says how it is computed again, then streamsrt backfill resume here"
+                f"{self.directory}, which tells how to compute it again, then streamsrt backfill resume here"
             )
         return path
 
@@ -94,12 +94,12 @@ def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
         earlier = load_plan(directory)
     except PlanError as error:
         raise PlanError(
-            f"plan {plan.id} goes on from the backfill in {directory}, which is not there: {error}. Bring the directory "
+            f"plan {plan.id} continues the backfill in {directory}, which is missing: {error}. Bring the directory "
             "back; on a cluster all nodes need it under the same path"
         ) from None
     if earlier.fingerprint != plan.after.fingerprint:
         raise PlanError(
-            f"plan {plan.id} goes on from another backfill than the one that is in {directory} now ({earlier.id}): bring "
-            "back the directory of that one, or plan again in another --dir"
+            f"plan {plan.id} continues another backfill than the one that is in {directory} now ({earlier.id}): bring "
+            "back the original directory, or plan again in another --dir"
         )
     return EarlierTask(directory, earlier, finished_manifest(directory, earlier, task_id))

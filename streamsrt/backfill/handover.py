@@ -144,7 +144,7 @@ class HandOver:
         committed = self._network.admin.committed(self._plan.application_id)
         if committed and self._plan.after is not None and is_handed_over(committed):
             raise HandOverError(
-                f"a backfill of {self._plan.application_id!r} was handed over already, and this one, which goes on from "
+                f"a backfill of {self._plan.application_id!r} was handed over already, and this one, which continues "
                 f"the backfill in {self._plan.after.directory}, would write all of its state and outputs a second time. "
                 "Start the application: it reads what came later itself. To replace what was handed over, delete its group "
                 f"(streamsrt groups delete {self._plan.application_id}) and its changelogs, and commit again: that writes "

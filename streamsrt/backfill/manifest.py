@@ -54,7 +54,7 @@ class StoreResult(_Value):
     entries: int
     bundle: FileResult | None = None
     rows: FileResult | None = None
-    """The same of a store that is not kept on disk: for a backfill that goes on from this one."""
+    """The same of a store that is not kept on disk: for a backfill that continues this one."""
     changelog: LogResult | None = None
     changelog_digest: str = ""
     """The sum over (key, value, timestamp) of the changelog's records."""
@@ -88,11 +88,11 @@ class TaskManifest(_Value):
     flushes: int = 0
     """How often changes out of caches were written before the end: they were full, or a processor asked for it."""
     carried: dict[str, list[int | str]] | None = None
-    """What the task kept beside its stores, for a backfill that goes on from this one; None before there were any."""
+    """What the task kept beside its stores, for a backfill that continues this one; None before there were any."""
     reached: dict[str, int] = Field(default_factory=dict)
     """By ``topic-partition``, the latest timestamp of what it wrote to repartition topics, in earlier backfills too."""
     overtaken: int = 0
-    """Of a backfill that goes on from an earlier one: how many records one backfill over everything would have processed
+    """Of a backfill that continues an earlier one: how many records one backfill over everything would have processed
     before the end of that one, as they are older than what other partitions had by then."""
     peak_memory_bytes: int = 0
     """Of the process that ran it, up to its end."""

@@ -161,7 +161,7 @@ class InternalTopicPlan(_Value):
 
 
 class After(_Value):
-    """The earlier backfill that a plan goes on from: where it is, and the fingerprint of its plan."""
+    """The earlier backfill that a plan continues: where it is, and the fingerprint of its plan."""
 
     directory: str
     fingerprint: str

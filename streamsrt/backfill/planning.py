@@ -78,8 +78,8 @@ def make_plan(
     spark: SparkAccess | None = None,
     after: Path | None = None,
 ) -> BackfillPlan:
-    """The plan. ``sources``: topics whose history is not only in the log; ``after``: where the earlier backfill is that it
-    goes on from. Raises BackfillError, UserError, BrokerError."""
+    """The plan. ``sources``: topics whose history is not only in the log; ``after``: the directory of the earlier
+    backfill that it continues. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
         raise PlanError(
             f"{application}: every worker imports the application by its name, and __main__ is another module in each of "

@@ -9,7 +9,7 @@
    or sessions, unless the full changelog is wanted, only of rows that the store still has: what is beyond retention would
    be restored by nobody.
 4. Stream-time punctuations run as they do live. The wall clock stands still, so wall-clock punctuations never run.
-5. A replay that goes on from an ``earlier`` one does what that one would have done after its end, which was a commit.
+5. A replay that continues an ``earlier`` one does what that one would have done after its end, which was a commit.
 6. A record that fails goes to the application's own exception handlers; where they say fail, the task fails for good.
 """
 
@@ -45,7 +45,7 @@ Report = Callable[[int], None]
 
 
 class Earlier(Protocol):
-    """What a replay goes on from (:mod:`streamsrt.backfill.earlier`)."""
+    """What a replay continues (:mod:`streamsrt.backfill.earlier`)."""
 
     @property
     def carried(self) -> Mapping[str, Values]: ...
@@ -102,7 +102,7 @@ class OfflineCollector:
 
 class TaskReplay:
     """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics; ``state``:
-    opens its stores, and stays whose it is; ``earlier``: what it goes on from."""
+    opens its stores, and stays whose it is; ``earlier``: what it continues."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class TaskReplay:
         )
         self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
         self.carried: dict[str, Values] = {}
-        """After :meth:`finish`: what is not in the stores, for a replay that goes on from this one."""
+        """After :meth:`finish`: what is not in the stores, for a replay that continues this one."""
         self._past: Overtaken | None = None
         if earlier is not None:
             self._go_on(earlier)
@@ -166,7 +166,7 @@ class TaskReplay:
 
     @property
     def overtaken(self) -> int:
-        """Of what it goes on from, see :class:`Overtaken`."""
+        """Of what it continues, see :class:`Overtaken`."""
         return 0 if self._past is None else self._past.records
 
     def merge(self, inputs: Inputs, report: Report | None = None) -> None:

@@ -1,19 +1,19 @@
-"""The state of a stopped application, repartitioned in place: source topics got more partitions, and state follows its keys.
+"""Repartitions the state of a stopped application in place, after its source topics got more partitions.
 
 =============  ===============================================================================================
-``placement``  by which part of its key a row is placed, for each kind of store, and which stores can't be moved
-``shape``      which subtopologies and stores are concerned, and what stands against it in the topology
+``placement``  which part of its key decides the partition of a row, for each kind of store; stores that can't be moved
+``shape``      which subtopologies and stores are affected, and what in the topology or its topics prevents the move
 ``rows``       the rows of a changelog, each once, on disk
-``survey``     what lies where: the proof that rows can be moved, records that are not processed yet
-``moving``     rows from one partition to another, in transactions
-``offsets``    the marks that keep the application from starting, and the offsets with which it goes on
-``job``        all of it in order
+``survey``     checks where rows are, and looks for records that are not processed yet
+``moving``     moves rows from one partition to another, in transactions
+``offsets``    the marks that keep the application from starting, and the offsets from which it resumes
+``job``        all steps in order
 =============  ===============================================================================================
 
-1. Nothing is changed before everything has been looked at. What stands against it is told all at once.
-2. A row moves by a put in its new partition and a tombstone in its old one, in one transaction. So at every moment each row
-   is there exactly once, and local state and standbys follow by reading on.
-3. While it is under way a mark in the committed offsets keeps the application from starting. It says by which counts rows
-   may lie. Whoever resumes reads all again and moves what is not in its place.
-4. The mark goes with the offsets that the application goes on from, in one request, after the last row has moved.
+1. Everything is checked before anything is changed, and all reasons against the move are reported together.
+2. A row moves by a put in its new partition and a tombstone in its old one, in one transaction. So each row exists exactly
+   once at any moment, and local state and standbys follow by reading the changelog.
+3. During the move, a mark in the committed offsets keeps the application from starting. It contains the partition counts
+   by which rows may be placed. A resumed move reads everything again and moves the rows that are not in their place.
+4. After the last row has moved, one request replaces the mark by the offsets from which the application resumes.
 """

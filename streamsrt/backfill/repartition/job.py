@@ -1,4 +1,4 @@
-"""A repartition of state from the first look to the offsets with which the application goes on.
+"""A repartition of state, from the survey to the offsets from which the application resumes.
 
 with StateRepartition("shop.app:topology", "shop", bootstrap_servers="127.0.0.1:9092") as repartition:
     survey = repartition.survey()
@@ -30,8 +30,8 @@ OnStep = Callable[[str], None]
 
 
 class StateRepartition:
-    """One application's state, whose source topics got more partitions. Raises BackfillError, StreamsError; everything may
-    be called again."""
+    """The state of an application whose source topics got more partitions. Raises BackfillError and
+    StreamsError. Every method may be called again."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StateRepartition:
     # ---------------------------------------------------------------------------------------------------------- looking
 
     def survey(self) -> StateSurvey:
-        """Looks at all of it: what would move, and what stands against it. Changes nothing."""
+        """Finds out what would move, and what prevents it. Changes nothing."""
         committed = self._committed()
         shape = shape_of(self._topology, self._config, self._network.admin.topics(), committed)
         found = StateSurvey(shape, blockers=[*self._against_group(committed), *shape.blockers])
@@ -99,14 +99,14 @@ class StateRepartition:
     # ---------------------------------------------------------------------------------------------------------- changing
 
     def execute(self, survey: StateSurvey, on_step: OnStep | None = None) -> int:
-        """Does what was found, and says how many rows were moved. Raises HandOverError where something stands against it."""
+        """Moves the rows that the survey found, and returns how many. Raises HandOverError if the survey has blockers."""
         if survey.blockers:
             raise HandOverError("; ".join(survey.blockers))
         say = on_step or (lambda _: None)
         shape = survey.shape
         mover = Mover(self._network, say, chunk_rows=self._chunk_rows)
         mover.initialize()
-        # While changelogs have fewer partitions than tasks nobody starts; from the marks on nobody does because of them.
+        # No instance starts while changelogs have fewer partitions than tasks; from here on the marks prevent it.
         self._grow(shape.grown_repartitions)
         self._commit(marks(shape, self._committed()))
         say(f"the application is marked: {self._id} does not start now")

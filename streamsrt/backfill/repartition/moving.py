@@ -1,8 +1,8 @@
-"""Rows from one partition to another, in transactions.
+"""Moves rows from one partition to another, in transactions.
 
-1. A chunk of rows is one transaction: puts in the partitions where they belong, tombstones where they lay, rows that are
-   written anew in their place. A row keeps its timestamp and headers.
-2. Whoever begins fences an earlier attempt that is still alive, and what that one left undecided is decided then.
+1. A chunk of rows is one transaction: puts in their new partitions, tombstones in their old ones, and rows that are
+   rewritten where they are. A row keeps its timestamp and headers.
+2. A new attempt fences an earlier one that is still alive, and ends the transaction that it left open.
 """
 
 from __future__ import annotations

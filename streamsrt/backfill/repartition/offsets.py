@@ -1,9 +1,9 @@
-"""The marks that keep the application from starting, and the offsets with which it goes on.
+"""The marks that keep the application from starting, and the offsets from which it resumes.
 
-1. Marks are at the new partitions of the inputs. They have no offsets yet, so nothing that is known elsewhere is lost.
-2. In the end each partition has the latest times of all old ones: rows of several tasks are together now, and what was
-   closed for one of them stays closed.
-3. New partitions of source topics begin at 0, whatever auto.offset.reset says: their records came after the raise.
+1. Marks are committed for the new partitions of the inputs, which have no offsets yet. So no existing offset is lost.
+2. Afterwards each partition has the latest stream times of all old ones: a partition now holds rows of several tasks, and
+   a window that was closed for one of them stays closed.
+3. New partitions of source topics begin at offset 0, whatever auto.offset.reset says: their records came after the raise.
 """
 
 from __future__ import annotations

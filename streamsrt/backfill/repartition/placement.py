@@ -1,8 +1,8 @@
-"""By which part of its key a row is placed, and which stores can't be moved.
+"""Which part of its key decides the partition of a row, and which stores can't be moved.
 
-1. Stores whose keys are the program's are placed by what :mod:`streamsrt.state.kinds` says of their kind.
-2. Some operators lay out the keys of their stores themselves: :data:`OWN_KEYS` has the part that is the record's key.
-3. What has no answer is refused with a reason, never guessed.
+1. For stores with keys of the program, :mod:`streamsrt.state.kinds` extracts the record's key, by kind of store.
+2. Some operators make the keys of their stores themselves: :data:`OWN_KEYS` extracts the record's key from these.
+3. Everything else is refused with a reason, never guessed.
 """
 
 from __future__ import annotations

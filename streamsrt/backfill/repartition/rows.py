@@ -1,4 +1,4 @@
-"""The rows of a changelog, each once, on disk: what an instance would restore, with timestamps and headers.
+"""The rows of a changelog, each once, on disk, as an instance would restore them, with timestamps and headers.
 
 1. A partition is read once, read_committed, into a RocksDB of its own: memory stays bounded whatever the state.
 2. A row is the last record of its key; keys whose last record is a tombstone have no row.

@@ -1,12 +1,11 @@
-"""Which subtopologies and stores are concerned, and what stands against it in the topology and its topics.
+"""Which subtopologies and stores are affected, and what in the topology or its topics prevents the move.
 
-1. How many partitions topics need is asked of the function by which the group coordinator judges them, as if there were no
-   internal topics yet.
-2. A subtopology is concerned if one of its changelogs has fewer partitions than it needs, or if its marks say that it was
-   begun. All its stores move together.
-3. Its inputs must have equal counts: else records of one key would be processed in several places.
-4. A subscription of a foreign-key join says in which partition its left row is. Where the left table moves, subscriptions
-   are written anew, also where they stay in their place.
+1. The group coordinator's own function computes how many partitions topics need, as if no internal topics existed yet.
+2. A subtopology is affected if one of its changelogs has fewer partitions than it needs, or if a mark says that its move
+   has begun. All its stores move together.
+3. Its inputs must have equal counts: otherwise records of one key would be processed in several places.
+4. A subscription of a foreign-key join contains the partition of its left row. If the left table moves, subscriptions are
+   rewritten, even those that stay in their partition.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology, internal
 from topology.graph.partitioned_bytes import to_its_partition
 from topology.graph.topology import Topology
 
-_UNLESS = "or run it under another application id, with state that streamsrt backfill makes or that it builds anew"
+_UNLESS = "or run it under another application id, with state from streamsrt backfill or with empty state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +173,8 @@ class _Builder:
             listed = ", ".join(f"{name} has {count}" for name, count in sorted(present.items()))
             self._shape.blockers.append(
                 f"changelogs of one subtopology have unlike partition counts: {listed}. Something else has changed them, so "
-                f"nobody knows by which count their rows lie: delete those changelogs and start with empty stores, {_UNLESS}"
+                "the count by which their rows were placed is unknown: delete those changelogs and start with empty stores, "
+                f"{_UNLESS}"
             )
             return
         counts = begun or (min(present.values()),)
@@ -280,6 +280,6 @@ class _Builder:
 
 def _went_down(kind: str, name: str, has: int, needs: int) -> str:
     return (
-        f"{kind} {name} has {has} partitions and needs {needs} now: Kafka takes no partitions away. Give the source topics "
+        f"{kind} {name} has {has} partitions and needs {needs} now: Kafka can't remove partitions. Give the source topics "
         f"{has} partitions or more, or give the store or repartition step another name"
     )

@@ -1,10 +1,10 @@
-"""What lies where: the proof that rows can be moved, and the records that are not processed yet. Nothing is changed here.
+"""Checks where rows are, and looks for records that are not processed yet. Changes nothing.
 
-1. Rows may be moved only if each lies where murmur2, Kafka's default partitioner, puts its key by a count that the changelog
-   had. Another partitioner, or a program that keeps rows under keys of its own, is found by its first row.
-2. Records that are not processed yet may wait only in the partition that their key has now: elsewhere they would be
-   processed without their state. Repartition topics must be read to their ends.
-3. All that is read must be decided: behind an open transaction records may follow.
+1. Rows are moved only if each is where murmur2, Kafka's default partitioner, places its key for a count that the changelog
+   had. So another partitioner is noticed, and a program that uses other keys for its rows than for its records.
+2. Records that are not processed yet must be in the partition that their key has now: in another one they would be
+   processed without their state. Repartition topics must be read to the end.
+3. No transaction may be open: more records could follow.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
 """For each input partition the stream times that operators have seen, by their names."""
 
 _INSTEAD = (
-    "The application can't process them any more, since Kafka takes no partitions away. Start it under another application "
-    "id, with state that streamsrt backfill makes or that it builds anew. Before you raise partition counts, stop the "
+    "The application can no longer process them, since Kafka can't remove partitions. Start it under another application "
+    "id, with state from streamsrt backfill or with empty state. Before you raise partition counts, stop the "
     "producers and let the application process all records"
 )
 

@@ -193,7 +193,7 @@ def test_another_cluster_and_other_partitions_are_refused(finished: Backfill, tm
 
 
 def test_an_unfinished_or_broken_backfill_is_refused(finished: Backfill, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"no backfill can go on from there: there is no plan in"):
+    with pytest.raises(PlanError, match=r"that backfill can't be continued: there is no plan in"):
         load_earlier(tmp_path / "nowhere")
     plan = load_plan(finished.directory)
     last = plan.tasks[-1].id
@@ -241,7 +241,7 @@ def test_an_earlier_backfill_that_is_gone_or_damaged_later_is_named(finished: Ba
     with pytest.raises(PlanError, match=r"which is not there: there is no plan in .*all nodes need it"):
         second.run(InProcess())
     save_plan(plan.model_copy(update={"config": {}}).sealed(), finished.directory)
-    with pytest.raises(PlanError, match="goes on from another backfill than the one that is in"):
+    with pytest.raises(PlanError, match="continues another backfill than the one that is in"):
         second.run(InProcess())
     (finished.directory / "plan.json").unlink()
     finished.directory.rmdir()

@@ -101,7 +101,7 @@ def test_sources_with_unlike_counts(scene: Open) -> None:
 def test_counts_that_went_down(scene: Open) -> None:
     made = scene("in_use", after=2)
     made.raise_counts({made.changelog: 3})
-    assert "has 3 partitions and needs 2 now: Kafka takes no partitions away" in only(made.refusals())
+    assert "has 3 partitions and needs 2 now: Kafka can't remove partitions" in only(made.refusals())
     made.raise_counts({topic_of("in_use"): 5})
     made.commit({(topic_of("in_use"), 0): 1}, running_metadata("b1"))
     assert "backfill b1 is writing the state" in only(made.refusals())
