@@ -165,7 +165,7 @@ def finished(tmp_path: Path) -> Backfill:
     ("changes", "says"),
     [
         ({"application_id": "another"}, "it is of application 'chained', and this one is 'another'"),
-        ({"code_digest": "1"}, "source of the application was changed.* Bring back the version"),
+        ({"code_digest": "1"}, "source of the application has changed.* Bring back the version"),
         ({"topology_digest": "1"}, "it is of another topology"),
         ({"config": {}}, "its settings were .*statestore.* Give the same --config"),
         ({"changelogs": "full"}, "Leave out --full-changelogs"),
@@ -238,7 +238,7 @@ def test_an_earlier_backfill_that_is_gone_or_damaged_later_is_named(finished: Ba
         second.run(InProcess())
     bundle.write_bytes(kept)
     away = finished.directory.rename(tmp_path / "away")
-    with pytest.raises(PlanError, match=r"which is not there: there is no plan in .*all nodes need it"):
+    with pytest.raises(PlanError, match=r"which is missing: there is no plan in .*all nodes need it"):
         second.run(InProcess())
     save_plan(plan.model_copy(update={"config": {}}).sealed(), finished.directory)
     with pytest.raises(PlanError, match="continues another backfill than the one that is in"):
@@ -312,5 +312,5 @@ def test_results_do_not_need_the_earlier_directory(finished: Backfill, tmp_path:
 
 def test_the_plan_says_what_does_not_go_on() -> None:
     (said,) = not_carried(program("key-value store"))
-    assert "in attributes of their own begins anew" in said
+    assert "attributes of processor objects are lost" in said
     assert not list(not_carried(program("count")))
