@@ -48,7 +48,7 @@ def test_killed_processes_are_replaced_and_results_are_exact(
                     "another one is in its place",
                 )
         cluster.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition")
-        assert app.stderr.count("was ended by SIGKILL: it is replaced") == len(rounds) - 1
+        assert app.stderr.count("was killed by SIGKILL: it is replaced") == len(rounds) - 1
         assert app.terminate() == 0
     assert counted(last_values(cluster.read("word-counts"))) == dict(count_words(lines))
 
