@@ -4,7 +4,7 @@
    answered SECURITY_DISABLED and everybody may do everything.
 2. An ACL is a row of an internal log, and in force once that is written. One that is there already is made again without
    effect.
-3. Every change drops what was decided before, and shows the groups their topics anew: what a pattern of names means
+3. Every change drops what was decided before, and shows the groups their topics again: what a pattern of names means
    depends on what its members may see.
 """
 

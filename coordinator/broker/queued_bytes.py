@@ -90,5 +90,5 @@ class QueuedBytes:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether somebody waits for memory that others hold."""
+        """Whether a connection waits for memory that others hold."""
         return self.has_waiting or self.is_full

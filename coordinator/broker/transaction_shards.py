@@ -5,7 +5,7 @@
 2. Markers are written only when the record that decides the outcome is as safe as ``log.fsync`` promises, and noted as
    written only when they are. With ``log.fsync=group`` that takes two waits; else it is done before the answer.
 3. A partition that is gone needs no marker. One whose disk fails gets it later.
-4. After a power loss that took records of this coordinator, a partition may hold an open transaction that nobody will end.
+4. After a power loss that took records of this coordinator, a partition may hold an open transaction without an owner.
    It is aborted at the start: readers must not wait for it for ever.
 """
 

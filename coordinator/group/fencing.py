@@ -3,7 +3,7 @@
 1. A member of a streams group sends its current member epoch; anything else is refused for all partitions. An admin
    client may commit while the group is empty.
 2. A member of a classic group sends the group's generation. While the assignment of a generation is being made, commits
-   are refused with REBALANCE_IN_PROGRESS: the member's partitions may belong to somebody else by now.
+   are refused with REBALANCE_IN_PROGRESS: the member's partitions may belong to another member by now.
 3. A member of the classic protocol in a group of a newer one sends its generation, which is its member epoch.
 4. In a transaction, a producer without member id and generation commits for any group: its producer epoch fences it.
 """

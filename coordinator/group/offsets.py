@@ -2,7 +2,8 @@
 
 1. Offsets are kept by group, topic name and partition. A group id may have offsets and no group: a consumer that assigns
    its partitions itself commits with generation -1 and no member id.
-2. Whether somebody may commit or fetch at all is for the group's type to say (``fencing``); a refusal is for all partitions.
+2. Whether a client may commit or fetch at all is decided by the type of the group (``fencing``); a refusal is for all
+   partitions.
 3. One partition's error does not keep the others from being committed.
 4. An offset of a topic that was deleted and created again since is none: the new topic has records of its own.
 5. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.

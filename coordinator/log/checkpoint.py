@@ -1,7 +1,7 @@
 """The small state of one partition's log that the segments do not hold: recovery point, log start, leader epochs.
 
 It is one file per partition, replaced as a whole, with a checksum. Losing it is safe: recovery then reads the whole
-log, the log starts at its first segment, and compaction begins anew.
+log, the log starts at its first segment, and compaction starts again.
 """
 
 from __future__ import annotations

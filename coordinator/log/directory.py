@@ -64,7 +64,7 @@ class LogDirectory:
         syncer: Syncer | None = None,
     ) -> None:
         self.path = path
-        # What lies here are records, passwords' keys and who may do what: nobody else on the machine is to read them.
+        # The directory has records, keys of passwords and ACLs: no other user of the machine may read them.
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_fd = _lock(path)
         try:

@@ -15,7 +15,7 @@
     ├── OffsetOutOfRangeError               the reader asked below the log's start or above its end
     └── AppendRefusedError                  the producer's fault; nothing was written
         ├── CorruptRecordError              CRC, length or framing
-        ├── InvalidRecordError              a batch that no producer may send, or that nobody could read
+        ├── InvalidRecordError              a batch that no producer may send, or that no consumer could read
         │   └── UnsupportedMagicError       a record format older than magic 2
         ├── RecordTooLargeError             above ``max.message.bytes``, or above a whole segment
         │   └── UnpackedTooLargeError       above ``message.max.unpacked.bytes``

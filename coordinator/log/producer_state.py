@@ -4,7 +4,7 @@ Rules (Kafka's ``ProducerStateManager`` and ``ProducerAppendInfo``)
 1. ``check`` decides and changes nothing; ``apply`` is the only mutator, and live appends and recovery both use it. It
    needs only the batch headers, and commit or abort from a control record.
 2. The last five batches of each producer are remembered. One of them again is a duplicate: success with its old offset.
-3. The same epoch must go on at the next sequence (2^31 - 1 is followed by 0), a higher one starts at 0, a lower one is
+3. The same epoch must continue at the next sequence (2^31 - 1 is followed by 0), a higher one starts at 0, a lower one is
    fenced. A producer that the log does not know may start at any sequence: its records may have been deleted.
 4. A transactional batch opens the transaction of its producer, a control batch closes it. The last stable offset is the
    first offset of the oldest open transaction. The broker's own transactional batches have no sequence numbers.

@@ -9,7 +9,7 @@ module                what is in it
 ``fair_queue``        which connection is served next
 ``tcp``               one connection: frames in, answers out, in order
 ``dispatch``          from a frame to the bytes of its answer
-``embedded``          the same on somebody else's event loop, for a simulation
+``embedded``          the broker on another event loop, for a simulation
 ``assignors``         assignors of consumer groups that the operator brings:
                       ``group.consumer.assignors=uniform,package.module:Class``
 ``metrics_endpoint``  ``GET /metrics`` over HTTP, for Prometheus

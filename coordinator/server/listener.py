@@ -196,7 +196,7 @@ class Listener:
     def cut_off_stalled(self, now_s: float) -> None:
         """Closes connections that stand still. To be called every half second while memory is waited for."""
         if now_s - self._looked_s > 2 * STALLED_CHECK_S:
-            # Nobody has waited, or the event loop did not turn.
+            # No connection has waited, or the event loop did not turn.
             self._pressed_since_s = now_s
         self._looked_s = now_s
         for connection in [each for each in self._connections if each.is_stalled(now_s, self._pressed_since_s)]:

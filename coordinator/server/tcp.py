@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and self._large_filled < self._large_size:
             if self._large_filled == len(self._large):
-                # In place, so that nothing is copied; nobody has a view of it at this moment.
+                # In place, so that nothing is copied; there is no view of it at this moment.
                 self._large += bytes(min(self._large_size - self._large_filled, _BLOCK_BYTES))
             return memoryview(self._large)[self._large_filled :]
         if self._view is None:
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         return size + 4 > RECEIVE_BUFFER_BYTES and self._end - self._start >= 6 and not self._is_waiting_for_memory
 
     def _next_frame(self) -> memoryview | bytes | None:
-        """Cuts out the next frame, if it is whole and somebody would get the answer."""
+        """Cuts out the next frame, if it is whole and a client would get the response."""
         if self._transport is None or self._transport.is_closing():
             self._drop_input()
             return None
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---------------------------------------------------------------------------------------------------------- answers
 
     def _work(self) -> None:
-        """Has frames answered if they can be; else sees to it that reading stops and goes on in time."""
+        """Has frames answered if possible; otherwise makes sure that reading stops and resumes in time."""
         if self._task is None and self._may_answer() and self._transport is not None:
             self._queue.serve(self)
             if self.is_queued:

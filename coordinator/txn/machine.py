@@ -8,13 +8,13 @@ Rules (Kafka's ``TransactionCoordinator`` for clients that add partitions themse
    has an older one is fenced in everything.
 2. A transaction is decided by the record that prepares its commit or abort. From there on only the markers are missing:
    they are written until each partition has one, across restarts, and only then the next transaction may begin.
-3. InitProducerId during a transaction aborts it with a raised epoch, which nobody is told, and answers
+3. InitProducerId during a transaction aborts it with a raised epoch, which no client gets, and answers
    CONCURRENT_TRANSACTIONS until the abort is done. A transaction that outlives its timeout ends in the same way.
 4. An end that was asked for before is confirmed again; the opposite one is INVALID_TXN_STATE.
 5. The last epoch that a producer may have is 32766; after it comes a new producer id. 32767 is for the fencing of rule 3.
 6. A producer that names its id and epoch gets the next epoch only if they are current, or were before a bump whose answer
    it may have missed.
-7. A transactional id that nobody used for ``transactional.id.expiration.ms`` is forgotten.
+7. A transactional id that was not used for ``transactional.id.expiration.ms`` is forgotten.
 """
 
 from __future__ import annotations

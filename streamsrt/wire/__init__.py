@@ -18,13 +18,13 @@ module                 what is in it
 ``murmur2``            the default partitioner of the Java client
 ``client_tags``        client tags of streams groups (KIP-1071) that mean something to our members and to the bundled
                        broker
-``features``           features of ApiVersions by which a broker says what it can do beyond its API versions
-``streams_user_data``  the user data of Java's Kafka Streams in a classic group
-``compacted``          batches that lost records to compaction: the rest encoded anew, everything else as it was
+``features``           features of ApiVersions by which a broker announces what it supports beyond its API versions
+``streams_user_data``  the user data of Java's Kafka Streams in a classic group: subscriptions and assignments
+``compacted``          batches that lost records to compaction: the rest encoded again, everything else as it was
 ``packed``             a message as user data of the classic protocol: one byte, 0 plain or 1 compressed with zlib, and
                        then the message
 ``private_messages``   messages that are not Kafka's: what our members of a classic group say
-``private_tags``       tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our
-                       clients read of it
+``private_tags``       tagged fields that are not Kafka's: the bundled broker adds them to Kafka's messages, and our
+                       clients read them
 =====================  ==========================================================================
 """

@@ -1,4 +1,4 @@
-"""Batches that lost records to compaction: the rest encoded anew, everything else as it was."""
+"""Batches that lost records to compaction: the rest encoded again, everything else as it was."""
 
 from __future__ import annotations
 

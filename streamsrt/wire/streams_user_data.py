@@ -1,4 +1,4 @@
-"""The user data of Java's Kafka Streams in a classic group: what its members say when they join, and what they are told.
+"""The user data of Java's Kafka Streams in a classic group: subscriptions and assignments.
 
 1. Versions 7 to 11 are read and written: 7 since Kafka 2.6, 9 of Kafka 2.8, 10 since 3.0, 11 since 3.2. Of a later version
    only its number and the newest one that the member knows are read (:class:`FutureSubscription`).

@@ -31,7 +31,7 @@ from streamsrt.wire.types import (
 
 
 def _twice(names: Iterable[str | None]) -> set[str | None]:
-    """What a request names more than once: the handler refuses that, whoever asks."""
+    """What a request names more than once: the handler refuses that for every client."""
     return {name for name, count in Counter(names).items() if count > 1}
 
 

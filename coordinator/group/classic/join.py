@@ -147,7 +147,7 @@ class _Join:
             change.write()
             response = change.joined(new_id, skip_assignment=new_id == change.leader)
             if self.context.api_version < SKIP_ASSIGNMENT_VERSION:
-                # Older clients would assign anew as a leader; as followers they take what is stored.
+                # Older clients would assign again as leaders; as followers they take the stored assignment.
                 response.leader, response.members, response.skip_assignment = old_leader or "", [], False
             change.reply(self.waiting, response)
             return

@@ -182,7 +182,7 @@ def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfi
 def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> GroupDecision:
     """Each member has its whole session before it.
 
-    Members join anew in a group that has grown too large for a changed setting, and in one that has just become a classic
+    Members join again in a group that has grown too large for a changed setting, and in one that has just become a classic
     one: its record has no leader, because nobody has assigned anything yet.
     """
     change = ClassicChange(group, now_ms, config)

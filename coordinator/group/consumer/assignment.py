@@ -34,7 +34,7 @@ def target_records(
 ) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
-    None if the assignor fails: members go on with the target that they have.
+    None if the assignor fails: members keep their present target.
     """
     assignor = preferred_assignor(group, assignors)
     try:
