@@ -36,7 +36,7 @@ logger = logging.getLogger("coordinator.server")
 
 _SASL = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 FRAME_BYTES_MAX = 512 << 10
-"""``sasl.server.max.receive.size`` of Kafka: larger ones come from nobody who is about to log in."""
+"""``sasl.server.max.receive.size`` of Kafka: a client that logs in sends no larger ones."""
 
 
 class Exchange(Protocol):

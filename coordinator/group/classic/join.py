@@ -1,7 +1,7 @@
 """JoinGroup of a classic group: who may join, with which id, and whether it causes a rebalance.
 
 1. From version 4 on, a dynamic member without an id gets one first (MEMBER_ID_REQUIRED): otherwise a client that never
-   sees the response would leave a member behind that nobody is.
+   sees the response would leave a member behind that no client stands for.
 2. A static member without an id replaces the member with its instance id, whose requests are fenced from then on. In a
    stable group it takes over the assignment without a rebalance, if the protocol stays the same.
 3. A member that joins again without changes gets the current generation; a JoinGroup of the leader requests a

@@ -3,7 +3,7 @@
 1. Hard state changes by ``ConsumerGroupBuilder.apply`` of records only, live and at a load alike.
 2. ``owners`` says who holds a partition now: it was given and its return was not confirmed. ``names`` and ``patterns``
    count how many members subscribe to a topic by name and to a regular expression.
-3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
+3. Soft state is not part of comparisons, and nothing depends on it: after a load it is empty.
 4. A record type of older brokers (4, partition metadata) is read and forgotten: the group's metadata has a hash instead.
 """
 

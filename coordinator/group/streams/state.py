@@ -2,7 +2,7 @@
 
 1. Hard state changes by ``StreamsGroupBuilder.apply`` of records only, live and at a load alike.
 2. ``active_owners`` and ``passive_holders`` say who holds a task now: it was given and its return was not confirmed.
-3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
+3. Soft state is not part of comparisons, and nothing depends on it: after a load it is empty.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def stale(member: Member, topology_epoch: int) -> Iterator[StatusOf]:
 
 
 def problem_of(configuration: Configuration, creation_problem: str, *, is_stale: bool) -> Iterator[StatusOf]:
-    """What ends a member concerns only who runs this topology: one with an older topology goes on with what it has."""
+    """A problem that ends a member is reported to members with this topology only: older ones keep their tasks."""
     problem = configuration.problem
     if problem is not None and not (problem.is_fatal and is_stale):
         yield problem.status_code, problem.detail + creation_problem

@@ -1,9 +1,9 @@
 """The largest timestamp of records that lie as producers mostly write them: one alone, or many of equal sizes.
 
-1. No object is made per record, and keys and values are not touched. Sizes of key and value say how a batch of so many
-   records has to be, byte by byte but for timestamps, keys and values; numpy takes these bytes out, column by column.
-2. What has an answer here, the codec for any records reads. What lies otherwise has none and is left to that codec.
-3. What records of one shape must be is worked out once: producers send batches of the same sizes again and again.
+1. No object is created per record, and keys and values are not read. The sizes of key and value determine every other byte
+   of a batch with that many records, except for the timestamps, which numpy extracts column by column.
+2. Only batches that the general codec can read get an answer here. All other layouts are left to that codec.
+3. The expected bytes of a shape are computed once: producers send batches of the same sizes again and again.
 """
 
 from __future__ import annotations

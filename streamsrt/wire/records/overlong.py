@@ -1,11 +1,12 @@
 """Whether a number of a record may be longer than Kafka reads it, although the quick reader has read it.
 
-1. Kafka reads every number of a record as one of 32 bits, in five bytes or fewer, but for the timestamp, which has 64 bits
-   and takes up to ten. The quick reader reads ten bytes of each.
-2. A number of six bytes or more has five bytes in a row from 0x80 on. Where there are none, nothing more is looked at.
-3. Where there are such bytes, in text that is not ASCII or in binary, the rest is asked of the records. A size or a count
-   that fits into a piece of a batch is filled up with zeros, one that does not is that of a null; an offset may be large.
-   A suspicion is enough: the caller then walks over the records.
+1. Kafka reads each number of a record as 32 bits, in at most five bytes. The timestamp is an exception: 64 bits, in at
+   most ten bytes. The quick reader accepts ten bytes for every number.
+2. A number of six bytes or more contains five bytes in a row that are 0x80 or larger. Buffers without such a run need no
+   further check.
+3. Such runs also occur in text that is not ASCII and in binary values, so then the records themselves are checked: an
+   overlong size or count either is padded with zeros or is that of a null; an offset may be large. The answer may be a
+   false alarm: the caller then reads the records one by one.
 """
 
 from __future__ import annotations

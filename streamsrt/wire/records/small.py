@@ -1,13 +1,12 @@
 """Small records of many sizes: numpy finds where each of them begins, and reads them column by column.
 
 Rules of this module:
-- A record begins behind the zero that ends the one before (no headers), and its own length of one byte is followed by a zero
-  (no attributes). In texts nothing else looks like that, in random bytes hardly any does. So the positions that do, and to
-  which a length leads, are the records: if there are as many, and each one's length leads to the next. Where that is not so
-  (numbers in binary, headers, long records), the batch is not read here but by the codec for any records, which is also who
-  says what is wrong with it: here nothing is an error.
-- What is read here is what that codec reads, for all bytes, not only for those that a producer writes.
-- Keys that are the same bytes as their values are made once.
+- A record begins after the zero that ends the previous one (no headers), and its length of one byte is followed by a zero
+  (no attributes). Text contains no other such places, and random bytes hardly any. So these places are the starts of the
+  records if there are as many as records, and each length leads to the next one. Otherwise (binary numbers, headers, long
+  records) the batch is left to the general codec, which also reports errors: this module reports none.
+- The result equals that of the general codec for all bytes, not only for those that a producer writes.
+- A key with the same bytes as its value is created once.
 """
 
 from __future__ import annotations

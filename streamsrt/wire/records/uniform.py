@@ -1,12 +1,11 @@
 """Records that all have the same sizes: a batch of them is a few tables of bytes, which numpy reads column by column.
 
 Rules of this module:
-- A run is consecutive records that agree in every byte that says where something lies: their lengths, the sizes of their
-  numbers, the lengths of key and value, no headers. Offset deltas alone make two runs of a batch: the first 64 take one
-  byte, the next 8,128 two. What is no such run is not read here but by the codec for any records, which is also who says
-  what is wrong with it: here nothing is an error.
-- What is read here is what that codec reads, for all bytes, not only for those that a producer writes.
-- That a batch is not uniform is found out from its first records, for less than what decoding ten of them costs.
+- A run consists of consecutive records with the same layout: equal record lengths, sizes of numbers, lengths of key and
+  value, and no headers. Offset deltas alone split a batch into two runs: the first 64 take one byte, the next 8,128 two.
+  Other batches are left to the general codec, which also reports errors: this module reports none.
+- The result equals that of the general codec for all bytes, not only for those that a producer writes.
+- The first records show whether a batch is not uniform; the check costs less than decoding ten records.
 """
 
 from __future__ import annotations

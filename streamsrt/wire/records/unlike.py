@@ -4,7 +4,7 @@ Rules of this module:
 - Only the lengths of the records are followed one by one, which is little work for each. Keys, values and headers are
   skipped, never read.
 - Whatever is read here, the codec for any records reads as well, for all bytes. Other records than those that producers
-  usually write are left to that codec, which also reports errors: here nothing is an error.
+  usually write are left to that codec, which also reports errors: this module reports none.
 - A position beyond the end reads as the last byte. Positions only grow, so that such a record does not end where its
   length says.
 """
