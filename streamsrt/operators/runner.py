@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import repeat
@@ -63,6 +64,7 @@ from streamsrt.wire.records.merged import MergedColumns
 from topology.graph import nodes, operations
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
 from topology.graph.store_kinds import store_traits
+from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
 from topology.spec.windows import Windowed
@@ -464,10 +466,14 @@ class Runner:
 
     def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:
         spec = self.plan.specs[store]
+        value, serde = error.value, self.plan.value_serde(spec).name
+        whose = "" if error.key is None else f" of key {_shown_key(self.plan.key_serde(spec), error.key)}"
         return ProductionError(
-            f"store {store!r} of {spec.site} can't take a value of type {type(error.value).__name__}: {error}. Its "
-            f"values are written by serdes.{self.plan.value_serde(spec).name}: give the store the serde of its "
-            "values (value=)"
+            f"store {store!r} of {spec.site} can't take a value of type {type(value).__name__}: {error}. It is "
+            f"{_shown(value)}{whose} in partition {self._task_partition}, and serdes.{serde} writes the store's values. Rows "
+            "are written when changes are flushed, so the record that made it is not known, and no exception handler can "
+            "skip it. Name a serde that takes all that is kept there (value=), or let the function raise an exception for "
+            "such a value: processing.exception.handler decides about its record then"
         )
 
     def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:
@@ -563,6 +569,22 @@ class Runner:
         with ExitStack() as stack:
             for node in reversed(self._path.made):
                 stack.callback(node.close)
+
+
+def _shown(value: object) -> str:
+    """The beginning and the end of it as text."""
+    try:
+        return reprlib.repr(value)
+    except Exception as error:  # noqa: BLE001  # a user's class may raise anything, and Python shows no endless numbers
+        return f"something that can't be shown ({type(error).__name__})"
+
+
+def _shown_key(serde: ProgramSerde, raw: bytes) -> str:
+    """A row's key as the program knows it, else as bytes."""
+    try:
+        return _shown(serde.deserialize(raw))
+    except Exception:  # noqa: BLE001  # a user's serde may raise anything
+        return _shown(raw)
 
 
 def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:

@@ -74,22 +74,25 @@ E = TypeVar("E", bound=Entry)
 
 
 class UnwritableValueError(Exception):
-    """The serde of a store can't write ``value``; the cause says why."""
+    """The serde of a store can't write ``value`` of the row of ``key``; the cause says why."""
 
-    def __init__(self, value: object, cause: Exception) -> None:
+    def __init__(self, key: bytes | None, value: object, cause: Exception) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
+        self.key = key
         self.value = value
 
 
-def _unwritable(values: Sequence[object], serialize: Serialize, cause: Exception) -> UnwritableValueError:
+def _unwritable(
+    keys: Sequence[bytes], values: Sequence[object], serialize: Serialize, cause: Exception
+) -> UnwritableValueError:
     """Which of ``values`` it was."""
-    for value in values:
+    for key, value in zip(keys, values, strict=True):
         if value is not None:
             try:
                 serialize(value)
             except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
-                return UnwritableValueError(value, error)
-    return UnwritableValueError(None, cause)
+                return UnwritableValueError(key, value, error)
+    return UnwritableValueError(None, None, cause)
 
 
 class Flushed:
@@ -138,7 +141,7 @@ class Flushed:
             else:
                 self.raw_values = list(map(serialize, self.values))
         except Exception as error:
-            raise _unwritable(self.values, serialize, error) from error
+            raise _unwritable(self.keys, self.values, serialize, error) from error
 
     @classmethod
     def of(

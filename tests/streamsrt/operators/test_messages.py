@@ -59,9 +59,9 @@ MISTAKES: dict[Mistake, tuple[type[Exception], str]] = {
     wrong_key: (ProductionError, "which writes keys by string and values by string"),
     wrong_aggregate: (
         ProductionError,
-        "can't take a value of type str: error: required argument is not an integer. Its",
+        "can't take a value of type str: error: required argument is not an integer. It is",
     ),
-    wrong_window: (ProductionError, "written by serdes.string: give the store the serde of its values"),
+    wrong_window: (ProductionError, "in partition 0, and serdes.string writes the store's values"),
     wrong_row: (ProductionError, "store 's' of "),
     raises: (ProcessingError, "in node KSTREAM-MAPVALUES-0000000001 ("),
     no_processor: (TopologyError, "returned 5, which is not a Processor"),
