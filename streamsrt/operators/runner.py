@@ -470,10 +470,10 @@ class Runner:
         whose = "" if error.key is None else f" of key {_shown_key(self.plan.key_serde(spec), error.key)}"
         return ProductionError(
             f"store {store!r} of {spec.site} can't take a value of type {type(value).__name__}: {error}. It is "
-            f"{_shown(value)}{whose} in partition {self._task_partition}, and serdes.{serde} writes the store's values. Rows "
-            "are written when changes are flushed, so the record that made it is not known, and no exception handler can "
-            "skip it. Name a serde that takes all that is kept there (value=), or let the function raise an exception for "
-            "such a value: processing.exception.handler decides about its record then"
+            f"{_shown(value)}{whose} in partition {self._task_partition}, and serdes.{serde} writes the store's values. "
+            "Rows are written when changes are flushed, so the record that made it is not known, and no exception handler "
+            "can skip it. Name a serde that takes all that is kept there (value=), or let the function raise an exception "
+            "for such a value: processing.exception.handler decides about its record then"
         )
 
     def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:

@@ -92,6 +92,24 @@ def test_a_mistake_is_told_with_the_line_of_its_step(mistake: Mistake) -> None:
     assert line_of(mistake) in str(raised.value)
 
 
+def test_a_value_that_is_too_large_for_its_store_is_shown_with_its_key() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.json).group_by_key(value=serdes.json)
+    grouped.reduce(lambda total, value: total + value, store="tot", value=serdes.long)
+    handlers = {"processing.exception.handler": "continue", "production.exception.handler": "continue"}
+
+    def run() -> None:
+        with TopologyTestDriver(builder.build(), handlers) as driver:
+            topic = driver.create_input_topic("in", serdes.string, serdes.json)
+            for key, value in (("small", 1), ("large", 2**63 - 1), ("large", 1)):
+                topic.pipe_input(key, value)
+
+    with pytest.raises(
+        ProductionError, match=r"It is 9223372036854775808 of key 'large' in partition 0, and serdes.long"
+    ):
+        run()
+
+
 def test_a_schedule_names_what_it_takes_and_the_line_that_makes_it() -> None:
     builder = StreamsBuilder()
     builder.stream("in").process(Scheduling, name="minutes")
