@@ -26,6 +26,7 @@ from streamsrt.state.cache import Deserialize, Serialize
 from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns, Headers
 from topology.spec.row_versions import unreadable
+from topology.spec.windows import END_OF_TIME_MS
 
 _CONTEXT = Struct(">qqi")
 _INTS = Struct(">ii")
@@ -108,7 +109,8 @@ class HeldFormat:
         prior, old = self.raw(change.prior), self.raw(change.old)
         same = old is not None and old == prior
         parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self.raw(change.new))]
-        return b"".join(parts) + _TIME.pack(change.time_ms)
+        # A window may end after the last timestamp that there is: it never closes, and the bytes have no later time.
+        return b"".join(parts) + _TIME.pack(min(change.time_ms, END_OF_TIME_MS))
 
     def from_bytes(self, key: bytes, row: bytes) -> Held:
         """The change in a row of the changelog. Raises StateError."""

@@ -5,7 +5,8 @@
 2. Windows are emitted by start, then by the key's bytes; sessions by end, start and key.
 3. If no more records come, :meth:`ClosingWindows.closed_by_ms` is the stream time at which all open windows are closed
    (:mod:`streamsrt.operators.kinds.idle`).
-4. Windows that were open when the task stopped are found in the store. :attr:`StreamTime.closed_ms`, which survives a
+4. A window that ends after the last timestamp that there is never closes.
+5. Windows that were open when the task stopped are found in the store. :attr:`StreamTime.closed_ms`, which survives a
    restart, says which of them were emitted.
 
 Source: the order is that of AbstractKStreamTimeWindowAggregateProcessor and KStreamSessionWindowAggregate.
@@ -22,8 +23,7 @@ from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.kinds import cache_of
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.window_cache import WindowCache
-
-NEVER_MS = 2**63 - 1
+from topology.spec.windows import END_OF_TIME_MS
 
 
 class ClosedMark:
@@ -99,9 +99,10 @@ class ClosingWindows:
                 self.note(start)
 
     def closed_by_ms(self) -> int | None:
-        """The stream time at which all that is open now is closed; None where nothing is."""
+        """The stream time at which all that is open now and ever closes is closed; None where nothing is."""
         self._load()
-        return max(self._starts) + self._lasts_ms if self._starts else None
+        times = (start + self._lasts_ms for start in self._starts)
+        return max((time for time in times if time <= END_OF_TIME_MS), default=None)
 
     def close(self, now_ms: int) -> Iterator[Entry]:
         """The rows of the windows that are closed at that stream time, once."""
@@ -112,7 +113,7 @@ class ClosingWindows:
             self._open.discard(start)
             yield from self._cache.rows_at(start)
         self._time.closed_ms = max(self._time.closed_ms, now_ms)
-        self.next_ms = starts[0] + lasts_ms if starts else NEVER_MS
+        self.next_ms = starts[0] + lasts_ms if starts else END_OF_TIME_MS
 
 
 class ClosingSessions:
@@ -139,9 +140,10 @@ class ClosingSessions:
                 heappush(self._ends, (entry.end, entry.start, entry.key))
 
     def closed_by_ms(self) -> int | None:
-        """The stream time at which all that is open now is closed; None where nothing is."""
+        """The stream time at which all that is open now and ever closes is closed; None where nothing is."""
         self._load()
-        return max(self._ends)[0] + self._lasts_ms + 1 if self._ends else None
+        times = (end + self._lasts_ms + 1 for end, _, _ in self._ends)
+        return max((time for time in times if time <= END_OF_TIME_MS), default=None)
 
     def close(self, now_ms: int) -> Iterator[SessionEntry]:
         """The sessions that are closed at that stream time, once."""
@@ -156,4 +158,4 @@ class ClosingSessions:
                 if found is not None:
                     yield found
         self._time.closed_ms = max(self._time.closed_ms, now_ms)
-        self.next_ms = ends[0][0] + lasts_ms + 1 if ends else NEVER_MS
+        self.next_ms = ends[0][0] + lasts_ms + 1 if ends else END_OF_TIME_MS

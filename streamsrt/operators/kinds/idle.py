@@ -33,7 +33,7 @@ from streamsrt.state.windowed import window_key
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
 from topology.graph.operations import SessionAggregate, SlidingAggregate, Suppress
-from topology.spec.windows import UnlimitedWindows, Windowed
+from topology.spec.windows import END_OF_TIME_MS, UnlimitedWindows, Windowed
 
 Close = Callable[[], None]
 Windows: TypeAlias = operations.Aggregate | SlidingAggregate | SessionAggregate
@@ -156,7 +156,7 @@ def _emission(
             for entry in sessions.close(closed_ms):
                 be_at(entry)
                 forward(Windowed(deserialize(entry.key), entry.start, entry.end), entry.value, entry.end, ())
-            return closed_ms + gap_ms
+            return min(closed_ms + gap_ms, END_OF_TIME_MS)
 
         return emit_sessions
     windows = op.windows

@@ -31,6 +31,7 @@ from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import RecordMetadata
+from topology.spec.windows import END_OF_TIME_MS
 
 _START = Struct(">q")
 _END_AND_START = Struct(">qq")
@@ -93,13 +94,13 @@ class Suppression:
             yield first
 
     def let_all_go(self) -> Iterator[Held]:
-        """Lets everything go, in order, since no more records come. Windows are closed then."""
-        buffer, last = self._buffer, -1
-        while (first := buffer.take_first()) is not None:
-            last = first.time_ms
-            yield first
+        """Lets everything go, in order, since no more records come. Windows are closed then, but those that never close."""
+        last = -1
+        for held in self._buffer.let_go(END_OF_TIME_MS - (self._wait_ms if self._op.by_window else 0)):
+            last = held.time_ms
+            yield held
         if self._closed is not None and last >= 0:
-            self._closed.move(last + self._op.session_gap_ms + self._op.wait_ms)
+            self._closed.move(min(last + self._op.session_gap_ms + self._op.wait_ms, END_OF_TIME_MS))
 
     def _is_full(self) -> bool:
         records, size = self._op.max_records, self._op.max_bytes

@@ -456,3 +456,18 @@ def test_batches_do_what_single_records_do(program: str, piped: list[Row], sizes
     topology = topology_of(program)
     (subtopology,) = topology.subtopologies
     assert_all_ways_agree(topology, [Piped(*row, ()) for row in piped if row[0] in subtopology.source_topics], sizes)
+
+
+END_OF_TIME_MS = 2**63 - 1
+WRITES_LATER_TIMES = {"session store"}
+"""Its processor makes a session that ends after the last timestamp that there is, which no store takes."""
+
+
+@pytest.mark.parametrize(("cache_max_bytes", "generate"), [(0, False), (1 << 20, True)])
+@pytest.mark.parametrize("program", sorted(PROGRAMS.keys() - WRITES_LATER_TIMES))
+def test_a_record_may_have_the_last_timestamp_that_there_is(program: str, cache_max_bytes: int, generate: bool) -> None:
+    piped = [("left", "a", "a", 5), ("right", "a", "b", 5)]
+    piped += [(topic, key, "x", END_OF_TIME_MS) for topic in ("left", "right") for key in "ab"]
+    rows = [*piped, *[("left", "a", "y", END_OF_TIME_MS - back_ms) for back_ms in (1, 30, 0)]]
+    found = outcome(topology_of(program), [*rows], 5, cache_max_bytes=cache_max_bytes, generate=generate)
+    assert found["written"]

@@ -254,3 +254,18 @@ def test_mistakes_are_named_with_their_line(call: Callable[[], Any], says: str) 
 
 def _grouped(windows: Any) -> Any:
     return StreamsBuilder().stream("in", **TEXT).group_by_key().windowed_by(windows)
+
+
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_window_that_ends_after_the_last_timestamp_never_closes(program: str, generate: bool) -> None:
+    with driver_of(PROGRAMS[program](), generate=generate) as driver:
+        pipe(driver, ("a", 1))
+        for _ in range(2):
+            pipe(driver, ("a", 2**63 - 1))
+            driver.advance_wall_clock_time(IDLE_MS)
+            driver.restart()
+        shown = [key for key, _ in read(driver)]
+    assert shown[0] is not None
+    assert shown[0].startswith("a@1-" if program in {"session", "suppressed-sessions"} else "a@0-")
+    assert program == "held-back" or len(shown) == 1
