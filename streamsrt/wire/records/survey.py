@@ -25,7 +25,7 @@ from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader, read_h
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.overlong import may_be_overlong
 from streamsrt.wire.records.plain import check_headers, read_int, read_number, walk_plain, written_number
-from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, RECORDS_MIN, survey_uniform
 from streamsrt.wire.records.unlike import Unlike, survey_unlike
 
 PIECE_BYTES = 1 << 14
@@ -33,6 +33,8 @@ PIECE_BYTES = 1 << 14
 
 HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
 """The largest possible number: no limit except the one for the size."""
+
+END_OF_TIME_MS = (1 << 63) - 1
 
 _Wanted = tuple[Callable[[Any], Any], ...]
 _Found = tuple[int, list[Any]]
@@ -62,7 +64,9 @@ class Survey(NamedTuple):
 def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HEADERS_MAX) -> tuple[int, int]:
     """Of the records of the batch that fills ``buffer`` and is not compressed, all of which are read; and their headers.
 
-    DecodeError as of ``decode_batch``; the CRC is not checked. TooLargeError for more headers than ``headers_max``.
+    Where a record lies 2**62 ms or more before 1970, the answer is the last timestamp that there is: what is that far off
+    is looked at record by record. DecodeError as of ``decode_batch``; the CRC is not checked. TooLargeError for more headers
+    than ``headers_max``.
     """
     latest = largest_of_simple(buffer, header)
     if latest is not None:
@@ -78,7 +82,8 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HE
     largest: list[int] = []
     headers_count = 0
     for count, (times,) in _columns(view, header, _times, headers_max):
-        largest.append(max(times))
+        # What lies so far back may have passed the end of time and come round.
+        largest.append(max(times) if min(times) > -BASE_TIMESTAMP_MAX else END_OF_TIME_MS)
         headers_count += count
     return max(largest), headers_count
 

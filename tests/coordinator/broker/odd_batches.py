@@ -263,6 +263,8 @@ TIMES = {
     "time that overflows": batch(record(ms=2**63 - 1), base_ms=2**62, max_ms=2**62),
     "far ahead": batch(record(), base_ms=FAR_AHEAD_MS),
     "long ago": batch(record(), base_ms=LONG_AGO_MS),
+    "past the end of time": batch(record(ms=2**62), base_ms=2**62, max_ms=2**62),
+    "one of two past the end of time": batch(record() + record(offset=1, ms=2**63 - 1), 2),
 }
 HEADERS = {
     "log append time": batch(record(), attributes=8),
