@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
+from inspect import isawaitable
 
 from streamsrt.operators.engine.environment import CallOutcome
 from topology.graph.operations import MapAsync
@@ -83,14 +84,30 @@ class AsyncCalls:
                 self._tell(CallOutcome(number, value, None))
 
 
+class NotAwaitableError(TypeError):
+    """A function that is called asynchronously returned a result, and nothing to await."""
+
+
+def _called(op: MapAsync, arguments: tuple[object, ...]) -> Awaitable[object]:
+    result = op.fn(*arguments)
+    if isawaitable(result):
+        return result
+    raise NotAwaitableError(
+        f"the function is to return an awaitable, and it returned {type(result).__name__}: make it an async function, or "
+        "use map_values() for it"
+    )
+
+
 async def _call(op: MapAsync, arguments: tuple[object, ...]) -> object:
     timeout_s = None if op.timeout_ms is None else op.timeout_ms / 1000
     for attempt in range(op.retries + 1):
         try:
             if timeout_s is None:
-                return await op.fn(*arguments)
+                return await _called(op, arguments)
             async with asyncio.timeout(timeout_s):
-                return await op.fn(*arguments)
+                return await _called(op, arguments)
+        except NotAwaitableError:
+            raise
         except Exception:
             if attempt == op.retries:
                 raise

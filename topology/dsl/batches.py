@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
+from typing import get_origin
 
 from topology.build.planned import NO_FUNCTION, PlannedStream
 from topology.graph.operations import Function, MapAsync, MapBatches
@@ -41,8 +43,10 @@ def map_async(
     name: str | None,
 ) -> PlannedStream:
     """The stream with what an async function makes of each value."""
-    if not callable(fn) or not _is_async(fn):
-        raise TopologyError(f"map_async() takes an async function, not {fn!r}", call_site())
+    if not callable(fn) or _returns_none_awaitable(fn):
+        raise TopologyError(
+            f"map_async() takes an async function, or another one that returns an awaitable, not {fn!r}", call_site()
+        )
     check_arguments(fn, "map_async", of_values(with_key))
     timeout_ms = None if timeout is None else to_ms(timeout, "timeout")
     backoff_ms = to_ms(backoff, "backoff")
@@ -65,6 +69,24 @@ def map_async(
     return stream.behind(step, stream.key, stream.value.changed("map_async", step.site))
 
 
-def _is_async(fn: object) -> bool:
+def _returns_none_awaitable(fn: Function) -> bool:
+    """Whether it is certain that nothing can be awaited of a call. Of most functions without ``async`` it is not."""
     called = getattr(fn, "func", fn)
-    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        return True
+    if inspect.iscoroutinefunction(called):
+        return False
+    return _is_plain(called if isinstance(called, type) else inspect.get_annotations(called).get("return"))
+
+
+def _is_plain(result: object) -> bool:
+    """Whether results of that type are never awaitable. Classes of others may have subclasses that are."""
+    if isinstance(result, str):
+        result = getattr(builtins, result.partition("[")[0], None)
+    kind = get_origin(result) or result
+    return (
+        isinstance(kind, type)
+        and kind.__module__ == "builtins"
+        and kind is not object
+        and not hasattr(kind, "__await__")
+    )

@@ -433,11 +433,11 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         """Replaces each value by ``await fn(value)``, with up to ``concurrency`` calls at a time in each task.
 
-        ``ordered``: results are forwarded in the order of the records, otherwise as they arrive. A call that raises or
-        takes longer than ``timeout`` is retried ``retries`` times with exponential ``backoff``; then the exception
-        handler decides. A slow call does not block others: more records are read meanwhile, and results after it in
-        order wait. A commit, and so closing, waits for pending calls, at most twice ``concurrency``. The call is
-        repeated for records that are read again.
+        ``fn`` may be any function that returns an awaitable. ``ordered``: results are forwarded in the order of the records,
+        otherwise as they arrive. A call that raises or takes longer than ``timeout`` is retried ``retries`` times with
+        exponential ``backoff``; then the exception handler decides. A slow call does not block others: more records are read
+        meanwhile, and results after it in order wait. A commit, and so closing, waits for pending calls, at most twice
+        ``concurrency``. The call is repeated for records that are read again.
         """
         return KStream(
             batches.map_async(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -60,8 +60,30 @@ def test_async_functions_are_known() -> None:
     stream = stream_of(builder)
     stream.map_async(partial(slow))
     stream.map_async(Callee())
-    with pytest.raises(TopologyError, match=r"takes an async function, not <class 'str'>"):
+    with pytest.raises(TopologyError, match=r"takes an async function, .*, not <class 'str'>"):
         stream.map_async(str)  # type: ignore[arg-type]
+
+
+def test_functions_that_are_not_async_may_return_an_awaitable() -> None:
+    def untold(value):  # type: ignore[no-untyped-def]
+        return slow(value)
+
+    def told(value: str) -> Awaitable[str]:
+        return slow(value)
+
+    def plain(value: str) -> str:
+        return value
+
+    def parts(value: str) -> Iterator[str]:
+        yield value
+
+    stream = stream_of(StreamsBuilder())
+    stream.map_async(lambda value: slow(value.strip()))
+    stream.map_async(untold)
+    stream.map_async(told)
+    for never in (plain, parts):
+        with pytest.raises(TopologyError, match="another one that returns an awaitable, not <function"):
+            stream.map_async(cast(Any, never))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Generator
 from types import coroutine
-from typing import Any
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import pandas as pd
@@ -163,6 +163,19 @@ def test_calls_are_made_again_and_then_the_handler_is_asked() -> None:
     driver = started(lambda stream: stream.map_async(flaky, retries=2, backoff=0), handlers=CONTINUE)
     assert [value for _, value, _ in driver.read(*lots(4))] == [0, 1, 3]
     assert calls == {0: 1, 1: 3, 2: 3, 3: 1}
+
+
+def test_a_function_that_returns_an_awaitable_is_called_and_others_are_told() -> None:
+    async def ten_times(value: int) -> int:
+        return value * 10
+
+    driver = started(lambda stream: stream.map_async(lambda value: ten_times(value + 1)))
+    assert [value for _, value, _ in driver.read(*lots(3))] == [10, 20, 30]
+    calls: list[int] = []
+    plain = started(lambda stream: stream.map_async(cast(Any, calls.append), retries=3))
+    with pytest.raises(ProcessingError, match=r"is to return an awaitable, and it returned NoneType: make it an async"):
+        plain.read(("a", 1, 1))
+    assert calls == [1]
 
 
 def test_a_call_that_takes_too_long_fails() -> None:
