@@ -146,8 +146,22 @@ def _mismatch(signature: inspect.Signature, args: tuple[object, ...], kwargs: Ma
     except TypeError as error:
         unknown = [name for name in kwargs if name not in signature.parameters]
         meant = difflib.get_close_matches(unknown[0], list(signature.parameters), n=1) if unknown else []
-        return f"{error}: did you mean {meant[0]!r}?" if meant else str(error)
+        if meant:
+            return f"{error}: did you mean {meant[0]!r}?"
+        return f"{error}{_instead(signature, args)}"
     return ""
+
+
+def _instead(signature: inspect.Signature, args: tuple[object, ...]) -> str:
+    """How to give what came after the last positional argument."""
+    by_place = [name for name, each in signature.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    by_name = [name for name, each in signature.parameters.items() if each.kind is each.KEYWORD_ONLY]
+    more = args[len(by_place) :]
+    if not more:
+        return ""
+    if by_place and by_place[-1] == "topics" and all(isinstance(each, str) for each in more):
+        return f": give several topics as a list, {[args[len(by_place) - 1], *more]!r}"
+    return f": these are given by name: {', '.join(f'{name}=' for name in by_name)}" if by_name else ""
 
 
 def _is_told(parameter: inspect.Parameter) -> bool:

@@ -279,7 +279,15 @@ def test_the_serde_that_is_meant_is_named(given: Any, hint: str) -> None:
             "stream() got an unexpected keyword argument 'zzz'",
         ),
         (lambda: StreamsBuilder().stream(), "stream() missing a required argument: 'topics'"),  # type: ignore[call-overload]
-        (lambda: Store("a", 1, 2, 3, 4), "Store() too many positional arguments"),  # type: ignore[call-arg, misc]
+        (
+            lambda: StreamsBuilder().stream("a", "b", "c"),  # type: ignore[call-overload]
+            "stream() too many positional arguments: give several topics as a list, ['a', 'b', 'c']",
+        ),
+        (
+            lambda: StreamsBuilder().stream("a", serdes.json),  # type: ignore[call-overload]
+            "stream() too many positional arguments: these are given by name: key=, value=, timestamp_extractor=, "
+            "offset_reset=, name=",
+        ),
     ],
 )
 def test_arguments_that_a_call_does_not_have(call: Callable[[], object], said: str) -> None:
