@@ -203,7 +203,11 @@ class NetworkThread:
             return self._result(future, timeout_s)
         except FutureTimeoutError as error:
             future.cancel()
-            raise RequestTimedOutError(f"The network thread did not answer within {timeout_s:g} s.") from error
+            raise RequestTimedOutError(
+                f"The network thread of this process did not answer within {timeout_s:g} s: the process got too little CPU "
+                "time, or something else in the process holds the thread up. Start it again when the machine is less busy, "
+                "give it more CPU, or raise default.api.timeout.ms, which limits a start and each administrative request."
+            ) from error
 
     def _result(self, future: Future[T], timeout_s: float) -> T:
         if self._given_up is None:
