@@ -47,7 +47,12 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")],
+    application: Annotated[
+        str,
+        typer.Argument(
+            help="MODULE:ATTRIBUTE or FILE:ATTRIBUTE of a topology, e.g. examples.flights:topology or ./app.py:topology"
+        ),
+    ],
     application_id: Annotated[str | None, typer.Option("--application-id", "-a", help="name of the group")] = None,
     bootstrap_servers: BootstrapServers = None,
     state_dir: Annotated[

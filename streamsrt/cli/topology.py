@@ -24,7 +24,12 @@ from topology.graph.outline import outline
 
 app = typer.Typer(help="Describe, compare and lock topologies.", no_args_is_help=True)
 
-Application = Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")]
+Application = Annotated[
+    str,
+    typer.Argument(
+        help="MODULE:ATTRIBUTE or FILE:ATTRIBUTE of a topology, e.g. examples.flights:topology or ./app.py:topology"
+    ),
+]
 
 
 @app.command("describe")

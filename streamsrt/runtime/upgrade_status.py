@@ -344,6 +344,14 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         )
         yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"
         return
+    digests = {each.digest for each in now.members}
+    if len(digests) == 1 and None not in digests:
+        yield (
+            f"all instances have the same topology, {len(old)} of them under an earlier epoch ({names}), as after upgrade "
+            "abort: they go on as they are, but can't join again when they are stopped or lose their membership (exit code "
+            f"2). Restart them one after the other with --config topology.epoch={newest}"
+        )
+        return
     yield (
         f"{count} of {len(now.members)} instances run topology epoch {newest}: stop one of the others, and start it with "
         f"the new version ({names})"

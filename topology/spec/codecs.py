@@ -137,6 +137,7 @@ class AvroSerde(CallableSerde[T]):
 class JsonSerde:
     """JSON by orjson: ``serdes.json`` for plain values, ``serdes.json(Model)`` for values of one type.
 
+    JSON has no NaN and no infinity: orjson writes them as ``null``, without an error, and they are read as None.
     The type may be a pydantic model, a dataclass, a TypedDict, or anything else that pydantic's TypeAdapter takes; what is
     read is validated, and a ValidationError (a ValueError) tells what does not fit.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from streamsrt.assignment.in_flight import NOBODY_READS
@@ -46,6 +47,13 @@ def test_versions_are_counted_with_their_tasks() -> None:
     assert "1 of 3 instances run topology epoch 1: stop one of the others" in found.advice[0]
     assert "(a, b)" in found.advice[0]
     assert found.advice[-1] == "to roll back: streamsrt upgrade abort OLD --group app"
+
+
+def test_instances_that_went_on_after_a_rollback_are_to_be_restarted_with_the_epoch_of_the_group() -> None:
+    members = [replace(member(name, epoch), digest="same") for name, epoch in (("a", 0), ("b", 2))]
+    (advice,) = status(group(*members, epoch=2)).advice
+    assert "the same topology, 1 of them under an earlier epoch (a)" in advice
+    assert advice.endswith("with --config topology.epoch=2")
 
 
 def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
