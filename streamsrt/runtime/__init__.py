@@ -25,8 +25,7 @@
 - ``sent_back``         rolls an upgrade back from outside, without any action by the application's processes
 - ``store_metrics``     metrics of stores, their record caches and RocksDB, read on the processing thread for a few
                         tasks at a time
-- ``store_origins``     what generated store names stand for in the other members of the group, according to their
-                        client tags
+- ``store_origins``     what stores hold in the other members of the group, according to their client tags
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread
 - ``task_metrics``      metrics of tasks, their nodes and their topics
 - ``topology_lock``     a lock file with the agreed topology, which must match the topology that runs

@@ -1,4 +1,4 @@
-"""What generated store names stand for in the other members of the group, according to their client tags.
+"""What stores hold in the other members of the group, according to their client tags.
 
 1. A store with a generated name uses the changelog of that name, which the members of the group share. So a version in
    which the name stands for something else than in the running members would mix up two tables, and is refused. With a
@@ -6,8 +6,10 @@
 2. Each member has a tag for each of its stores with a generated name and a changelog, up to a maximum number: a mark of
    the store's origin. Marks are compared as :mod:`topology.graph.diff` compares origins. They are short, so two origins
    may have the same mark, and the version is accepted; equal origins never have different marks.
-3. Stores without a mark are not compared: those of members in Java, or of versions that did not write marks.
-4. Members with a later epoch are ignored: the coordinator refuses an earlier one.
+3. What a join keeps of one side must not be taken for what came from the other one, whoever named the store. A store of a
+   join has a tag for that: a mark of each side.
+4. Stores without a mark are not compared: those of members in Java, or of versions that did not write marks.
+5. Members with a later epoch are ignored: the coordinator refuses an earlier one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -23,10 +25,11 @@ from typing import NamedTuple
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, TopologyMismatchError
-from streamsrt.wire.client_tags import STORE_ORIGIN
-from topology.graph.diff import name_both
+from streamsrt.wire.client_tags import STORE_ORIGIN, STORE_SIDES
+from topology.graph.diff import KEEP_SIDES, name_both
+from topology.graph.join_sides import sides_changed
 from topology.graph.nodes import StoreSpec
-from topology.graph.origins import Origin, origins
+from topology.graph.origins import Origin, Side, origins
 from topology.graph.topology import Topology
 from topology.spec.names import is_generated
 
@@ -60,13 +63,9 @@ class OriginMark:
     @classmethod
     def of(cls, origin: Origin) -> OriginMark:
         python, _, functions = origin.functions.partition(":")
-        bits = 0
-        for topic in origin.topics:
-            for byte in _hashed(topic)[:_BITS_OF_A_TOPIC]:
-                bits |= 1 << byte % 64
         return cls(
             steps=_hashed(repr(origin.structure[1:]))[:5],
-            topics=bits,
+            topics=_bits(origin.topics),
             python=_hashed(python)[:2],
             functions=_hashed(functions)[:5],
         )
@@ -74,35 +73,78 @@ class OriginMark:
     @classmethod
     def read(cls, text: str) -> OriginMark | None:
         """What :meth:`text` wrote; None for anything else, such as a tag of the user's own."""
-        try:
-            data = base64.urlsafe_b64decode(text + "=")
-        except (binascii.Error, ValueError):
-            return None
-        if len(data) != _BYTES:
-            return None
-        return cls(data[:5], int.from_bytes(data[5:13], "big"), data[13:15], data[15:])
+        data = _decoded(text, _BYTES)
+        return None if data is None else cls(data[:5], int.from_bytes(data[5:13], "big"), data[13:15], data[15:])
 
     def text(self) -> str:
         """27 characters."""
         data = self.steps + self.topics.to_bytes(8, "big") + self.python + self.functions
-        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+        return _encoded(data)
 
     def is_same_as(self, other: OriginMark) -> bool:
         """Whether both are fed and filled in the same way, by whatever functions. A topic more or less is the same."""
-        return self.steps == other.steps and self.topics & other.topics in (self.topics, other.topics)
+        return self.steps == other.steps and _overlap(self.topics, other.topics)
 
     def has_other_functions(self, other: OriginMark) -> bool:
         """Whether the code differs, as far as the versions of Python let it be compared."""
         return self.python == other.python and self.functions != other.functions
 
 
+@dataclass(frozen=True, slots=True)
+class SideMark:
+    """A side of a join in 11 bytes, of which ``code`` are three: its steps and functions."""
+
+    topics: int
+    code: bytes
+
+    @classmethod
+    def of(cls, side: Side) -> SideMark:
+        return cls(_bits(side.topics), _hashed(repr((side.keyed_by, side.functions)))[:3])
+
+    def is_wider(self, other: SideMark) -> bool:
+        """A topic more or less is the same side."""
+        return _overlap(self.topics, other.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class SidesMark:
+    """Both sides of a join in 22 bytes, first the one whose records are in the store."""
+
+    sides: tuple[SideMark, SideMark]
+
+    @classmethod
+    def of(cls, origin: Origin) -> SidesMark:
+        kept, met = map(SideMark.of, origin.sides)
+        return cls((kept, met))
+
+    @classmethod
+    def read(cls, text: str) -> SidesMark | None:
+        """What :meth:`text` wrote; None for anything else, such as a tag of the user's own."""
+        data = _decoded(text, 22)
+        if data is None:
+            return None
+        kept, met = (SideMark(int.from_bytes(each[:8], "big"), each[8:]) for each in (data[:11], data[11:]))
+        return cls((kept, met))
+
+    def text(self) -> str:
+        """30 characters."""
+        return _encoded(b"".join(side.topics.to_bytes(8, "big") + side.code for side in self.sides))
+
+    def has_changed(self, after: SidesMark) -> bool:
+        """Whether what is kept of one side would be taken for what came from the other one."""
+        return sides_changed(self.sides, after.sides, _LIKENESSES)
+
+
+_LIKENESSES = (SideMark.__eq__, lambda one, other: one.topics == other.topics, SideMark.is_wider)
+
+
 def origin_tags(topology: Topology) -> dict[str, str]:
-    """The client tags that tell the group what the topology's generated store names stand for."""
-    stores = sorted(spec.name for spec in _logged(topology) if is_generated(spec.name))
-    if not stores:
-        return {}
-    known = origins(topology)
-    return {_key(name): OriginMark.of(known[name]).text() for name in stores[:MOST_STORES]}
+    """The client tags that tell the group what the topology's stores hold that could be taken for something else."""
+    stores = sorted(spec.name for spec in _logged(topology))
+    known = origins(topology) if stores else {}
+    tags = {_key(name): OriginMark.of(known[name]).text() for name in stores if is_generated(name)}
+    tags.update((_key(name, STORE_SIDES), SidesMark.of(known[name]).text()) for name in stores if known[name].sides)
+    return dict(list(tags.items())[:MOST_STORES])
 
 
 def continues_generated(topology: Topology) -> bool:
@@ -110,16 +152,22 @@ def continues_generated(topology: Topology) -> bool:
     return any(is_generated(spec.kept_as) for spec in _logged(topology))
 
 
+def may_be_misread(topology: Topology) -> bool:
+    """Whether members could hold something else in a store of the topology than it does."""
+    return continues_generated(topology) or bool(origin_tags(topology))
+
+
 def check_origins(application_id: str, topology: Topology, members: Iterable[RunningMember]) -> None:
-    """Raises TopologyMismatchError if a generated store name stands for something else in a running member."""
-    if not continues_generated(topology):
+    """Raises TopologyMismatchError if a store holds something else in a running member."""
+    if not may_be_misread(topology):
         return
     known = origins(topology)
     for member in members:
-        theirs = _marks(member.client_tags)
-        if not theirs or member.topology_epoch > topology.epoch:
+        if member.topology_epoch > topology.epoch:
             continue
-        listed = "; ".join(_misread(topology, known, theirs))
+        swapped = _swapped(topology, known, member.client_tags)
+        misread = _misread(topology, known, _marks(member.client_tags), besides=swapped)
+        listed = "; ".join([*swapped.values(), *misread])
         if listed:
             raise TopologyMismatchError(
                 f"Application {application_id!r}: the state of its running instances would be misread by this version: "
@@ -152,12 +200,28 @@ def warn_of_unknown(application_id: str, topology: Topology, admin: Administerin
         )
 
 
-def _misread(topology: Topology, known: Mapping[str, Origin], theirs: Mapping[str, OriginMark]) -> Iterator[str]:
+def _swapped(topology: Topology, known: Mapping[str, Origin], tags: Mapping[str, str]) -> dict[str, str]:
+    """The stores of joins whose sides are the other way round in a member with these client tags."""
+    found = {}
+    for spec in sorted(_logged(topology), key=lambda spec: spec.name):
+        origin, before = known[spec.name], SidesMark.read(tags.get(_key(spec.kept_as, STORE_SIDES), ""))
+        if before is not None and origin.sides and before.has_changed(SidesMark.of(origin)):
+            kept, met = origin.sides
+            found[spec.name] = (
+                f"store {spec.name!r}: the sides of the join have changed places: it would get records of {kept} now, "
+                f"joined with {met}. {KEEP_SIDES}"
+            )
+    return found
+
+
+def _misread(
+    topology: Topology, known: Mapping[str, Origin], theirs: Mapping[str, OriginMark], besides: Container[str]
+) -> Iterator[str]:
     marks = {name: OriginMark.of(origin) for name, origin in known.items()}
     for spec in sorted(_logged(topology), key=lambda spec: spec.name):
         first = spec.kept_as
         before, after = theirs.get(_key(first)), marks[spec.name]
-        if before is None or not is_generated(first):
+        if before is None or not is_generated(first) or spec.name in besides:
             continue
         exchanged = before.has_other_functions(after) and after in theirs.values()
         if before.is_same_as(after) and not exchanged:
@@ -169,7 +233,7 @@ def _misread(topology: Topology, known: Mapping[str, Origin], theirs: Mapping[st
         else:
             yield (
                 f"store {first!r}: a generated name that means something else: it was {was}, and is {known[first]}. "
-                f"{name_both(first)}"
+                f"{name_both(first, known[first])}"
             )
 
 
@@ -184,9 +248,33 @@ def _logged(topology: Topology) -> list[StoreSpec]:
     return [spec for spec in found.values() if spec.has_own_changelog]
 
 
-def _key(store: str) -> str:
-    return STORE_ORIGIN + sha256(store.encode()).hexdigest()[:_NAME_DIGITS]
+def _key(store: str, prefix: str = STORE_ORIGIN) -> str:
+    return prefix + sha256(store.encode()).hexdigest()[:_NAME_DIGITS]
 
 
 def _hashed(text: str) -> bytes:
     return sha256(text.encode()).digest()
+
+
+def _bits(topics: Iterable[str]) -> int:
+    bits = 0
+    for topic in topics:
+        for byte in _hashed(topic)[:_BITS_OF_A_TOPIC]:
+            bits |= 1 << byte % 64
+    return bits
+
+
+def _overlap(one: int, other: int) -> bool:
+    return one & other in (one, other)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decoded(text: str, size: int) -> bytes | None:
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return data if len(data) == size else None

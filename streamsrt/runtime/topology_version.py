@@ -5,7 +5,7 @@
    before the other has joined, but not after both have. Apache Kafka compares topics and stores only; this check, and
    the bundled broker, compare the whole structure, by its digest.
 2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
-   be readable, and a generated name must stand for the same, in the other members, too
+   be readable, and a generated name or a side of a join must stand for the same, in the other members, too
    (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one.
 3. The version is written down when the member runs: a refused version leaves no trace.
 
@@ -24,7 +24,13 @@ from streamsrt.client.interface import Administering
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.membership.classic.stream_layout import said_by_ours
-from streamsrt.runtime.store_origins import RunningMember, check_origins, continues_generated, warn_of_unknown
+from streamsrt.runtime.store_origins import (
+    RunningMember,
+    check_origins,
+    continues_generated,
+    may_be_misread,
+    warn_of_unknown,
+)
 from streamsrt.state.private_files import write_private
 from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
@@ -65,25 +71,28 @@ def check_group(
     """
     name = config.application_id
     # A version without an epoch is the first one, or the one that runs.
-    compares_names = topology.epoch > 0 and continues_generated(topology)
+    is_later = topology.epoch > 0
     if config.group_protocol != "classic":
         (group,) = admin.describe_streams_groups([name])
         check_members(name, topology, group)
         is_alone = not group.members
-    elif compares_names:
+    elif is_later and may_be_misread(topology):
         # Its leader compares versions, by their digests.
         (classic,) = admin.describe_classic_groups([name])
         check_origins(name, topology, _classic_members(classic))
         is_alone = not classic.members
-    if compares_names and is_alone and config.topology_lock is None and on_disk is not None and on_disk.is_first:
+    else:
+        return
+    is_unknown = is_alone and config.topology_lock is None and on_disk is not None and on_disk.is_first
+    if is_later and is_unknown and continues_generated(topology):
         warn_of_unknown(name, topology, admin)
 
 
 def check_members(
     application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
 ) -> None:
-    """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if a generated
-    store name stands for something else in it.
+    """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if a
+    store holds something else in it.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """

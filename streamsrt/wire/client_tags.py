@@ -8,6 +8,9 @@ TOPOLOGY_DIGEST = "topology.digest"
 STORE_ORIGIN = "origin."
 """Begins the key of a tag that tells what a generated store name stands for."""
 
+STORE_SIDES = "sides."
+"""Begins the key of a tag that tells what the two sides of a join are, of which a store keeps one."""
+
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""
 

@@ -13,7 +13,9 @@
    incompatible are a store whose changelog does not have as many partitions as its subtopology has tasks, and a
    repartition topic with another number of partitions, as far as the numbers are known.
 5. A generated name says nothing about the contents. A store whose generated name stands for something else now
-   (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's.
+   (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
+   name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
+   certain that its rows are another one's: the sides of a join, or two names, have changed places.
 6. The topology epoch is raised by one whenever the digests differ, and only then.
 """
 
@@ -24,7 +26,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph.origins import Origin
+from topology.graph.join_sides import changed_places
+from topology.graph.origins import Origin, have_sides_changed
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.spec.names import is_generated
@@ -145,6 +148,8 @@ class _Compared:
     def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics) -> None:
         self._old, self._new = old, new
         self._there = topics.internal
+        kept = {store.kept_as: store.name for store in new.stores}
+        self._names_now = {store.name: kept[store.kept_as] for store in old.stores if store.kept_as in kept}
         self._before = partitions_needed(old, topics.sources)
         self._after = partitions_needed(new, topics.sources)
 
@@ -238,7 +243,7 @@ class _Compared:
                 "rebuilt",
                 f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
             )
-        return self._partitions_of(old, new) or _carried_over(old, new)
+        return self._partitions_of(old, new) or _carried_over(old, new, self._fed_otherwise(old.name, new.name))
 
     def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""
@@ -253,10 +258,15 @@ class _Compared:
         )
 
     def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
-        """Why a generated name stands for something else than before; empty if it does not."""
+        """Why a name stands for something else than before; empty if it does not, or if nobody can tell."""
         before, after = self._old.origins.get(name), self._new.origins.get(name_now)
-        if before is None or after is None or not is_generated(name.removesuffix(_REPARTITION)):
+        if before is None or after is None:
             return ""
+        if have_sides_changed(before, after):
+            return _sides_changed(before, after)
+        if not is_generated(name.removesuffix(_REPARTITION)):
+            other = self._swapped_with(name, before, after)
+            return f"it was {before} and is {after}, and {other} the other way round: {_SWAP_BACK}" if other else ""
         if _is_same(before, after) and not self._exchanged(before, after):
             return ""
         now = next((each for each, origin in self._new.origins.items() if origin == before), None)
@@ -266,7 +276,26 @@ class _Compared:
         meaning = f"a generated name that means something else: it was {before}{found} and is {after}"
         if what != "store":
             return f"{meaning}: name it (name=)"
-        return f"{meaning}. {name_both(name)}"
+        return f"{meaning}. {name_both(name, before)}"
+
+    def _fed_otherwise(self, name: str, name_now: str) -> str:
+        """What is to be said of a store that goes on with other inputs or keys; empty if there is nothing."""
+        before, after = self._old.origins.get(name), self._new.origins.get(name_now)
+        if before is None or after is None or _is_same(before, after):
+            return ""
+        return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
+
+    def _swapped_with(self, name: str, before: Origin, after: Origin) -> str | None:
+        """The other name that stands now for what this one stood for, and the other way round."""
+        if before == after:
+            return None
+        for other, was in self._old.origins.items():
+            found = self._new.origins.get(self._names_now.get(other, other))
+            if other == name or found is None or {before.filled_by, after.filled_by} != {was.filled_by}:
+                continue
+            if changed_places((before, was), (after, found), (_is_equal, _has_equal_structure)):
+                return other
+        return None
 
     def _exchanged(self, before: Origin, after: Origin) -> bool:
         """Whether it is the code of another one that a name stands for now, where all else is equal."""
@@ -318,13 +347,31 @@ class _Compared:
 
 NO_WAY_BACK = "The old version can't read what the new one writes: once it has written, there is no way back"
 _NEW = "new: it starts empty"
+_NAME_JOIN = "give the join another store= (a foreign-key join: another name=): then it starts empty"
+KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
+"""What to do if the sides of a join have changed places."""
+
+_IF_ANOTHER = "If it is another table now, give it another name"
+_SWAP_BACK = "exchange the names again, or give the new ones other names"
 _UNLOGGED = "gone: it had no changelog"
 _COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
 """Steps that take a record into account each time that it is read."""
 
 
-def name_both(name: str) -> str:
-    """What to do if a generated store name stands for something else than before."""
+def _sides_changed(before: Origin, after: Origin) -> str:
+    (mine, other), (now, other_now) = before.sides, after.sides
+    by = ", with other functions" if str(mine) == str(now) else ""
+    return (
+        f"the sides of the join have changed places: it had records of {mine}, joined with {other}, and would get "
+        f"those of {now}, joined with {other_now}{by}. {KEEP_SIDES}"
+    )
+
+
+def name_both(name: str, before: Origin) -> str:
+    """What to do if a generated store name, which was of this origin, stands for something else than before."""
+    if before.sides:
+        # What a join calls its stores is only begun by store=.
+        return f"Keep the steps in front of it, or {_NAME_JOIN}"
     return f'Name both: the table that had this name keeps its state as store="{name}", the other one starts empty'
 
 
@@ -363,6 +410,14 @@ def _is_same(before: Origin, after: Origin) -> bool:
     """A source more or less does not make it another table."""
     one, other = set(before.topics), set(after.topics)
     return (one <= other or other <= one) and before.structure[1:] == after.structure[1:]
+
+
+def _is_equal(one: Origin, other: Origin) -> bool:
+    return one == other
+
+
+def _has_equal_structure(one: Origin, other: Origin) -> bool:
+    return one.structure == other.structure
 
 
 def _python(origin: Origin) -> str:
@@ -405,8 +460,8 @@ def _cure_of_repartition(had: int, needs: int) -> str:
     return f"{cure}. If the sources have got more partitions: {_FOLLOWS}" if needs > had else cure
 
 
-def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
-    reasons = list(_renamed_or_upcast(old, new))
+def _carried_over(old: StoreOutline, new: StoreOutline, fed_otherwise: str) -> tuple[Fate, str]:
+    reasons = [*([fed_otherwise] if fed_otherwise else []), *_renamed_or_upcast(old, new)]
     if old.persistent != new.persistent:
         return "carried over", "; ".join(
             [*reasons, "restored from its changelog, since it moves between memory and disk"]

@@ -6,6 +6,8 @@
 2. If all of that is equal, the functions on the way may still differ. They are compared by their compiled code, unless
    the two versions ran on different versions of Python. Any edit of a function changes the code, so this is only a hint:
    it counts only if two names have exchanged what they stand for.
+3. Of a store or internal topic of a join, each side is told by itself (:mod:`topology.graph.join_sides`), whether its name
+   is generated or not: it would have the rows of the other side if the sides changed places.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -32,25 +34,46 @@ from types import (
 )
 from uuid import UUID
 
+from topology.graph.join_sides import is_sided, sides_changed, sides_of_stores, stores_of_topics
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Operation
 from topology.graph.operations.basic import Branch
+from topology.graph.operations.joins import StreamJoinWindow, StreamStreamJoin, SubscriptionReceive, SubscriptionSend
 from topology.graph.operations.traits import changes_key
 from topology.graph.topology import Topology
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _DIGITS = 16
 _DEPTH = 4
+_ENTERS_AT: Mapping[type, type] = MappingProxyType(
+    {StreamStreamJoin: StreamJoinWindow, SubscriptionReceive: SubscriptionSend}
+)
+"""The first step of a side of a join, of those that are several steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What feeds one side of a join."""
+
+    topics: tuple[str, ...]
+    keyed_by: tuple[str, ...]
+    functions: str
+
+    def __str__(self) -> str:
+        return _came(self.topics, self.keyed_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What feeds a store or a repartition topic, and what fills it. ``functions``: a digest of the code on the way."""
+    """What feeds a store or a repartition topic, and what fills it. ``functions``: a digest of the code on the way.
+    ``sides``: of what a join keeps, the side whose records these are, and the other one.
+    """
 
     topics: tuple[str, ...]
     keyed_by: tuple[str, ...]
     filled_by: tuple[str, ...]
     functions: str
+    sides: tuple[Side, ...] = ()
 
     @property
     def structure(self) -> tuple[tuple[str, ...], ...]:
@@ -58,8 +81,33 @@ class Origin:
         return self.topics, self.keyed_by, self.filled_by
 
     def __str__(self) -> str:
-        way = f", keyed by {', '.join(self.keyed_by)}" if self.keyed_by else ""
-        return f"{'/'.join(self.filled_by) or 'repartition'} of {', '.join(self.topics) or 'nothing'}{way}"
+        return f"{'/'.join(self.filled_by) or 'repartition'} of {_came(self.topics, self.keyed_by)}"
+
+
+def _came(topics: Sequence[str], keyed_by: Sequence[str]) -> str:
+    way = f", keyed by {', '.join(keyed_by)}" if keyed_by else ""
+    return f"{', '.join(topics) or 'nothing'}{way}"
+
+
+def have_sides_changed(before: Origin, after: Origin) -> bool:
+    """Whether what a join keeps of one side would be taken for what came from the other one."""
+    return sides_changed(before.sides, after.sides, _LIKENESSES)
+
+
+def _is_equal(one: Side, other: Side) -> bool:
+    return one == other
+
+
+def _is_keyed_alike(one: Side, other: Side) -> bool:
+    return (one.topics, one.keyed_by) == (other.topics, other.keyed_by)
+
+
+def _is_wider(one: Side, other: Side) -> bool:
+    """A topic more or less is the same side."""
+    return set(one.topics) <= set(other.topics) or set(other.topics) <= set(one.topics)
+
+
+_LIKENESSES = (_is_equal, _is_keyed_alike, _is_wider)
 
 
 def origins(topology: Topology) -> dict[str, Origin]:
@@ -71,7 +119,13 @@ def origins(topology: Topology) -> dict[str, Origin]:
             users = [node for node in subtopology.nodes if isinstance(node, ProcessorNode) and spec.name in node.stores]
             owners = [node for node in users if getattr(node.operation, "store", None) == spec.name] or users[:1]
             found[spec.name] = ways.of(owners, tuple(sorted({type(node.operation).__name__ for node in owners})))
-    return found
+    sides = {
+        store: tuple(ways.side(name) for name in names)
+        for store, names in sides_of_stores(topology.subtopologies).items()
+    }
+    of_topics = stores_of_topics(topology.subtopologies).items()
+    sides.update((topic, sides[store]) for topic, store in of_topics if store in sides)
+    return {name: replace(origin, sides=sides.get(name, ())) for name, origin in found.items()}
 
 
 class _Ways:
@@ -109,6 +163,21 @@ class _Ways:
             functions=f"{sys.version_info[0]}.{sys.version_info[1]}:{_digest(sorted(functions))}",
         )
 
+    def side(self, name: str) -> Side:
+        """What feeds the side of a join that has a step or table of this name."""
+        origin = self.of(self._inputs(self._nodes[name]), ())
+        return Side(topics=origin.topics, keyed_by=origin.keyed_by, functions=origin.functions)
+
+    def _inputs(self, node: Node) -> list[Node]:
+        if not isinstance(node, ProcessorNode) or not is_sided(node.operation):
+            return [node]
+        enters_at = _ENTERS_AT.get(type(node.operation), type(node.operation))
+        above = self._above([node])
+        first = next(
+            each for each in above if isinstance(each, ProcessorNode) and isinstance(each.operation, enters_at)
+        )
+        return self._feeding(first)
+
     def _code_of(self, node: ProcessorNode, names: Set[str]) -> str:
         # Once, however many stores are behind it: a function may hold a large table.
         branches = frozenset(node.operation.children) & names if isinstance(node.operation, Branch) else frozenset()
@@ -122,14 +191,14 @@ class _Ways:
         while waiting:
             node = waiting.pop()
             yield node
-            above: list[Node] = []
-            if isinstance(node, SourceNode):
-                above = [writer for topic in node.topics if node.repartition for writer in self.writers.get(topic, ())]
-            else:
-                above = [self._nodes[name] for name in node.parents if name in self._nodes]
-            fresh = [each for each in above if each.name not in seen]
+            fresh = [each for each in self._feeding(node) if each.name not in seen]
             seen.update(each.name for each in fresh)
             waiting += fresh
+
+    def _feeding(self, node: Node) -> list[Node]:
+        if isinstance(node, SourceNode):
+            return [writer for topic in node.topics if node.repartition for writer in self.writers.get(topic, ())]
+        return [self._nodes[name] for name in node.parents if name in self._nodes]
 
 
 def code_of(operation: Operation, branches: Set[str]) -> str:

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
-from topology.graph.origins import Origin, origins
+from topology.graph.origins import Origin, Side, origins
 from topology.graph.topology import Topology
 from topology.spec.row_versions import plain_name
 
@@ -108,7 +108,13 @@ class TopologyOutline:
                 stores=tuple(StoreOutline(**row) for row in value["stores"]),
                 repartition_topics=dict(value["repartition_topics"]),
                 origins={
-                    name: Origin(**{key: _tupled(item) for key, item in row.items()})
+                    name: Origin(
+                        topics=_tupled(row["topics"]),
+                        keyed_by=_tupled(row["keyed_by"]),
+                        filled_by=_tupled(row["filled_by"]),
+                        functions=row["functions"],
+                        sides=_sides(row.get("sides", ())),
+                    )
                     for name, row in value.get("origins", {}).items()
                 },
             )
@@ -187,6 +193,13 @@ def _epoch(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"epoch is {value!r}, and must be a whole number from 0 on")
     return value
+
+
+def _sides(rows: Iterable[Mapping[str, Sequence[str]]]) -> tuple[Side, ...]:
+    return tuple(
+        Side(topics=tuple(row["topics"]), keyed_by=tuple(row["keyed_by"]), functions=str(row["functions"]))
+        for row in rows
+    )
 
 
 def _tupled(value: Any) -> Any:  # of a file: the fields that it fills judge it

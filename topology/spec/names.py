@@ -14,7 +14,10 @@ MAX_LENGTH = 249
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
-_ANY_GENERATED = re.compile(r"(KSTREAM|KTABLE)-.*-[0-9]{10}|.*-STATE-STORE-[0-9]{10}")
+_ANY_GENERATED = re.compile(
+    r"(KSTREAM|KTABLE)-.*-[0-9]{10}(-store|-asof-store|-asof-waiting-store|-Buffer|-topic)?|.*-STATE-STORE-[0-9]{10}"
+)
+"""With what joins put behind the name of their step, for their stores and topics."""
 
 REPARTITION_SUFFIX = "-repartition"
 

@@ -63,6 +63,28 @@ def test_each_change_is_shown_and_gets_the_next_epoch(command: Command, module: 
     assert command("topology", "diff", path, f"{module}:second").code == 0
 
 
+def test_a_join_whose_sides_have_changed_places_is_refused(command: Command, tmp_path: Path, module: str) -> None:
+    program = """
+from topology import JoinWindows, StreamsBuilder, serdes
+
+def build(left, right):
+    builder = StreamsBuilder()
+    one, other = (builder.stream(topic, key=serdes.string, value=serdes.string) for topic in (left, right))
+    one.join(other, lambda a, b: a + b, JoinWindows(1_000), store="pairs").foreach(print)
+    return builder.build()
+
+first, swapped = build("a", "b"), build("b", "a")
+"""
+    (tmp_path / f"{module}.py").write_text(program, encoding="utf-8")
+    shown = command("topology", "diff", f"{module}:first", f"{module}:swapped")
+    assert shown.code == 12
+    assert "the sides of the join have changed places" in " ".join(shown.out.split())
+    assert command("topology", "lock", f"{module}:first").code == 0
+    before = (tmp_path / "topology.lock").read_bytes()
+    assert command("topology", "lock", f"{module}:swapped").code == 12
+    assert (tmp_path / "topology.lock").read_bytes() == before
+
+
 def test_edited_functions_are_written_with_the_same_epoch(command: Command, tmp_path: Path, module: str) -> None:
     path = tmp_path / "topology.lock"
     program = """

@@ -22,7 +22,7 @@ from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.values import State
 from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
-from topology import Store, StreamsBuilder, serdes
+from topology import JoinWindows, Store, StreamsBuilder, serdes
 from topology.graph.origins import Origin
 from topology.graph.topology import Topology
 
@@ -35,6 +35,10 @@ MAXIMA: Step = ("maxima", max, None)
 _NUMBERS = itertools.count()
 
 
+Versions: TypeAlias = tuple[Topology, Topology, Topology, str]
+"""The old one, one that is refused, one that is accepted, and what the refusal says."""
+
+
 def called(step: Step, store: str | Store) -> Step:
     return step[0], step[1], store
 
@@ -44,6 +48,17 @@ def reduced(*steps: Step, topic: str = "in", epoch: int = 0) -> Topology:
     grouped = builder.stream(topic, key=serdes.string, value=serdes.long).group_by_key()
     for sink, function, store in steps:
         grouped.reduce(function, store=store).to_stream().to(f"{topic}-{sink}", key=serdes.string, value=serdes.long)
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def joined(*, swapped: bool = False, store: str | None = "st", topic: str = "in", epoch: int = 0) -> Topology:
+    """What is read of ``topic`` is in ``{topic}-sums``, too."""
+    builder = StreamsBuilder()
+    text = {"key": serdes.string, "value": serdes.string}
+    first, second = (builder.stream(each, **text) for each in (topic, f"{topic}-maxima"))
+    first.to(f"{topic}-sums", **text)
+    one, other = (second, first) if swapped else (first, second)
+    one.outer_join(other, lambda a, b: f"{a}{b}", JoinWindows(1_000), store=store).foreach(lambda _k, _v: None)
     return builder.build(epoch=epoch).with_default_serdes()
 
 
@@ -102,6 +117,26 @@ def test_the_same_meaning_stays_accepted() -> None:
     check_origins("app", reduced(SUMS, MAXIMA, ("more", min, None), epoch=1), [old])
 
 
+@pytest.mark.parametrize("store", ["st", None])
+def test_swapped_sides_of_a_join_are_refused_with_what_helps(store: str | None) -> None:
+    old = running(joined(store=store))
+    told = refusal(joined(store=store, swapped=True, epoch=1), old)
+    assert told.count("the sides of the join have changed places") == 3
+    assert (
+        "it would get records of in-maxima now, joined with in. Keep the order of the sides, or give the join another store="
+        in told
+    )
+    for accepted in (joined(store=store, epoch=1), joined(store="other", swapped=True, epoch=1)):
+        check_origins("app", accepted, [old])
+    silent = RunningMember("of a version without marks", 0, {key: "" for key in old.client_tags})
+    check_origins("app", joined(store=store, swapped=True, epoch=1), [silent])
+
+
+def test_a_stream_that_is_renamed_is_no_swap_for_the_members() -> None:
+    old = running(joined())
+    check_origins("app", joined(topic="out", epoch=1), [old])
+
+
 def test_who_has_no_mark_or_runs_a_later_epoch_is_not_compared() -> None:
     swapped = reduced(MAXIMA, SUMS, epoch=1)
     key = next(iter(origin_tags(swapped)))
@@ -112,13 +147,15 @@ def test_who_has_no_mark_or_runs_a_later_epoch_is_not_compared() -> None:
 def test_stores_with_names_of_their_own_or_without_a_changelog_have_no_tags() -> None:
     unlogged = Store(FIRST, logging=False)
     assert origin_tags(reduced(called(SUMS, "total"), called(MAXIMA, unlogged))) == {}
+    assert len(origin_tags(joined())) == 3, "but those of joins have: two windows, and what waits for a match"
 
 
 def test_tags_are_as_long_as_kafka_lets_them_be_and_not_too_many() -> None:
     tags = origin_tags(reduced(*((f"{number}", MAXIMA[1], None) for number in range(MOST_STORES + 1))))
     assert len(tags) == MOST_STORES
-    assert max(map(len, tags)) <= 20
-    assert max(map(len, tags.values())) <= 30
+    for each in (tags, origin_tags(joined(store=None))):
+        assert max(map(len, each)) <= 20
+        assert max(map(len, each.values())) <= 30
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
@@ -144,11 +181,36 @@ def network(bundled_broker: BundledBroker) -> Iterator[NetworkThread]:
     network.stop()
 
 
+def swapped_names(topic: str) -> Versions:
+    named = called(MAXIMA, SECOND), called(SUMS, FIRST)
+    return (
+        reduced(SUMS, MAXIMA, topic=topic),
+        reduced(MAXIMA, SUMS, topic=topic, epoch=1),
+        reduced(*named, topic=topic, epoch=1),
+        "a generated name that means something else",
+    )
+
+
+def swapped_sides(topic: str) -> Versions:
+    return (
+        joined(topic=topic),
+        joined(topic=topic, swapped=True, epoch=1),
+        joined(topic=topic, swapped=True, store="other", epoch=1),
+        "the sides of the join have changed places",
+    )
+
+
+@pytest.mark.parametrize("versions", [swapped_names, swapped_sides])
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_beside_a_running_instance_with_another_state_directory_it_is_refused_and_that_one_goes_on(
-    bundled_broker: BundledBroker, network: NetworkThread, tmp_path: Path, protocol: str
+    bundled_broker: BundledBroker,
+    network: NetworkThread,
+    tmp_path: Path,
+    protocol: str,
+    versions: Callable[[str], Versions],
 ) -> None:
     topic = f"numbers-{next(_NUMBERS)}"
+    first, swapped, right, said = versions(topic)
     network.admin.create_topics(
         [NewTopic(name=name, partitions=1) for name in (topic, f"{topic}-sums", f"{topic}-maxima")]
     )
@@ -184,22 +246,22 @@ def test_beside_a_running_instance_with_another_state_directory_it_is_refused_an
         collector.flush()
         network.producer.flush(PATIENCE_S)
 
-    with instance(reduced(SUMS, MAXIMA, topic=topic), "old", up) as old:
+    with instance(first, "old", up) as old:
         assert up.wait(PATIENCE_S)
         write(1)
         wait_written(1)
-        refused = instance(reduced(MAXIMA, SUMS, topic=topic, epoch=1), "new", threading.Event())
-        with pytest.raises(TopologyMismatchError, match="a generated name that means something else"):
+        refused = instance(swapped, "new", threading.Event())
+        with pytest.raises(TopologyMismatchError, match=said):
             refused.run(until="quiet", timeout_s=PATIENCE_S)
         write(2)
         wait_written(2)
         assert old.state is State.RUNNING
         # It left no trace in the group: the old version may start again, and so may a newer one that means the same.
         again = threading.Event()
-        with instance(reduced(SUMS, MAXIMA, topic=topic), "more", again):
+        with instance(first, "more", again):
             assert again.wait(PATIENCE_S)
         named = threading.Event()
-        with instance(reduced(called(MAXIMA, SECOND), called(SUMS, FIRST), topic=topic, epoch=1), "new", named):
+        with instance(right, "new", named):
             assert named.wait(PATIENCE_S)
 
 
