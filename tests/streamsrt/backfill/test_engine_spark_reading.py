@@ -198,7 +198,7 @@ def _is_one_sentence(said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("json", '{"number": 1}\n{"number": tr', "has rows that are no json: correct them; --lake-option"),
+        ("json", '{"number": 1}\n{"number": tr', "has rows that are not valid json: correct them; --lake-option"),
         ("csv", "number,word\n1,a\n2\n", r"lake/part\.csv can't be read .*Bring the file back"),
         ("csv", "number,word\n1,a\n2,b,c\n", r"lake/part\.csv can't be read"),
         ("orc", "no orc at all", r"lake/part\.orc can't be read"),
