@@ -129,7 +129,7 @@ def test_a_file_beside_the_folders_of_partitions_is_refused(tmp_path: Path) -> N
     root = write_lake(tmp_path / "lake", some(10), KEYED, files=2)
     (root / "partition=1").mkdir()
     (root / "part-0.parquet").rename(root / "partition=1" / "part-0.parquet")
-    with pytest.raises(ArchiveError, match="in no folder partition=N, and 1 files of lake"):
+    with pytest.raises(ArchiveError, match="is not in a folder partition=N, and 1 files of lake"):
         scan_lake(Lake(root), "t", 3)
 
 
