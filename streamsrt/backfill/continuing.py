@@ -105,6 +105,7 @@ def check_same(earlier: EarlierBackfill, now: BackfillPlan) -> None:
 
 _SAME = {
     "application_id": "it is of application {before!r}, and this one is {found!r}. Give the same --application-id",
+    "application": "it is of {before}, and this plan is of {found}. Name the same MODULE:ATTRIBUTE",
     "code_digest": (
         "the source of the application has changed since then (digest {before}, now {found}), and the state of two versions "
         "must not be mixed. Bring back the version that was backfilled"

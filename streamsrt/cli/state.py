@@ -189,6 +189,13 @@ def repartition(
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group")],
     bootstrap_servers: BootstrapServers = None,
     config: ConfigOverModule = None,
+    record_keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--record-keys",
+            help="store of a processor whose keys are those of its records, where the rows do not prove it; may be repeated",
+        ),
+    ] = None,
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
@@ -201,9 +208,15 @@ def repartition(
     with (
         bootstrap(bootstrap_servers) as servers,
         StateRepartition(
-            application, application_id, bootstrap_servers=servers, config=key_value_pairs(config or ())
+            application,
+            application_id,
+            bootstrap_servers=servers,
+            config=key_value_pairs(config or ()),
+            record_keys=record_keys or (),
         ) as job,
     ):
+        if execute:
+            job.end_earlier_attempt()
         survey = job.survey()
         _show_survey(survey, as_json=as_json)
         if survey.blockers:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from streamsrt.application import load_application
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
-from streamsrt.backfill.repartition.moving import CHUNK_ROWS, Mover, transactional_id
+from streamsrt.backfill.repartition.moving import CHUNK_ROWS, TRANSACTIONS_TIMEOUT_S, Mover, transactional_id
 from streamsrt.backfill.repartition.offsets import final_offsets, marks, operator_times
 from streamsrt.backfill.repartition.rows import StoredRows
 from streamsrt.backfill.repartition.shape import shape_of
@@ -41,12 +41,14 @@ class StateRepartition:
         bootstrap_servers: str,
         config: Mapping[str, str] | None = None,
         chunk_rows: int = CHUNK_ROWS,
+        record_keys: Collection[str] = (),
     ) -> None:
         loaded = load_application(application)
         self._topology, self._config = configured(loaded.topology, {**loaded.config, **(config or {})}, application_id)
         self._id = application_id
         self._servers = bootstrap_servers
         self._chunk_rows = chunk_rows
+        self._record_keys = record_keys
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> StateRepartition:
@@ -60,12 +62,16 @@ class StateRepartition:
     ) -> None:
         self._open.close()
 
+    def end_earlier_attempt(self) -> None:
+        """Fences an earlier attempt and ends the transaction that it left open, so that a survey need not wait for it."""
+        self._network.transactions.initialize(TRANSACTIONS_TIMEOUT_S)
+
     # ---------------------------------------------------------------------------------------------------------- looking
 
     def survey(self) -> StateSurvey:
         """Finds out what would move, and what prevents it. Changes nothing."""
         committed = self._committed()
-        shape = shape_of(self._topology, self._config, self._network.admin.topics(), committed)
+        shape = shape_of(self._topology, self._config, self._network.admin.topics(), committed, self._record_keys)
         found = StateSurvey(shape, blockers=[*self._against_group(committed), *shape.blockers])
         if not shape.parts or found.blockers:
             return found

@@ -19,7 +19,7 @@ from streamsrt.wire.records import Headers, encode_batch
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 4 << 20
 _BATCH_BYTES = 512 << 10
-_TIMEOUT_S = 60.0
+TRANSACTIONS_TIMEOUT_S = 60.0
 
 Put = tuple[bytes, bytes | None, int, Headers]
 OnChunk = Callable[[str], None]
@@ -43,7 +43,7 @@ class Mover:
 
     def initialize(self) -> None:
         """Fences earlier attempts. All that was committed before is in the logs when this returns."""
-        self._network.transactions.initialize(_TIMEOUT_S)
+        self._network.transactions.initialize(TRANSACTIONS_TIMEOUT_S)
 
     def move(self, store: MovedStore, stored: StoredRows) -> None:
         """Brings the rows of a store to where they belong."""
@@ -74,11 +74,11 @@ class Mover:
                     keys, values, times, headers=headers if any(headers) else None, transactional=True
                 )
                 self._network.producer.send(topic, partition, encoded, len(keys))
-        self._network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=_TIMEOUT_S)
+        self._network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=TRANSACTIONS_TIMEOUT_S)
         self.moved += self._rows
         self._puts = {}
         self._rows = self._bytes = 0
-        self._on_chunk(f"{store.store}: {self.moved} rows")
+        self._on_chunk(f"{self.moved} rows moved, {store.store} under way")
 
 
 def _batches(puts: list[Put]) -> list[list[Put]]:

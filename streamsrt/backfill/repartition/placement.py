@@ -19,7 +19,7 @@ from streamsrt.state.windowed import split_window_key
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
 from topology.graph.operations import Operation
-from topology.graph.operations.traits import emits_on_close, own_store
+from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of
 from topology.graph.store_kinds import StoreKind, kind_of
 from topology.spec.windows import UnlimitedWindows
 
@@ -81,6 +81,17 @@ def key_of_rows(spec: StoreSpec, subtopology: Subtopology) -> KeyOf:
         if own is not None and getattr(operation, own.field) == spec.name:
             return own.key_of
     return partial(record_key_of, spec)
+
+
+def has_own_keys(spec: StoreSpec, subtopology: Subtopology) -> bool:
+    """Whether processors of the program, or its ids of duplicates, choose the keys of the rows."""
+    return any(
+        isinstance(node, ProcessorNode)
+        and spec.name in node.stores
+        and traits_of(node.operation).code is Code.PROCESSOR
+        and own_store(node.operation) != spec.name
+        for node in subtopology.nodes
+    )
 
 
 def closings_of(spec: StoreSpec, subtopology: Subtopology) -> tuple[Closing, ...]:

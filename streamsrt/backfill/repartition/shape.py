@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamsrt.assignment.configuration import Configuration, configure
@@ -18,7 +18,7 @@ from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology as AssignedPart
 from streamsrt.assignment.topology import topology_of
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.repartition.placement import Closing, KeyOf, closings_of, key_of_rows, refusal_of
+from streamsrt.backfill.repartition.placement import Closing, KeyOf, closings_of, has_own_keys, key_of_rows, refusal_of
 from streamsrt.backfill.run_task import subtopology_id
 from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -35,8 +35,9 @@ _UNLESS = "or run it under another application id, with state from streamsrt bac
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedStore:
     """A store whose rows are looked at. ``existing``: partitions of its changelog now. ``counts``: by which its rows may
-    lie, the oldest first; ``after``: by which they lie in the end. ``primary_counts``, ``primary_after``: the same for the
-    left rows of the subscriptions that it has; none where it has none, or those stay where they are."""
+    lie, the oldest first; ``after``: by which they lie in the end. ``has_own_keys``: the program chooses the keys, which
+    need not be those of its records. ``primary_counts``, ``primary_after``: the same for the left rows of its
+    subscriptions; none if it has none, or if those stay where they are."""
 
     store: str
     changelog: str
@@ -44,6 +45,7 @@ class MovedStore:
     counts: tuple[int, ...]
     after: int
     key_of: KeyOf
+    has_own_keys: bool = False
     closings: tuple[Closing, ...] = ()
     primary_counts: tuple[int, ...] = ()
     primary_after: int = 0
@@ -89,8 +91,12 @@ def shape_of(
     config: StreamsConfig,
     topics: Mapping[str, TopicInfo],
     committed: Mapping[TopicPartition, OffsetAndMetadata],
+    record_keys: Collection[str] = (),
 ) -> Shape:
-    """What is to be done for a topology where there are these topics. Raises PlanError where no counts can be told."""
+    """What is to be done for a topology and its topics. Raises PlanError if the partition counts can't be computed.
+
+    ``record_keys``: stores of processors whose keys are those of the records, as the user says.
+    """
     application_id = config.application_id
     internal = set(_internal_topics(topology, application_id))
     known = topology_of(topology_metadata(topology, application_id, subtopology_id=config.subtopology_id))
@@ -106,7 +112,13 @@ def shape_of(
         )
     found = Shape(application_id=application_id)
     builder = _Builder(
-        topology, config, needed, {name: each.partitions for name, each in topics.items()}, committed, found
+        topology,
+        config,
+        needed,
+        {name: each.partitions for name, each in topics.items()},
+        committed,
+        found,
+        record_keys,
     )
     builder.build()
     return found
@@ -128,6 +140,7 @@ class _Builder:
         there: Mapping[str, int],
         committed: Mapping[TopicPartition, OffsetAndMetadata],
         shape: Shape,
+        record_keys: Collection[str],
     ) -> None:
         self._topology = topology
         self._id = config.application_id
@@ -135,6 +148,7 @@ class _Builder:
         self._there = there
         self._committed = committed
         self._shape = shape
+        self._record_keys = record_keys
         assigned = {part.id: part for part in needed.resolved.subtopologies}
         self._parts = [(each, assigned[subtopology_id(each, config)]) for each in topology.subtopologies]
 
@@ -252,6 +266,7 @@ class _Builder:
                     counts=(existing,) if part is None else part.counts,
                     after=existing if part is None else part.after,
                     key_of=key_of_rows(spec, subtopology),
+                    has_own_keys=spec.name not in self._record_keys and has_own_keys(spec, subtopology),
                     closings=closings_of(spec, subtopology),
                     primary_counts=() if left is None else left.counts,
                     primary_after=0 if left is None else left.after,

@@ -1,7 +1,8 @@
 """Checks where rows are, and looks for records that are not processed yet. Changes nothing.
 
 1. Rows are moved only if each is where murmur2, Kafka's default partitioner, places its key for a count that the changelog
-   had. So another partitioner is noticed, and a program that uses other keys for its rows than for its records.
+   had. So another partitioner is noticed, and a program that uses other keys for its rows than for its records. Where the
+   program chooses the keys, there must be so many rows that chance is no explanation; one partition proves nothing.
 2. Records that are not processed yet must be in the partition that their key has now: in another one they would be
    processed without their state. Repartition topics must be read to the end.
 3. No transaction may be open: more records could follow.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +27,9 @@ from streamsrt.wire.records import RecordColumns
 
 OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
 """For each input partition the stream times that operators have seen, by their names."""
+
+PROOF_BITS = 20
+"""Rows that lie in their places by chance do so once in a million times, or less often."""
 
 _INSTEAD = (
     "The application can no longer process them, since Kafka can't remove partitions. Start it under another application "
@@ -46,6 +51,15 @@ class StoreSurvey:
     first_stray: str = ""
     unemitted: int = 0
 
+    @property
+    def is_unproven(self) -> bool:
+        """Whether the program chose the keys, and the places of the rows do not show that these are the records' keys."""
+        counts = self.of.counts
+        # An interrupted move was proven when it began.
+        if not self.of.has_own_keys or len(counts) > 1 or not self.rows:
+            return False
+        return self.rows * math.log2(counts[0]) < PROOF_BITS
+
     def blockers(self) -> Iterator[str]:
         """Why its rows can't be moved."""
         if self.strays:
@@ -54,6 +68,14 @@ class StoreSurvey:
                 f"partitioner gives their keys, the first is {self.first_stray}. The producer of its input uses another "
                 "partitioner, or the program keeps rows under other keys than those of its records, so nobody knows where "
                 "they belong. Start the application under another application id and let it build its state anew"
+            )
+        elif self.is_unproven:
+            partitions = "1 partition" if self.of.counts[0] == 1 else f"{self.of.counts[0]} partitions"
+            yield (
+                f"store {self.of.store!r}: a processor chooses the keys of its rows, and {self.rows} rows in {partitions} "
+                "do not prove that they are the keys of its records. Other rows would be moved away from the records that "
+                f"look for them. If they are, repeat the command with --record-keys {self.of.store}. Otherwise start the "
+                "application under another application id and let it build its state anew"
             )
         if self.unemitted:
             yield (

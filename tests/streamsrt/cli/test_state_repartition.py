@@ -49,7 +49,7 @@ def test_it_is_shown_before_it_is_done(on_broker: Command, raised: Written) -> N
     assert "are not processed yet" in told["refused"][0]
     raised.commit(raised.ends(topic_of(NAME)))
     done = on_broker(*words, raised.application_id, "--execute")
-    assert (done.code, f"counts: {moves} rows" in done.err) == (0, True)
+    assert (done.code, f"{moves} rows moved" in done.err) == (0, True)
     assert f"application {raised.application_id} can be started" in done.err
     again = on_broker(*words, raised.application_id)
     assert (again.code, again.out, "there is nothing to repartition" in again.err) == (0, "", True)

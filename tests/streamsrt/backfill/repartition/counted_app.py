@@ -46,6 +46,16 @@ def _final(name: str) -> Topology:
     return builder.build()
 
 
+def _once(name: str) -> Topology:
+    builder = StreamsBuilder()
+    kept = _stream(builder, name).deduplicate(
+        id=lambda _, value: value, ttl=WINDOW_MS, serde=serdes.string, store="counts"
+    )
+    kept.foreach(lambda _, __: None)
+    return builder.build()
+
+
+from_one, from_few, counted_from_one = _once("from_one"), _once("from_few"), _counted("counted_from_one")
 seed_0, seed_1, seed_2, seed_3 = (_counted(f"seed_{number}") for number in range(4))
 counted, unread, by_others, in_use = map(_counted, ("counted", "unread", "by_others", "in_use"))
 from_two, regrouped, final = _counted("from_two", "other"), _regrouped("regrouped"), _final("final")

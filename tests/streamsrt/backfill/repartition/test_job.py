@@ -226,7 +226,7 @@ def _repartition(servers: str, application_id: str, chunks: int) -> None:
 
     def on_step(said: str) -> None:
         nonlocal committed
-        committed += said.endswith("rows")
+        committed += said.endswith("under way")
         if committed == chunks:
             os.kill(os.getpid(), signal.SIGKILL)
 

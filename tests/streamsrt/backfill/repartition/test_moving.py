@@ -36,7 +36,7 @@ def interrupt(written: Written, after: int) -> None:
 
     def on_step(said: str) -> None:
         nonlocal left
-        left -= said.endswith("rows")
+        left -= said.endswith("under way")
         if left < 0:
             raise Interrupted
 

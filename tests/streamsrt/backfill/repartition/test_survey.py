@@ -29,13 +29,15 @@ def scene(bundled_broker: BundledBroker) -> Iterator[Open]:
     """Opens an application's scene whose source has two partitions, all of which is processed."""
     with ExitStack() as stack:
 
-        def opened(name: str, *, rows: list[Record] = RECORDS, metadata: str = "", after: int = 5) -> Written:
+        def opened(
+            name: str, *, rows: list[Record] = RECORDS, metadata: str = "", after: int = 5, partitions: int = 2
+        ) -> Written:
             made = stack.enter_context(written(bundled_broker.bootstrap_servers, name))
             topic = topic_of(name)
-            made.create({topic: 2, made.changelog: 2})
+            made.create({topic: partitions, made.changelog: partitions})
             if rows:
-                made.write_by_key(made.changelog, 2, rows)
-            made.write_by_key(topic, 2, RECORDS)
+                made.write_by_key(made.changelog, partitions, rows)
+            made.write_by_key(topic, partitions, RECORDS)
             made.commit(made.ends(topic), metadata)
             if after > 2:
                 made.raise_counts({topic: after})
@@ -71,6 +73,25 @@ def test_another_partitioner(scene: Open) -> None:
     wrong = sum(1 for key, *_ in RECORDS if partition_for_key(key or b"", 2) != 1)
     assert f"store 'counts': {wrong} of 30 rows lie in other partitions" in text
     assert f"in {made.changelog}-1" in text
+
+
+def test_keys_of_a_programs_own_are_proven_by_many_rows_only(scene: Open) -> None:
+    """In one partition each row lies where its key puts it, whatever the key is of."""
+    made = scene("from_few", rows=RECORDS[:19])
+    text = only(made.refusals())
+    assert "19 rows in 2 partitions do not prove" in text
+    assert "--record-keys counts" in text
+    with made.job(record_keys=["counts"]) as job:
+        assert job.survey().blockers == []
+    made.write_by_key(made.changelog, 2, RECORDS[:20])
+    assert made.refusals() == []
+
+
+def test_a_programs_own_keys_in_one_partition(scene: Open) -> None:
+    made = scene("from_one", partitions=1)
+    assert "30 rows in 1 partition do not prove" in only(made.refusals())
+    made = scene("counted_from_one", partitions=1)
+    assert made.refusals() == [], "an aggregate has the keys of its records"
 
 
 def test_a_repartition_topic_with_records_in_flight(scene: Open) -> None:

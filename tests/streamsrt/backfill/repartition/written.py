@@ -94,12 +94,13 @@ class Written:
                     job.execute(survey)
             return survey.blockers
 
-    def job(self, chunk_rows: int = 2_000) -> StateRepartition:
+    def job(self, chunk_rows: int = 2_000, record_keys: Sequence[str] = ()) -> StateRepartition:
         return StateRepartition(
             f"tests.streamsrt.backfill.repartition.counted_app:{self.name}",
             self.application_id,
             bootstrap_servers=self.servers,
             chunk_rows=chunk_rows,
+            record_keys=record_keys,
         )
 
 
