@@ -284,8 +284,9 @@ class AgentNode:
         """The task begins."""
         given: object = context
         assert isinstance(given, Context)
-        task = self._running.enter(given, is_first=self._is_first)
-        self.begin(task, given.node_name, Decoder(self.app, self.channel).decode)
+        # It may raise, and an agent that has not entered need not leave.
+        decode = Decoder(self.app, self.channel).decode
+        self.begin(self._running.enter(given, is_first=self._is_first), given.node_name, decode)
 
     def begin(self, task: RunningTask, name: str, decode: Callable[[Row], tuple[object, object]]) -> None:
         """Calls the agent's function, as often as it has ``concurrency``."""

@@ -284,8 +284,15 @@ class TopologyTestDriver:
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
         self._globals = self._global_state(topology)
-        self._tasks = [self._task(*each) for each in found]
-        self._tell_time()
+        self._tasks: list[Task] = []
+        try:
+            for each in found:
+                self._tasks.append(self._task(*each))
+            self._tell_time()
+        except BaseException:
+            # Nobody else can close the processors that have begun.
+            self.close()
+            raise
 
     def _configured(self, topology: Topology) -> Topology:
         if self._settings is not None:

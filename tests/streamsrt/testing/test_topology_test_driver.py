@@ -5,9 +5,20 @@ from typing import Any
 
 import pytest
 
-from streamsrt.errors import UserError
+from streamsrt.errors import ProcessingError, UserError
 from streamsrt.testing.topology_test_driver import TestRecord, TopologyTestDriver
-from topology import KStream, Store, StreamsBuilder, TimeWindows, Topology, ValueAndTimestamp, serdes
+from topology import (
+    KStream,
+    Processor,
+    ProcessorContext,
+    Record,
+    Store,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    ValueAndTimestamp,
+    serdes,
+)
 
 
 def word_count() -> Topology:
@@ -177,3 +188,30 @@ def test_a_foreign_table_may_be_partitioned_by_the_program(left: bool) -> None:
             written.pipe_input(author, author.upper(), partition=ord(author) % 3)
         driver.create_input_topic("books", serdes.string, serdes.string).pipe_key_values([(b, b) for b in "abcdef"])
         assert out.read_key_values_to_map() == {book: f"{book} by {book.upper()}" for book in "abcdef"}
+
+
+class Noted(Processor[str, str, str, str]):
+    """Notes whether it begins and is closed."""
+
+    def __init__(self, name: str, said: list[str]) -> None:
+        self.name, self.said = name, said
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        if self.name == "broken":
+            raise ValueError("no")
+        self.said.append(f"{self.name} began")
+
+    def process(self, record: Record[str, str]) -> None: ...
+
+    def close(self) -> None:
+        self.said.append(f"{self.name} closed")
+
+
+def test_what_has_begun_is_closed_when_another_processor_can_not_begin() -> None:
+    builder, said = StreamsBuilder(), list[str]()
+    text = builder.stream("in", key=serdes.string, value=serdes.string)
+    for name in ("whole", "broken"):
+        text.process(lambda name=name: Noted(name, said))  # type: ignore[misc]
+    with pytest.raises(ProcessingError, match="no"):
+        TopologyTestDriver(builder.build())
+    assert said == ["whole began", "whole closed"]
