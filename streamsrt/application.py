@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import topology as topology_package
+from streamsrt import errors
 from streamsrt.errors import ConfigError, StreamsError
 from topology import TopologyError
 from topology.graph.topology import Topology
+
+_INSTALLED = re.compile(r"^<|[/\\]lib[/\\]python3|site-packages")
+_RUNTIME = tuple(
+    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (errors, topology_package)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +145,16 @@ def _called(make: Callable[[], object], name: str) -> object:
 
 
 def _line(error: BaseException) -> str:
-    """The innermost line of the program that an error passed, outside of the import machinery."""
+    """The innermost line of the program that an error passed; of anything else where it passed none."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
-    return f"{frames[-1].filename}:{frames[-1].lineno}"
+    own = [each for each in frames if is_of_program(each.filename)]
+    last = (own or frames)[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+def is_of_program(file: str) -> bool:
+    """Whether a file is the application's own: of no installed package, and not of the runtime."""
+    return not _INSTALLED.search(file) and not file.startswith(_RUNTIME)
 
 
 def module_digest(name: str) -> str:

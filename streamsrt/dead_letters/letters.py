@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import json
-import os.path
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,8 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-import topology
-from streamsrt import errors
+from streamsrt.application import is_of_program
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX
 from streamsrt.wire.records import Headers, RecordColumns
 
@@ -28,8 +26,6 @@ MARK_HEADER = "__streamsrt.letters.mark"
 Position: TypeAlias = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
-_INSTALLED = re.compile(r"^<|[/\\]lib[/\\]python3|site-packages")
-_RUNTIME = tuple(os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (errors, topology))
 
 
 class FailedRecord(NamedTuple):
@@ -91,7 +87,7 @@ class Letter:
     def line(self) -> str:
         """The innermost line of the program itself in the stack trace: ``FILE:LINE in FUNCTION``; empty if none is."""
         frames = list(_FRAME.finditer(self.told.get("stacktrace", "")))
-        own = [each for each in frames if not _INSTALLED.search(each["file"]) and not each["file"].startswith(_RUNTIME)]
+        own = [each for each in frames if is_of_program(each["file"])]
         if not own:
             return ""
         frame = own[-1]

@@ -19,6 +19,7 @@ module          what it has
 ``events``      events and messages, made when somebody asks for them
 ``pages``       where ``table_route`` leads
 ``asking``      answers to those who ask agents
+``codecs``      codecs that an application names and faust must know
 ``decoding``    keys and values from bytes, as the application's schemas have it
 ``records``     records of faust's, made of data
 ``encoding``    the same the other way round, as the topics that are sent to have it

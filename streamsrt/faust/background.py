@@ -21,7 +21,7 @@ from faust.types.topics import TopicT
 from faust.types.tuples import TP, FutureMessage, RecordMetadata
 
 from streamsrt.errors import ProcessingError, StreamsError
-from streamsrt.faust.host import Host
+from streamsrt.faust.host import SENDER, Host
 from streamsrt.faust.places import line_of
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Background:
         self.adopt(self._host.start(self._run(work, what), copy_context()))
 
     async def _run(self, work: Awaitable[object], what: str) -> None:
+        SENDER.set(what)
         try:
             await work
         except Exception as error:

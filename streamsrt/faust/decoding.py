@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from faust.serializers.codecs import Codec, get_codec
 from faust.types.models import ModelT
+from faust.types.topics import TopicT
 
+from streamsrt.faust.codecs import of_topic, require_codecs
 from streamsrt.faust.events import AgentMessage
 from streamsrt.faust.records import maker
 from streamsrt.wire.records import Headers
@@ -46,6 +48,8 @@ class Decoder:
         from faust.serializers.schemas import Schema
 
         schema = channel.schema
+        if isinstance(channel, TopicT):
+            require_codecs(of_topic(app, channel))
         kind = type(schema)
         is_plain = kind.loads_key is Schema.loads_key and kind.loads_value is Schema.loads_value
         self._app = app

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from faust.channels import SerializedChannel
 from faust.models.base import Model
-from faust.serializers.codecs import get_codec
 from faust.serializers.schemas import Schema
 from faust.topics import Topic
 
 from streamsrt.errors import UserError
+from streamsrt.faust.codecs import at_class, known_codec, of_topic, require_codecs
 from streamsrt.faust.decoding import single
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Encoder:
         )
         """Whether keys and values are all that is needed."""
         registry, own = app.serializers, topic.schema
+        require_codecs(of_topic(app, topic))
         self.key = _keys(registry.dumps_key, own.key_type, own.key_serializer, registry.key_serializer)
         self.value = _values(registry, own.value_type, own.value_serializer)
 
@@ -74,7 +75,8 @@ def _values(registry: faust.Registry, kind: object, serializer: object) -> Encod
         if issubclass(model, Model) and model.dumps is Model.dumps:
             own = registry._serializer(kind, model._options.serializer or serializer, registry.value_serializer)
             if own:
-                return _model(single(get_codec(own), "dumps"))
+                codec = known_codec(own, f"serializer= of the model {model.__name__}", partial(at_class, model))
+                return _model(single(codec, "dumps"))
         return partial(dumps, kind, serializer=serializer)
 
     def encode(value: object) -> object:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar
+
+SENDER: ContextVar[str] = ContextVar("SENDER", default="")
+"""What runs, in words, where it is no agent: a timer, a task. It is to blame for what it sends."""
 
 
 @contextmanager

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING
+
+from topology.spec.errors import CallSite
+
+if TYPE_CHECKING:
+    import faust
 
 
 def written(function: Callable[..., object]) -> FunctionType:
@@ -25,17 +32,54 @@ def written(function: Callable[..., object]) -> FunctionType:
 
 def line_of(function: Callable[..., object]) -> str:
     """Where a function of the program stands: ``file:line``."""
+    return str(site_of(function))
+
+
+def site_of(function: Callable[..., object]) -> CallSite:
+    """The same, as steps of a topology have it."""
     code = written(function).__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
+    return CallSite(code.co_filename, code.co_firstlineno)
 
 
 def declared_at(wanted: object) -> str:
-    """Where a program assigns an object, as far as that can be found."""
+    """Where a program assigns an object, as far as that can be found: `` (file:line)``."""
+    site = assigned_at(wanted)
+    return "" if site is None else f" ({site})"
+
+
+def assigned_at(wanted: object) -> CallSite | None:
+    """The same, as steps of a topology have it; None where it is not found."""
     for module in list(sys.modules.values()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is wanted and (line := _assignment(module, name)):
-                return f" ({module.__file__}:{line})"
-    return ""
+                return CallSite(str(module.__file__), line)
+    return None
+
+
+def made_at(app: faust.App, name: str, methods: Collection[str]) -> CallSite | None:
+    """Where a program calls one of these methods with that name first; None where no call or several do so."""
+    found = [
+        CallSite(str(module.__file__), node.lineno)
+        for module in _modules_of(app)
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
+        if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _modules_of(app: faust.App) -> Iterator[ModuleType]:
+    """Those that know the application by a name."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and any(value is app for value in list(vars(module).values())):
+            yield module
+
+
+def _tree(module: ModuleType) -> ast.Module:
+    try:
+        return ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return ast.Module([], [])
 
 
 def _assignment(module: object, name: str) -> int:

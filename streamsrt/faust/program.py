@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from streamsrt.faust.agents import AgentNode
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers
 from streamsrt.faust.channels import open_channels
+from streamsrt.faust.codecs import TABLES
+from streamsrt.faust.places import assigned_at, made_at, site_of
 from streamsrt.faust.reading import DeclaredTopic, declared, over_topics, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of
@@ -22,6 +24,7 @@ from streamsrt.faust.tables import changelog_of, is_global, shared_name, store_o
 from topology.dsl.builder import StreamsBuilder
 from topology.graph.topology import Topology
 from topology.spec import serdes
+from topology.spec.errors import CallSite, written_at
 
 if TYPE_CHECKING:
     import faust
@@ -43,20 +46,27 @@ def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = T
     running = RunningApplication(app, found, open_answers, open_channels(found.of_channels), serves=serves)
     builder = StreamsBuilder()
     for table in found.tables:
-        builder.add_state_store(store_of(table))
-        if is_global(table):
-            store = store_of(table)
-            builder.global_table(changelog_of(table), key=store.key, value=store.value, store=shared_name(table))
+        with written_at(_site_of_table(app, table)):
+            builder.add_state_store(store_of(table))
+            if is_global(table):
+                store = store_of(table)
+                builder.global_table(changelog_of(table), key=store.key, value=store.value, store=shared_name(table))
     stores = [table.name for table in found.tables]
     for agent in found.agents:
         channels = channels_of(agent)
         for stage, topic in enumerate(channels):
             is_last = stage == len(channels) - 1
             name = agent.name if is_last else f"{agent.name}-{topic}"
-            stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
             supplier = _supplier(running, agent, topic, stage, is_last=is_last)
-            stream.process(supplier, stores=stores, name=_ILLEGAL.sub("-", name))
+            with written_at(site_of(agent.fun)):
+                stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
+                stream.process(supplier, stores=stores, name=_ILLEGAL.sub("-", name))
     return builder.build()
+
+
+def _site_of_table(app: faust.App, table: faust.Table) -> CallSite | None:
+    """Where it is made, or else the application that it is of."""
+    return assigned_at(table) or made_at(app, table.name, TABLES) or assigned_at(app)
 
 
 def declared_topics(app: faust.App) -> list[DeclaredTopic]:

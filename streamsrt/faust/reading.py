@@ -15,6 +15,7 @@ from mode.supervisors import ForfeitOneForAllSupervisor, ForfeitOneForOneSupervi
 from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
+from streamsrt.faust.codecs import Named, of_application, of_topic, require_codecs
 from streamsrt.faust.names import refused_in
 from streamsrt.faust.places import declared_at, line_of, written
 from streamsrt.faust.timers import Timer, timers_of
@@ -59,6 +60,7 @@ def declared(app: faust.App) -> Declared:
         )
     if not found.agents:
         raise UserError(f"the application {app.conf.id} has no agent: import the modules that declare them first")
+    require_codecs(_codecs(app, found))
     return found
 
 
@@ -86,11 +88,7 @@ def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[Decl
     """The topics that agents read, send their results to, or have among the names of their modules, and the ``derived``."""
     from faust.types import TopicT
 
-    agents = list(app.agents.values())
-    found = [*derived, *(agent.channel for agent in agents)]
-    for agent in agents:
-        found += agent._sinks
-        found += written(agent.fun).__globals__.values()
+    found = [*derived, *_known_to_agents(app)]
     own = {id(each): each for each in found if isinstance(each, TopicT) and each.app is app and not each.pattern}
     return [
         DeclaredTopic(
@@ -102,6 +100,28 @@ def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[Decl
         for topic in own.values()
         for name in topic.topics
     ]
+
+
+def _known_to_agents(app: faust.App) -> list[object]:
+    """What agents read and send their results to, and what has a name in their modules."""
+    agents = list(app.agents.values())
+    found: list[object] = [agent.channel for agent in agents]
+    for agent in agents:
+        found += agent._sinks
+        found += written(agent.fun).__globals__.values()
+    return found
+
+
+def _codecs(app: faust.App, found: Declared) -> Iterator[Named]:
+    """Those that the start can see, each once."""
+    from faust.types import TopicT
+
+    known = {id(each): each for each in _known_to_agents(app)}.values()
+    readers = {id(agent.channel): agent for agent in found.agents}
+    yield from of_application(app, found.tables)
+    for each in known:
+        if isinstance(each, TopicT) and each.app is app:
+            yield from of_topic(app, each, readers.get(id(each)))
 
 
 def topic_configs(
@@ -123,7 +143,9 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
     """What is not supported, and what to do instead."""
     yield from _of_application(app)
     if app._web_server_service is not None:
-        yield f"@app.web_server of {app.conf.id}", "write pages with @app.page, or run the server separately"
+        server = app._web_server_service
+        place = f" ({line_of(server)})" if inspect.isfunction(server) else declared_at(server)
+        yield f"@app.web_server of {app.conf.id}{place}", "write pages with @app.page, or run the server separately"
     for table in found.tables:
         for reason, instead in _of_table(table):
             yield f"{reason} of table {table.name}{declared_at(table)}", instead

@@ -21,7 +21,9 @@ from faust.types.tuples import TP, FutureMessage, RecordMetadata
 
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import UserError
+from streamsrt.faust.codecs import of_send, require_codecs
 from streamsrt.faust.encoding import Encoder
+from streamsrt.faust.host import SENDER
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
@@ -38,9 +40,11 @@ Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
 
 
 class _Columns:
-    __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
+    __slots__ = ("headers", "keys", "partitions", "sender", "timestamps", "values")
 
     def __init__(self) -> None:
+        self.sender = SENDER.get()
+        """Of the first record."""
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -114,7 +118,12 @@ class Outbox:
                 )
             except (UserError, RefusedRecordError) as error:
                 self.env.failed_to_produce(
-                    node, error, columns.keys[0], columns.values[0], columns.timestamps[0], _first(columns.headers)
+                    columns.sender or node,
+                    error,
+                    columns.keys[0],
+                    columns.values[0],
+                    columns.timestamps[0],
+                    _first(columns.headers),
                 )
 
     @property
@@ -228,6 +237,8 @@ class Attachments:
             return Sent("", None, timestamp)
         encoder = self._encoder(channel)
         topic, name = encoder.topic, encoder.name
+        if key_serializer is not None or value_serializer is not None or schema is not None:
+            require_codecs(of_send(name, key_serializer, value_serializer, schema))
         if callback is not None:
             future = topic.as_future_message(
                 key, value, partition, timestamp, headers, schema, key_serializer, value_serializer, callback

@@ -171,10 +171,12 @@ class SetRows(MutableMapping[object, object]):
         return StoredSet(key, members if isinstance(members, set) else set(), self._write)
 
     def __setitem__(self, key: object, value: object) -> None:
-        raise TypeError("a table of sets gets its members by table[key].add() and update()")
+        raise TypeError(
+            "a whole set can't be assigned in a table of sets: use table[key].add(), update() and discard()"
+        )
 
     def __delitem__(self, key: object) -> None:
-        raise TypeError("a table of sets loses members by table[key].discard() and clear()")
+        raise TypeError("a whole set can't be deleted from a table of sets: use table[key].discard() and clear()")
 
     def __iter__(self) -> Iterator[object]:
         return iter([key for key, _ in self._rows().all()])

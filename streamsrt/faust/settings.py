@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streamsrt.errors import ConfigError
 from streamsrt.faust.background import TICK_MS, has_pages
+from streamsrt.faust.places import declared_at
 from streamsrt.faust.timers import timers_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def config(app: faust.App) -> dict[str, object]:
     )
     if conf.broker_credentials is not None:
         raise ConfigError(
-            f"{conf.id}: broker_credentials= are not used, because they are objects of Faust. Set "
+            f"{conf.id}{declared_at(app)}: broker_credentials= are not used, because they are objects of Faust. Set "
             "security.protocol and sasl.* as settings of the runtime (-c or --config-file), and "
             "remove them from the App"
         )

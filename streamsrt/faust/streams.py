@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol
 
 from faust.agents.models import ReqRepRequest
@@ -434,6 +435,9 @@ class AgentStream:
     def __repr__(self) -> str:
         return f"<{self.shortlabel}>"
 
+    def __iter__(self) -> Iterator[object]:
+        raise TypeError(f"the stream of agent {self._chain.name} is not iterable: write 'async for', in an 'async def'")
+
     def __and__(self, other: object) -> object:
         raise _refused(self._chain.name, "combine")
 
@@ -444,9 +448,12 @@ class AgentStream:
 
 
 def _refused(agent: str, name: str) -> UserError:
-    unknown = INTERNAL if hasattr(Stream, name) else "faust has no such name, either"
+    if not hasattr(Stream, name):
+        meant = get_close_matches(name, [each for each in dir(AgentStream) if not each.startswith("_")], n=1)
+        question = f": did you mean {meant[0]!r}?" if meant else ", in faust either"
+        return UserError(f"stream.{name} of agent {agent}: Stream has no {name!r}{question}")
     return UserError(
-        f"stream.{name} of agent {agent} is not supported by streamsrt.faust: {REFUSED[Stream].get(name, unknown)}. "
+        f"stream.{name} of agent {agent} is not supported by streamsrt.faust: {REFUSED[Stream].get(name, INTERNAL)}. "
         "docs/faust.md lists what is supported"
     )
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from croniter import croniter
 
 from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
-from streamsrt.faust.host import Host
+from streamsrt.faust.host import SENDER, Host
+from streamsrt.faust.places import line_of, written
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.operators.engine.environment import Environment
 
@@ -59,10 +60,22 @@ def timers_of(app: faust.App) -> tuple[list[Timer], list[Callable[[], Awaitable[
             found.append(Timer(_call(app, known["fun"]), known["interval_s"], bool(known["on_leader"])))
         elif "cron_format" in known:
             zone = known["timezone"] or app.conf.timezone
+            _check_crontab(known["cron_format"], known["fun"])
             found.append(Timer(_call(app, known["fun"]), 0.0, bool(known["on_leader"]), known["cron_format"], zone))
         else:
             others.append(task)
     return found, others
+
+
+def _check_crontab(crontab: str, function: Callable[..., object]) -> None:
+    """Raises UserError for one that says no time."""
+    try:
+        croniter(crontab)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{line_of(function)}: the crontab {crontab!r} of {written(function).__name__} says no time: {error}. Give "
+            "minute, hour, day, month and day of the week, as in '30 18 * * *'"
+        ) from error
 
 
 def _call(app: faust.App, function: Callable[..., Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -135,6 +148,7 @@ class Jobs:
         self.tasks.discard(task)
 
     async def _run(self, function: Callable[[], Awaitable[object]], what: str) -> None:
+        SENDER.set(what)
         try:
             await function()
         except StreamsError as failure:

@@ -114,6 +114,12 @@ def test_the_line_of_the_program_is_told(write: Write, tmp_path: Path) -> None:
         load_application("bad_app")
 
 
+def test_the_line_is_the_programs_own_and_not_one_of_a_package(write: Write, tmp_path: Path) -> None:
+    write("bad_app.py", "import json\n\n\ndef read():\n    return json.loads('{')\n\n\nread()")
+    with pytest.raises(ConfigError, match=rf"JSONDecodeError: .* \({tmp_path}/bad_app.py:5\)$"):
+        load_application("bad_app")
+
+
 def test_a_topology_that_is_wrong_stays_a_topology_error(write: Write) -> None:
     write("bad_app.py", "from topology import StreamsBuilder\ntopology = StreamsBuilder().build()")
     with pytest.raises(TopologyError, match="reads no topic"):

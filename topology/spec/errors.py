@@ -19,6 +19,9 @@ A message says what is wrong, at which line of the user's program, and what to d
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 
@@ -35,8 +38,27 @@ class CallSite(NamedTuple):
 _OURS = ("topology", "streamsrt")
 
 
+_WRITTEN_AT: ContextVar[CallSite | None] = ContextVar("_WRITTEN_AT", default=None)
+
+
+@contextmanager
+def written_at(site: CallSite | None) -> Iterator[None]:
+    """What is built inside belongs to that line of the user's program, wherever it is called. None: as without it."""
+    token = _WRITTEN_AT.set(site)
+    try:
+        yield
+    finally:
+        _WRITTEN_AT.reset(token)
+
+
 def call_site() -> CallSite:
-    """The innermost line of the current call stack that is the user's: outside of this package and of the runtime."""
+    """The innermost line of the current call stack that is the user's: outside of this package and of the runtime.
+
+    Inside of :func:`written_at`, its line.
+    """
+    given = _WRITTEN_AT.get()
+    if given is not None:
+        return given
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         frame = frame.f_back

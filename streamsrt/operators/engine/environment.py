@@ -22,7 +22,7 @@ from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, View
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
-from topology.graph.nodes import SinkNode
+from topology.graph.nodes import Node, SinkNode
 from topology.graph.operations import MapAsync
 from topology.spec.processor import PunctuationType, RecordMetadata
 
@@ -384,9 +384,18 @@ class Environment:
 def where(plan: ResolvedSubtopology, context: ErrorContext) -> str:
     """Which record, in which node, made by which line of the program."""
     node = plan.location(context.node)
+    place = node if _node(plan, context.node) is None else f"node {node}"
     if context.offset < 0:
-        return f"outside of a record (flush or punctuation), in node {node}"
-    return f"at {context.topic}-{context.partition} offset {context.offset}, in node {node}"
+        return f"outside of a record (flush or punctuation), in {place}"
+    return f"at {context.topic}-{context.partition} offset {context.offset}, in {place}"
+
+
+def _node(plan: ResolvedSubtopology, name: str) -> Node | None:
+    """The node of that name; None where what failed is no node, but runs beside them."""
+    try:
+        return plan.node(name)
+    except KeyError:
+        return None
 
 
 def why_skipped(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> str:
@@ -432,7 +441,7 @@ def is_mistake(plan: ResolvedSubtopology, context: ErrorContext, error: BaseExce
     """Whether a result can't be written because the program has the wrong serde for it."""
     if type(error) is not TypeError:
         return False
-    sink = plan.node(context.node)
+    sink = _node(plan, context.node)
     serdes = (plan.key_serde(sink), plan.value_serde(sink)) if isinstance(sink, SinkNode) else ()
     return not any(getattr(serde, "takes_any", False) for serde in serdes)
 
@@ -454,7 +463,7 @@ def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
 
 def _written(plan: ResolvedSubtopology, node: str) -> str:
     """The serdes of a sink."""
-    sink = plan.node(node)
+    sink = _node(plan, node)
     if not isinstance(sink, SinkNode):
         return ""
     return f", which writes keys by {plan.key_serde(sink).name} and values by {plan.value_serde(sink).name}"

@@ -245,7 +245,8 @@ def test_a_stream_is_not_iterated_without_async() -> None:
             r"stream\.sleep of agent .* is not supported .*: it belongs to faust's worker",
         ),
         (lambda stream: stream.concurrency_index, r"stream\.concurrency_index of agent .*: records of one key come to"),
-        (lambda stream: stream.nothing, r"stream\.nothing of agent .*: faust has no such name, either"),
+        (lambda stream: stream.nothing, r"stream\.nothing of agent .*: Stream has no 'nothing', in faust either"),
+        (lambda stream: stream.takee(3), r"Stream has no 'takee': did you mean 'take'\?"),
     ],
 )
 def test_what_a_stream_does_not_do_is_one_message(use: Any, message: str) -> None:
