@@ -314,7 +314,7 @@ def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> No
     raise ArchiveError(
         f"the lake of {tp[0]}-{tp[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
         + (
-            "some are duplicates"
+            "some offsets occur twice"
             if records > end - first
             else "some are missing. If the topic was compacted or written in transactions, use --allow-gaps"
         )
