@@ -106,7 +106,7 @@ def test_records_without_partition_go_where_kafka_puts_their_keys(tmp_path: Path
     ("records", "columns", "options", "says"),
     [
         (some(10)[:4] + some(10)[5:], EXACT, {}, "9 records of the 10 offsets.*some are missing.*--allow-gaps"),
-        (some(10) + some(2), EXACT, {}, "12 records of the 10 offsets.*are duplicates"),
+        (some(10) + some(2), EXACT, {}, "12 records of the 10 offsets.*occur twice"),
         (some(10, partition=5), EXACT, {}, "records of partition 5, and topic t has 3 partitions"),
         (some(3), ("key", "value"), {}, "has no column timestamp; it has key, value"),
         (some(3), KEYED, {"order": "sequence"}, "has no column sequence"),
