@@ -168,6 +168,7 @@ def test_a_source_topic_of_state_grows(cluster: Cluster, tmp_path: Path, modules
         assert "need the same number of partitions: recreate them" in app.last_words
 
 
+@pytest.mark.slow
 def test_a_source_topic_is_deleted_while_it_is_read(
     cluster: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:

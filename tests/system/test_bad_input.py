@@ -183,6 +183,7 @@ def test_a_broker_without_streams_groups(tmp_path: Path, modules: Path) -> None:
         server.kill()
 
 
+@pytest.mark.slow
 def test_a_source_topic_is_missing(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
     bundled.delete_topics("numbers")
     bundled.make_topics(1, "results")

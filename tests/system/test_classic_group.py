@@ -38,6 +38,7 @@ def assert_each_update_once(cluster: Cluster, count: int) -> None:
     assert len(records) == counted.total()
 
 
+@pytest.mark.slow
 def test_a_killed_instance_is_replaced_by_the_other_one_and_every_result_is_there_once(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_failing_record_undoes_its_transaction_and_is_done_once_later(
     assert [record.value for record in cluster.read("upper")] == expected
 
 
+@pytest.mark.slow
 def test_slow_functions_get_through_with_short_transactions(
     cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:

@@ -134,6 +134,7 @@ def test_state_that_carries_over_is_not_restored(bundled: Cluster, tmp_path: Pat
         drill.assert_exact()
 
 
+@pytest.mark.slow
 def test_numbered_subtopologies_hand_over_what_they_share(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:
@@ -233,6 +234,7 @@ topology = builder.build(epoch=1)
 
 
 @pytest.mark.requirement("SG-104", "SG-119")
+@pytest.mark.slow
 def test_a_version_that_cannot_run_is_refused_and_the_old_members_go_on(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:
