@@ -30,7 +30,7 @@ from itertools import groupby
 
 from streamsrt.assignment.assignor import HIGHLY_AVAILABLE, TASK_ASSIGNORS, AssignorSettings, TaskAssignmentSpec
 from streamsrt.assignment.configuration import Configuration
-from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, draining, held_tasks, read_by_nobody, readers_of_gone
+from streamsrt.assignment.in_flight import NOTHING_UNREAD, Unread, draining, held_tasks, readers_of_gone
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.progress import StateProgress
 from streamsrt.assignment.targets import AssignedTwiceError, assignor_name, only, twice_in_a_process
@@ -79,8 +79,7 @@ def handed_over(
         return _kept(members, epochs, configurations)
     left = [one.topology for one in configurations if one.topology.epoch < lead.topology.epoch and one not in older]
     if unread and not may_lose:
-        running = [one.topology for one in (lead, *older)]
-        held |= held_tasks(lead.topology, left, read_by_nobody(unread, running))
+        held |= held_tasks(lead.topology, left, [one.topology for one in (lead, *older)], unread)
     return _HandOver(members, epochs, lead, older, settings, unread, held, is_paused=is_paused).targets()
 
 

@@ -101,7 +101,7 @@ def waiting(
                 found.append((old.epoch, frozenset(waits.items())))
     left = [] if may_lose else [one for one in older if one.epoch not in writing]
     running = [one for one in topologies if one.epoch in writing]
-    return Waiting(tuple(found), held_tasks(lead, left, read_by_nobody(unread, running)))
+    return Waiting(tuple(found), held_tasks(lead, left, running, unread))
 
 
 def refusal_to_strand(
@@ -312,17 +312,15 @@ def draining(old: Topology, newest: Topology, unread: Unread, writing: Collectio
     return _Draining(old, newest, unread, writing).found()
 
 
-def read_by_nobody(unread: Unread, running: Iterable[Topology]) -> Unread:
-    """What is unread in topics that none of the versions reads which members run."""
-    read = frozenset().union(*map(repartition_topics, running))
-    return {place: records for place, records in unread.items() if place[0] not in read}
-
-
-def held_tasks(newest: Topology, left: Sequence[Topology], unread: Unread) -> frozenset[TaskId]:
+def held_tasks(
+    newest: Topology, left: Sequence[Topology], running: Iterable[Topology], unread: Unread
+) -> frozenset[TaskId]:
     """Tasks of the newest version that must not run while something is unread that only versions of nobody could read.
 
-    ``left``: these versions. ``unread``: what :func:`read_by_nobody` returns.
+    ``left``: these versions. ``running``: those that members run, which read their own topics.
     """
+    read = frozenset().union(*map(repartition_topics, running))
+    unread = {place: records for place, records in unread.items() if place[0] not in read}
     held = set()
     for old in left:
         versions = versions_of(newest, (old,))

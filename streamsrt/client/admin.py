@@ -100,17 +100,22 @@ class Admin:
             for each in response.topics
         }
         _retry_if_all(results)
-        created = [name for name, error in results.items() if error is None]
-        if created and not validate_only:
-            await self.retrying(lambda: self._wait_for_leaders(created), timeout_s)
+        if not validate_only:
+            await self._wait_for_leaders(results, {topic.name: 0 for topic in topics}, timeout_s)
         return results
 
-    async def _wait_for_leaders(self, names: Collection[str], counts: Mapping[str, int] | None = None) -> None:
-        """``counts``: how many partitions the topics have at least, if that is known."""
-        found = await self._described(names)
-        for name in names:
+    async def _wait_for_leaders(
+        self, results: Mapping[str, StreamsError | None], counts: Mapping[str, int], timeout_s: float
+    ) -> None:
+        """Of the topics for which that worked. ``counts``: how many partitions each has at least."""
+        done = {name: counts[name] for name, error in results.items() if error is None}
+        if done:
+            await self.retrying(lambda: self._check_leaders(done), timeout_s)
+
+    async def _check_leaders(self, counts: Mapping[str, int]) -> None:
+        found = await self._described(counts)
+        for name, least in counts.items():
             topic = found.get(name)
-            least = 0 if counts is None else counts[name]
             leaders = {} if topic is None else topic.leaders
             if topic is None or len(leaders) < least or any(each.node_id == NO_LEADER for each in leaders.values()):
                 raise RequestFailedError(f"Topic {name!r} has no leader yet.", ErrorCode.LEADER_NOT_AVAILABLE)
@@ -128,9 +133,7 @@ class Admin:
             for each in response.results
         }
         _retry_if_all(results)
-        grown = {name: counts[name] for name, error in results.items() if error is None}
-        if grown:
-            await self.retrying(lambda: self._wait_for_leaders(grown, grown), timeout_s)
+        await self._wait_for_leaders(results, counts, timeout_s)
         return results
 
     async def delete_topics(self, names: Collection[str], timeout_s: float) -> dict[str, StreamsError | None]:

@@ -260,12 +260,10 @@ class Attachments:
 
     def put_future(self, future: FutureMessage, name: str) -> Sent:
         """One record to the topic of that name, whose callback is called after the commit."""
-        message, outbox = future.message, self._outbox()
-        outbox.put(
-            name, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
-        )
+        outbox = self._outbox()
+        sent = _put_message(outbox, name, future)
         outbox.note(future)
-        return Sent(name, message.partition, message.timestamp)
+        return sent
 
     def _encoder(self, channel: str | faust.ChannelT) -> Encoder:
         key = channel if isinstance(channel, str) else id(channel)
@@ -367,6 +365,12 @@ def _bytes(raw: object) -> bytes | None:
     raise TypeError(f"{raw!r} is {type(raw).__name__}, not bytes: name a serializer")
 
 
+def _put_message(outbox: Outbox, topic: str, future: FutureMessage) -> Sent:
+    message = future.message
+    outbox.put(topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers)
+    return Sent(topic, message.partition, message.timestamp)
+
+
 class Producer:
     """Takes what is sent without an event: at a start, or with ``force=True`` (faust's producer)."""
 
@@ -422,10 +426,6 @@ class Producer:
     def send_soon(self, future: faust.types.FutureMessage) -> None:
         """One record of code that can't await."""
         message, outbox = future.message, self._outbox()
-        topic = message.channel.get_topic_name()
-        outbox.put(
-            topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
-        )
-        future.set_result(Sent(topic, message.partition, message.timestamp).result())
+        future.set_result(_put_message(outbox, message.channel.get_topic_name(), future).result())
         if message.callback is not None:
             outbox.note(future)

@@ -27,7 +27,7 @@ from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.wire.client_tags import STORE_ORIGIN, STORE_SIDES
 from topology.graph.diff import KEEP_SIDES, name_both
-from topology.graph.join_sides import sides_changed
+from topology.graph.join_sides import sides_changed, sides_of_stores
 from topology.graph.nodes import StoreSpec
 from topology.graph.origins import Origin, Side, origins
 from topology.graph.topology import Topology
@@ -154,7 +154,10 @@ def continues_generated(topology: Topology) -> bool:
 
 def may_be_misread(topology: Topology) -> bool:
     """Whether members could hold something else in a store of the topology than it does."""
-    return continues_generated(topology) or bool(origin_tags(topology))
+    of_joins = sides_of_stores(topology.subtopologies)
+    return any(
+        is_generated(spec.kept_as) or is_generated(spec.name) or spec.name in of_joins for spec in _logged(topology)
+    )
 
 
 def check_origins(application_id: str, topology: Topology, members: Iterable[RunningMember]) -> None:

@@ -17,7 +17,7 @@ from types import TracebackType
 from streamsrt.application import load_application
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
-from streamsrt.backfill.repartition.moving import CHUNK_ROWS, TRANSACTIONS_TIMEOUT_S, Mover, transactional_id
+from streamsrt.backfill.repartition.moving import CHUNK_ROWS, Mover, fence_earlier, transactional_id
 from streamsrt.backfill.repartition.offsets import final_offsets, marks, operator_times
 from streamsrt.backfill.repartition.rows import StoredRows
 from streamsrt.backfill.repartition.shape import shape_of
@@ -64,7 +64,7 @@ class StateRepartition:
 
     def end_earlier_attempt(self) -> None:
         """Fences an earlier attempt and ends the transaction that it left open, so that a survey need not wait for it."""
-        self._network.transactions.initialize(TRANSACTIONS_TIMEOUT_S)
+        fence_earlier(self._network)
 
     # ---------------------------------------------------------------------------------------------------------- looking
 
@@ -111,7 +111,7 @@ class StateRepartition:
         say = on_step or (lambda _: None)
         shape = survey.shape
         mover = Mover(self._network, say, chunk_rows=self._chunk_rows)
-        mover.initialize()
+        fence_earlier(self._network)
         # No instance starts while changelogs have fewer partitions than tasks; from here on the marks prevent it.
         self._grow(shape.grown_repartitions)
         self._commit(marks(shape, self._committed()))
@@ -120,7 +120,7 @@ class StateRepartition:
         for store in shape.stores:
             mover.move(store, self._stored)
         # A commit is answered before it is carried out everywhere; an initialization is answered after.
-        mover.initialize()
+        fence_earlier(self._network)
         self._commit(final_offsets(shape, self._committed()))
         say(f"application {self._id} can be started")
         return mover.moved

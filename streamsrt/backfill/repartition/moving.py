@@ -19,7 +19,7 @@ from streamsrt.wire.records import Headers, encode_batch
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 4 << 20
 _BATCH_BYTES = 512 << 10
-TRANSACTIONS_TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 
 Put = tuple[bytes, bytes | None, int, Headers]
 OnChunk = Callable[[str], None]
@@ -28,6 +28,11 @@ OnChunk = Callable[[str], None]
 def transactional_id(application_id: str) -> str:
     """Under which rows of an application's state are moved."""
     return f"{application_id}-repartition"
+
+
+def fence_earlier(network: NetworkThread) -> None:
+    """Fences earlier attempts and ends what they left open. All that was committed before is in the logs then."""
+    network.transactions.initialize(_TIMEOUT_S)
 
 
 class Mover:
@@ -40,10 +45,6 @@ class Mover:
         self._puts: dict[TopicPartition, list[Put]] = {}
         self._rows = self._bytes = 0
         self.moved = 0
-
-    def initialize(self) -> None:
-        """Fences earlier attempts. All that was committed before is in the logs when this returns."""
-        self._network.transactions.initialize(TRANSACTIONS_TIMEOUT_S)
 
     def move(self, store: MovedStore, stored: StoredRows) -> None:
         """Brings the rows of a store to where they belong."""
@@ -74,7 +75,7 @@ class Mover:
                     keys, values, times, headers=headers if any(headers) else None, transactional=True
                 )
                 self._network.producer.send(topic, partition, encoded, len(keys))
-        self._network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=TRANSACTIONS_TIMEOUT_S)
+        self._network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=_TIMEOUT_S)
         self.moved += self._rows
         self._puts = {}
         self._rows = self._bytes = 0

@@ -66,7 +66,7 @@ class Suppression:
         self, raw: bytes, at_ms: int, new: object, old: object, timestamp: int, headers: Headers, origin: RecordMetadata
     ) -> Iterator[Held]:
         """Holds a change back, and lets go what nothing holds back any more. What has no value is for the caller to drop."""
-        if self._is_limited and self._op.max_bytes is not None and not self._buffer.counts_bytes:
+        if self._op.max_bytes is not None and not self._buffer.counts_bytes:
             self._buffer.count_bytes()
         if self._closed is not None and at_ms + self._wait_ms <= self._closed.ms:
             self._counters.dropped_late += 1
