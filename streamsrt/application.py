@@ -114,6 +114,11 @@ def module_and_attribute(name: str) -> tuple[str, str]:
     return module, attribute or "topology"
 
 
+def is_same_application(one: str, other: str) -> bool:
+    """Whether two names, as users write them, are one attribute of one module: ``./app.py`` and ``app:topology`` are."""
+    return one == other or module_and_attribute(one) == module_and_attribute(other)
+
+
 def _imported(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from streamsrt.application import is_same_application
 from streamsrt.backfill.archive import archived_offsets
 from streamsrt.backfill.errors import ArchiveError, BackfillError, PlanError
 from streamsrt.backfill.lake import Lake, LakeShare
@@ -88,7 +89,7 @@ def check_same(earlier: EarlierBackfill, now: BackfillPlan) -> None:
     """Raises PlanError where a plan that is drafted ``now`` can't go on from the earlier one."""
     for name, says in _SAME.items():
         before, found = getattr(earlier.plan, name), getattr(now, name)
-        if before != found:
+        if before != found and not (name == "application" and is_same_application(before, found)):
             raise PlanError(f"--after {earlier.directory}: {says.format(before=before, found=found)}, {_ANEW}")
     if earlier.plan.changelogs == "live" and now.changelogs == "full":
         raise PlanError(

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from streamsrt.application import load_application, module_and_attribute, module_digest
+from streamsrt.application import is_same_application, load_application, module_and_attribute, module_digest
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.errors import ConfigError
 
@@ -121,7 +121,7 @@ def check_environment(path: Path, application: str, code_digest: str) -> None:
         ) from None
     except (OSError, KeyError, zipfile.BadZipFile, ValidationError) as error:
         raise BackfillError(f"{path} is not a bundle of streamsrt ({error}): {again}") from None
-    if _whole(about.application) != _whole(application):
+    if not is_same_application(about.application, application):
         raise BackfillError(f"{path} is a bundle of {about.application}, and this is {application}: {again}")
     if about.code_digest != code_digest:
         raise BackfillError(f"the source of {application} differs from that in {path}: {again}")
@@ -130,11 +130,6 @@ def check_environment(path: Path, application: str, code_digest: str) -> None:
             f"{path} is for Python {about.python}, and this is Python {sysconfig.get_python_version()}, which Spark's "
             f"workers must have, too: {again}"
         )
-
-
-def _whole(application: str) -> str:
-    module, _, attribute = application.partition(":")
-    return f"{module}:{attribute or 'topology'}"
 
 
 def _check_name(application: str) -> None:

@@ -251,9 +251,7 @@ class _Shape:
     def internal_topics(self) -> list[InternalTopicPlan]:
         found = []
         for each in self.topology.subtopologies:
-            for topic in (*each.repartition_source_topics, *each.changelog_topics):
-                if topic.is_source:
-                    continue
+            for topic in each.internal_topics:
                 name = self._name(topic.name)
                 partitions = self.task_count(each) if topic.kind == "changelog" else self.counts[name]
                 found.append(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsrt.application import load_application, module_digest
+from streamsrt.application import is_same_application, load_application, module_digest
 from streamsrt.errors import ConfigError
 from topology import TopologyError
 
@@ -58,6 +58,14 @@ def test_an_application_is_named_by_module_or_file(write: Write, tmp_path: Path)
     for name in names:
         assert "topic: named_neighbour" in load_application(name).topology.describe(), name
         assert module_digest(name) == module_digest("named_app")
+
+
+def test_names_of_one_application_are_the_same_one(write: Write) -> None:
+    write("one_app.py", "")
+    for name in ("one_app", "one_app:topology", "./one_app.py", "one_app.py:topology"):
+        assert is_same_application(name, "one_app:topology"), name
+    for name in ("one_app:other", "other_app", "other_app:topology"):
+        assert not is_same_application(name, "one_app:topology"), name
 
 
 def test_a_digest_is_of_the_file_and_imports_nothing(write: Write) -> None:

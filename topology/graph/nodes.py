@@ -206,6 +206,12 @@ class Subtopology:
         return self._by_name[name]
 
     @property
+    def internal_topics(self) -> tuple[InternalTopic, ...]:
+        """Those that it reads or restores from, and that are the application's own."""
+        changelogs = (topic for topic in self.changelog_topics if not topic.is_source)
+        return (*self.repartition_source_topics, *changelogs)
+
+    @property
     def is_global(self) -> bool:
         """Whether it fills global stores."""
         return any(source.is_global for source in self.sources)

@@ -98,7 +98,11 @@ def shape_of(
     ``record_keys``: stores of processors whose keys are those of the records, as the user says.
     """
     application_id = config.application_id
-    internal = set(_internal_topics(topology, application_id))
+    internal = {
+        internal_topic_name(application_id, topic.name)
+        for part in topology.subtopologies
+        for topic in part.internal_topics
+    }
     known = topology_of(topology_metadata(topology, application_id, subtopology_id=config.subtopology_id))
     image = TopicsImage.of(
         *(TopicImage(each.topic_id, each.name, each.partitions) for each in topics.values() if not each.is_internal)
@@ -122,13 +126,6 @@ def shape_of(
     )
     builder.build()
     return found
-
-
-def _internal_topics(topology: Topology, application_id: str) -> Iterator[str]:
-    for part in topology.subtopologies:
-        for topic in (*part.repartition_source_topics, *part.changelog_topics):
-            if not topic.is_source:
-                yield internal_topic_name(application_id, topic.name)
 
 
 class _Builder:

@@ -30,8 +30,9 @@ class SourceTopics:
             for source in each.sources
             if source.pattern is not None
         }
-        topics = [topic for each in every for topic in (*each.repartition_source_topics, *each.changelog_topics)]
-        self._internal = {internal_topic_name(application_id, topic.name) for topic in topics}
+        self._internal = {
+            internal_topic_name(application_id, topic.name) for each in every for topic in each.internal_topics
+        }
         self._named = {topic for each in every for topic in each.source_topics} | {
             internal_topic_name(application_id, topic.name)
             for each in every
