@@ -25,6 +25,7 @@
 - ``tasks``            tasks, each one subtopology for one partition, and the manager that opens and closes them
 - ``testing``          runs a topology without a broker
 - ``wire``             the Kafka wire protocol: messages, frames, record batches
+- ``wording``          how numbers are worded in messages
 
 The public names are loaded when they are first used, so that importing one leaf of the package (the bundled broker
 imports :mod:`streamsrt.wire` and :mod:`streamsrt.assignment`) does not load the runtime.

@@ -22,6 +22,7 @@ from streamsrt.cli.arguments import Config, ProgressInterval, key_value_pairs, u
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
+from streamsrt.wording import counted
 
 app = typer.Typer(help="Compute state from history: plan, run, hand over.", no_args_is_help=True)
 
@@ -220,7 +221,8 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
     for warning in made.warnings:
         note(f"warning: {warning}")
     note(
-        f"plan {made.id} of {len(made.tasks)} tasks is in {directory}; streamsrt backfill run --dir {directory} runs it"
+        f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
+        f"streamsrt backfill run --dir {directory} runs it"
     )
 
 
@@ -233,7 +235,7 @@ def _days_of(lake: LakePlan) -> str:
             months[day[:7]] = months.get(day[:7], 0) + records
         days = months
     listed = ", ".join(f"{day} {records}" for day, records in days.items())
-    return f"lake of {lake.topic}: {count} records of {len(lake.days)} days in UTC: {listed}"
+    return f"lake of {lake.topic}: {counted(count, 'record')} of {counted(len(lake.days), 'day')} in UTC: {listed}"
 
 
 @app.command("operators")
@@ -318,7 +320,9 @@ def run(
             f"{overtaken} records are older than what other partitions had when the earlier backfill ended. They are "
             "processed behind it, as they would be live; one backfill over everything would have processed them before"
         )
-    note(f"all {len(manifests)} tasks are finished, {records} records; streamsrt backfill commit hands over")
+    note(
+        f"finished: {counted(len(manifests), 'task')}, {counted(records, 'record')}; streamsrt backfill commit hands over"
+    )
 
 
 def resume(
@@ -357,7 +361,7 @@ def _summary(status: BackfillStatus) -> str:
         parts.append(f"{len(at['sorting'])} being sorted by Spark")
     if at["writing"]:
         parts.append(f"{len(at['writing'])} writing, {sum(task.rows for task in at['writing'])} rows so far")
-    parts.append(f"{status.records} records")
+    parts.append(counted(status.records, "record"))
     parts += [
         f"Spark's stage {stage.stage}: {stage.done} of {stage.total} done, {stage.running} running"
         for stage in status.stages
@@ -382,7 +386,7 @@ def _show_task(task: TaskManifest, *, as_json: bool) -> None:
         )
     else:
         memory = f", {task.peak_memory_bytes >> 20} MB of memory at most" if task.peak_memory_bytes else ""
-        note(f"task {task.task}: {task.records} records in {task.seconds:.1f} s ({rate:.0f}/s){memory}")
+        note(f"task {task.task}: {counted(task.records, 'record')} in {task.seconds:.1f} s ({rate:.0f}/s){memory}")
 
 
 @app.command("status")
@@ -431,7 +435,8 @@ def verify(
         entries = sum(store.entries for store in results)
         rows.append({"store": name, "partitions": len(results), "entries": entries, "digest": merged(digests)})
     print_rows(["store", "partitions", "entries", "digest"], rows, as_json=as_json)
-    note(f"{len(manifests)} tasks, {sum(manifest.records for manifest in manifests)} records: all results are whole")
+    records = sum(manifest.records for manifest in manifests)
+    note(f"{counted(len(manifests), 'task')}, {counted(records, 'record')}: all results are whole")
 
 
 @app.command("commit")

@@ -28,6 +28,7 @@ from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, 
 from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
+from streamsrt.wording import counted
 from topology.graph.topology import Topology
 
 app = typer.Typer(help="Inspect, replay and drop dead letters.", no_args_is_help=True)
@@ -143,8 +144,8 @@ def _letters_of(network: NetworkThread, topic: str) -> DeadLetterTopic:
     found = DeadLetterTopic(network, topic)
     if found.other_records:
         note(
-            f"{found.other_records} records of {topic} are not dead letters: they have none of the "
-            f"headers that describe a failure ({ERROR_HEADER_PREFIX}*), and are ignored"
+            f"ignored {counted(found.other_records, 'record')} of {topic} without any of the headers that describe a "
+            f"failure ({ERROR_HEADER_PREFIX}*): no dead letters"
         )
     return found
 
@@ -286,7 +287,7 @@ def replay(
             return
         with told_if_fenced(topic):
             done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
-    note(f"{done} records are replayed")
+    note(f"replayed {counted(done, 'record')}")
 
 
 @contextmanager
@@ -334,9 +335,9 @@ class _Plan:
 
 def _note_plan(plan: _Plan, topic: str, to: str | None) -> None:
     for target, count in plan.targets.items():
-        note(f"{count} records go to {to or target}" + (f" (they came from {target})" if to else ""))
+        note(f"to {to or target}: {counted(count, 'record')}" + (f" (they came from {target})" if to else ""))
     for why, count in plan.left.most_common(_REASONS_MAX):
-        note(f"{count} dead letters are left: {why}")
+        note(f"left out: {counted(count, 'dead letter')}: {why}")
     if not plan.targets and not plan.left:
         note(f"no waiting dead letter of {topic} matches")
 

@@ -29,6 +29,7 @@ from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPa
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wording import counted
 
 _TIMEOUT_S = 30.0
 _COLUMNS = ["group", "topic", "partition", "current_offset", "new_offset"]
@@ -178,7 +179,9 @@ def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
         described = described_group(network, group)
         members, topology = len(described.members), described.topology
     if members:
-        raise ConfigError(f"group {group!r} has {members} members: stop all instances of the application first")
+        raise ConfigError(
+            f"group {group!r} has {counted(members, 'member')}: stop all instances of the application first"
+        )
     parts = (topology.subtopologies or []) if topology is not None else []
     internal = {each.name for part in parts for each in (*part.state_changelog_topics, *part.repartition_source_topics)}
     internal |= {name for name in network.admin.topics() if name.startswith(f"{group}-") and name.endswith(_INTERNAL)}

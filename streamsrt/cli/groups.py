@@ -24,6 +24,7 @@ from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.group_facts import told_rebalances
+from streamsrt.wording import counted
 
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
@@ -188,7 +189,9 @@ def forget_topology(
         if not offsets:
             check_group(network, group)
         if not execute:
-            note(f"would delete group {group} and commit its {len(offsets)} offsets again; use --execute to do it")
+            note(
+                f"would delete group {group} and commit {counted(len(offsets), 'offset')} again; use --execute to do it"
+            )
             return
         rows = [[topic, partition, at.offset, at.metadata] for (topic, partition), at in sorted(offsets.items())]
         backup.write_text(json.dumps({"group": group, "offsets": rows}) + "\n", encoding="utf-8")
@@ -201,4 +204,4 @@ def forget_topology(
             )
         if offsets:
             network.admin.commit(group, offsets)
-    note(f"group {group} no longer has a topology; its {len(offsets)} offsets are unchanged (backup: {backup})")
+    note(f"group {group} no longer has a topology; unchanged: {counted(len(offsets), 'offset')} (backup: {backup})")

@@ -24,6 +24,7 @@ from streamsrt.client.values import Fetched, TopicPartition
 from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wording import counted
 
 _BATCH_RECORDS = 1000
 _TOLD_RECORDS = 20
@@ -92,7 +93,7 @@ def produce(
         finally:
             collector.flush()
             network.producer.flush()
-            note(f"{count} records written to {topic}")
+            note(f"{counted(count, 'record')} written to {topic}")
 
 
 def _header(text: str) -> tuple[str, bytes]:

@@ -41,6 +41,7 @@ from streamsrt.runtime.drop_log import late_records_advice
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
+from streamsrt.wording import counted
 from topology.dsl.printing import draws_tables
 
 logger = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ def progress_table(streams: KafkaStreams) -> Table | None:
     progress = streams.progress
     if not progress.tasks:
         return None
-    title = f"{streams.state.value}: {progress.processed_records:,} records processed, lag {progress.lag_records:,}"
+    title = f"{streams.state.value}: {counted(progress.processed_records, 'record')} processed, lag {progress.lag_records:,}"
     table = Table(title=", ".join([title, *progress.statuses]), title_justify="left", box=None, header_style="bold")
     for column in ("task", "role", "phase"):
         table.add_column(column)
@@ -285,7 +286,9 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
         )
         sys.stdout.flush()
         return
-    parts = [f"{state.value}: {len(progress.tasks)} tasks, {progress.processed_records} records processed"]
+    parts = [
+        f"{state.value}: {counted(len(progress.tasks), 'task')}, {counted(progress.processed_records, 'record')} processed"
+    ]
     if progress.restored_records or restoring:
         eta = progress.restore_eta_s
         parts.append(f"{progress.restored_records} restored, {restoring} to restore")

@@ -37,6 +37,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
 from streamsrt.state.directory import StateDirectory
+from streamsrt.wording import counted
 
 app = typer.Typer(help="Export, inspect, compare, repartition and clean state stores.", no_args_is_help=True)
 
@@ -97,7 +98,7 @@ def export(
         with bootstrap(bootstrap_servers, begins=True) as servers, connected(servers) as network:
             exported = export_parquet(StateLog(reading, network), folder)
     print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
-    note(f"{sum(each.rows for each in exported)} rows of store {store} are in {folder}")
+    note(f"wrote {counted(sum(each.rows for each in exported), 'row')} of store {store} to {folder}")
 
 
 DIFFERENT = 10

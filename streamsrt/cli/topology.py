@@ -18,6 +18,7 @@ from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, read_lock, write_lock
+from streamsrt.wording import counted
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import outline
@@ -114,7 +115,7 @@ def _as_json(found: TopologyDiff, restored: RestoredState | None) -> dict[str, o
     return said
 
 
-def _of_topic(name: str, running: RunningGroup) -> dict[str, object]:
+def _of_topic(name: str, running: RunningGroup) -> dict[str, int | None]:
     """None where the topic is not there."""
     about = running.topics.get(name, {})
     return {"partitions": about.get("partitions"), "records": about.get("records")}
@@ -128,7 +129,8 @@ def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[
         if restored is not None:
             about = _of_topic(source.name, restored.running)
             row["records"] = about["records"]
-            row["why"] = "it does not exist" if about["partitions"] is None else f"{about['partitions']} partitions"
+            partitions = about["partitions"]
+            row["why"] = "it does not exist" if partitions is None else counted(partitions, "partition")
         yield row
     for each in found.state:
         row = {"what": each.kind, "name": each.name, "change": each.fate, "why": each.reason}
@@ -159,7 +161,7 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         lost = running.records(each) if running is not None and each.kind == "repartition topic" else None
         if lost and each.fate == "orphaned":
             sys.stdout.write(
-                f"repartition topic {each.name}: {lost} records are not read yet, and the new version does not read "
+                f"repartition topic {each.name}: {counted(lost, 'record')} not read yet, and the new version does not read "
                 "them: stop all writes to its sources until this number is 0\n"
             )
     if not knows_bytes:

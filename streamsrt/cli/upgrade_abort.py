@@ -15,7 +15,7 @@ from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
-from streamsrt.cli.upgrade_in_flight import InFlight, counted, in_flight_lines, refusal, topics_left
+from streamsrt.cli.upgrade_in_flight import InFlight, in_flight_lines, refusal, topics_left, unread_of
 from streamsrt.cli.upgrade_preflight import of_broker
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.cli.upgrade_versions import unreadable_stores
@@ -112,7 +112,7 @@ def abort(
         if leaving and not staying:
             raise ConfigError(_nobody_stays(old, group, epoch))
         topics = topics_left(network, facts, former, leaving, is_raised=is_raised)
-        unread = counted(network, group, topics)
+        unread = unread_of(network, group, topics)
         why_not = "; ".join(unreadable_stores(network, group, former))
         if unread and not lose_in_flight and not why_not:
             why_not = refusal(old, facts, epoch, leaving)
@@ -124,7 +124,7 @@ def abort(
             if not is_raised:
                 raise_epoch(network, StreamsConfig.of(values), replace(former, epoch=epoch), timeout_s)
             _remove(network, group, leaving, timeout_s)
-            made = replace(made, in_flight=counted(network, group, topics))
+            made = replace(made, in_flight=unread_of(network, group, topics))
     print_json(made.to_json()) if as_json else _show(made)
     if made.refused:
         raise typer.Exit(int(Verdict.INCOMPATIBLE))

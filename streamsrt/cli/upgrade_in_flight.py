@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.client.network import NetworkThread
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, repartition_topics_there, unread_records
+from streamsrt.wording import counted
 from topology.graph.topology import Topology
 
 InFlight = Mapping[str, int]
@@ -36,7 +37,7 @@ def topics_left(
     return frozenset(topic for topic in known - own if is_called_repartition(facts.name, topic))
 
 
-def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
+def unread_of(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:
     """The number of unread records of a group by topic, for those of these topics that have any."""
     return unread_records(network.admin, group, topics)
 
@@ -44,7 +45,7 @@ def counted(network: NetworkThread, group: str, topics: Collection[str]) -> InFl
 def in_flight_lines(old: str, in_flight: InFlight) -> list[str]:
     """A line for each topic."""
     return [
-        f"repartition topic {topic}, which {old} does not have, holds {records} records that are not read yet"
+        f"repartition topic {topic}, which {old} does not have, holds {counted(records, 'record')} not read yet"
         for topic, records in in_flight.items()
     ]
 

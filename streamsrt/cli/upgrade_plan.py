@@ -28,6 +28,7 @@ from streamsrt.cli.upgrade_preflight import refusals
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
+from streamsrt.wording import counted
 from topology.graph.diff import NO_WAY_BACK, StateChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import TopologyOutline, outline
@@ -179,7 +180,7 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
         count = running.records(each) if (each.kind, each.fate) == ("repartition topic", "orphaned") else None
         if count and running.members:
             yield (
-                f"repartition topic {each.name} is removed with {count} records in flight: old "
+                f"repartition topic {each.name} is removed with {counted(count, 'record')} in flight: old "
                 "instances read them first. Leave one running until the new ones no longer wait for "
                 "these records"
             )
@@ -202,8 +203,8 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
         )
     elif behind and found.verdict is not Verdict.SAME:
         yield (
-            f"an upgrade to epoch {running.epoch} is under way ({sum(behind.values())} instances run an older version): "
-            "finish it or roll it back before the next one"
+            f"an upgrade to epoch {running.epoch} is under way (on an older version: "
+            f"{counted(sum(behind.values()), 'instance')}): finish it or roll it back before the next one"
         )
     if not knows_bytes:
         yield (

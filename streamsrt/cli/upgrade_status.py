@@ -17,6 +17,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.group_facts import ROLES, look, with_left
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
+from streamsrt.wording import counted
 
 UNDER_WAY = 10
 _LOOK_S = 1.0
@@ -80,7 +81,7 @@ def summary(now: UpgradeStatus) -> str:
         f"members: {versions or 'none'}",
     ]
     if now.warming_up:
-        parts.append(f"{len(now.warming_up)} tasks warm up{_eta(now.eta_s)}")
+        parts.append(f"{counted(len(now.warming_up), 'task')} warming up{_eta(now.eta_s)}")
     return "; ".join(parts)
 
 

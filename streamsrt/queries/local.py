@@ -27,6 +27,7 @@ from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
 from streamsrt.tasks.restore.changelog_work import Restoring
+from streamsrt.wording import counted
 
 T = TypeVar("T")
 
@@ -224,7 +225,7 @@ def _check_running(chosen: list[OwnedTask]) -> None:
 def _outlook(owned: OwnedTask) -> str:
     remaining = sum(each.remaining_records for each in owned.changelogs.values())
     if owned.phase is Phase.RESTORING:
-        return f"{remaining} changelog records are left to restore. Try again, or allow stale answers"
+        return f"{counted(remaining, 'changelog record')} left to restore. Try again, or allow stale answers"
     if owned.phase is Phase.CREATED:
         return "it is about to start. Try again"
-    return f"{remaining} changelog records behind. Ask the instance with the active task, or allow stale answers"
+    return f"{counted(remaining, 'changelog record')} behind. Ask the instance with the active task, or allow stale answers"

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from streamsrt.wording import counted
+
 INTERVAL_MS = 10_000
 _MANY_LATE = 100
 _LARGE_SHARE_LATE = 0.05
@@ -79,7 +81,7 @@ def _line(drops: Drops, name: str, count: int) -> str:
     last = f". The last one: {drops.last[name]}" if name in drops.last else ""
     if name == "shortened_letters":
         return f"{drops.who}: {count} {_REASONS[name]}{last}"
-    return f"{drops.who}: {count} records{drops.of} were dropped: {_REASONS[name]}{last}"
+    return f"{drops.who}: dropped {counted(count, 'record')}{drops.of}: {_REASONS[name]}{last}"
 
 
 def late_records_advice(counters: Mapping[str, int]) -> str:

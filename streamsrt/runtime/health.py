@@ -10,6 +10,7 @@ from types import FrameType
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.statuses import NO_TASKS_BY
 from streamsrt.runtime.values import Progress, State, TaskProgress
+from streamsrt.wording import counted
 
 _NO_TASKS = tuple(code.name for code in NO_TASKS_BY if code is not StatusCode.STALE_TOPOLOGY)
 """An old member whose tasks went to a newer version has done its work: it stays ready until it is stopped."""
@@ -68,11 +69,15 @@ def why_task(task: TaskProgress) -> str:
         stores = ", ".join(each.store for each in task.restoring if each.remaining_records)
         eta_s = max((each.eta_s for each in task.restoring if each.eta_s is not None), default=None)
         time_left = f", about {eta_s:.0f} s" if left and eta_s is not None else ""
-        return f"{what}: {left} changelog records are left" + (f" ({stores})" if stores else "") + time_left
+        return (
+            f"{what}: {counted(left, 'changelog record')} left to restore"
+            + (f" ({stores})" if stores else "")
+            + time_left
+        )
     if task.phase == "standby":
-        return f"{what}: {left} changelog records behind"
+        return f"{what}: {counted(left, 'changelog record')} behind"
     return (
-        f"{what}: {task.lag_records} records of input are waiting"
+        f"{what}: {counted(task.lag_records, 'record')} of input waiting"
         if task.lag_records
         else f"{what}: no input is waiting"
     )

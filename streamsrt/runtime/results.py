@@ -19,6 +19,7 @@ from streamsrt.client.values import LATEST, ClientConfig, Fetched, ProducerConfi
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
+from streamsrt.wording import counted
 from topology.graph.topology import Topology
 from topology.spec.serdes import Serde
 
@@ -45,7 +46,9 @@ class CollectedRecords(dict[str, list[ResultRecord]]):
 
 
 def _table(topic: str, records: Sequence[ResultRecord]) -> str:
-    count = f"{len(records)} records" if len(records) <= _SHOWN else f"the first {_SHOWN} of {len(records)} records"
+    count = (
+        counted(len(records), "record") if len(records) <= _SHOWN else f"the first {_SHOWN} of {len(records)} records"
+    )
     head = "".join(f"<th>{name}</th>" for name in ("key", "value", "timestamp", "partition", "offset"))
     rows = "".join(f"<tr>{''.join(map(_cell, _cells(each)))}</tr>" for each in records[:_SHOWN])
     caption = f"<caption>{escape(topic)}: {count}</caption>"

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Role, Task
+from streamsrt.wording import counted
 
 Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member"]
 """``no new member``: the group has taken a version that nobody runs (any more); the old ones run everything."""
@@ -252,7 +253,7 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
 
 
 def _listed(left: Mapping[str, int]) -> str:
-    return ", ".join(f"{topic}: {records:,} records" for topic, records in sorted(left.items()))
+    return ", ".join(f"{topic}: {counted(records, 'record')}" for topic, records in sorted(left.items()))
 
 
 def _own(now: GroupFacts) -> bool:
@@ -331,7 +332,7 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
     newest, *older = now.epochs
     count, old = len(now.with_epoch(newest)), [each for each in now.members if each.epoch in older]
     if warming_up:
-        yield f"{len(warming_up)} tasks warm up on new instances: the old ones process them until then"
+        yield f"{counted(len(warming_up), 'task')} warming up on new instances: old instances process them until then"
     names = ", ".join(sorted(member_name(each) for each in old))
     if drain is not None:
         left = (
@@ -339,7 +340,7 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         )
         yield (
             f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
-            f"{drain.records:,} records are left{left}. Keep the remaining old instances running "
+            f"{counted(drain.records, 'record')} left{left}. Keep the remaining old instances running "
             f"({names})"
         )
         yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import SupportsIndex, TypeAlias, TypeVar, cast
 
 from streamsrt.errors import ProductionError
+from streamsrt.wording import counted
 
 T = TypeVar("T")
 Choice: TypeAlias = int | list[int] | None
@@ -77,5 +78,5 @@ def check_partitions(topic: str, count: int, lowest: int, highest: int) -> None:
     if lowest < 0 or highest >= count:
         wrong = lowest if lowest < 0 else highest
         raise ProductionError(
-            f"topic {topic!r} has {count} partitions, a record was sent to partition {wrong}", topic, wrong
+            f"topic {topic!r} has {counted(count, 'partition')}, a record was sent to partition {wrong}", topic, wrong
         )

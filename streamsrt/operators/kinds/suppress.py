@@ -26,6 +26,7 @@ from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Pr
 from streamsrt.operators.kinds.closing import ClosedMark
 from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
 from streamsrt.state.columns import Headers
+from streamsrt.wording import counted
 from topology import serdes
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
@@ -87,7 +88,7 @@ class Suppression:
         if self._op.shuts_down:
             size = "" if self._op.max_bytes is None else f" of {buffer.size_in_bytes} bytes"
             raise UserError(
-                f"{self._name} holds back {len(buffer)} changes{size}, more than its buffer can hold: raise "
+                f"{self._name} holds back {counted(len(buffer), 'change')}{size}, more than its buffer can hold: raise "
                 "max_records or max_bytes, or let it emit early"
             )
         while self._is_full() and (first := buffer.take_first()) is not None:

@@ -21,6 +21,7 @@ from streamsrt.runtime.loop.values import (
     Wait,
 )
 from streamsrt.runtime.values import LoopReport
+from streamsrt.wording import counted
 
 BUSY_MS = 500
 """What takes longer is told while it lasts."""
@@ -86,7 +87,7 @@ def late_commit_text(late: LateCommit) -> str:
     """Why a commit was late."""
     iteration = late.iteration
     parts = {
-        f"processed {late.records} records for {iteration.processed_ms} ms": iteration.processed_ms,
+        f"processed {counted(late.records, 'record')} for {iteration.processed_ms} ms": iteration.processed_ms,
         f"closed and opened tasks, as the group had assigned, for {iteration.assigned_ms} ms": iteration.assigned_ms,
         f"waited for input and took it in for {iteration.polled_ms} ms": iteration.polled_ms,
     }

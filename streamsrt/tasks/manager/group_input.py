@@ -22,6 +22,7 @@ from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.errors import BrokerError
 from streamsrt.tasks.manager.source_topics import SourceTopics
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder
+from streamsrt.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class GroupInput:
             shown = [f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(unread.items())]
             more = ", ..." if len(shown) > _SHOWN_PARTITIONS else ""
             self._tell(
-                f"{sum(unread.values())} records outside this member's tasks are not processed and committed yet "
+                f"{counted(sum(unread.values()), 'record')} outside this member's tasks not processed and committed yet "
                 f"({', '.join(shown[:_SHOWN_PARTITIONS])}{more}). If a member was killed, its tasks move to others "
                 f"when its session ends; streamsrt groups describe {self._group_id} shows the members",
                 now_ms,

@@ -31,7 +31,7 @@ def test_a_new_day_into_a_backfill(scene: Scene, terminal: Terminal) -> None:
     assert terminal(*planning, "--dir", second, "--after", first)[0] == 0, terminal.err
     assert "the log does not hold the whole history" not in terminal.err
     assert terminal("backfill", "run", "--dir", second, "--workers", "1")[0] == 0, terminal.err
-    assert f"4 tasks are finished, {len(rows)} records" in terminal.err
+    assert f"finished: 4 tasks, {len(rows):,} records" in terminal.err
     assert "older than" not in terminal.err
     assert terminal("backfill", "verify", "--dir", second, "--recompute", "2")[0] == 0, terminal.err
     committing = ("backfill", "commit", "--dir", second, "--state-dir", scene.state_dir(ID), "--execute")

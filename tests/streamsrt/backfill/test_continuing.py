@@ -174,7 +174,9 @@ def finished(tmp_path: Path) -> Backfill:
 def test_what_must_be_the_same(finished: Backfill, changes: dict[str, object], says: str) -> None:
     earlier = load_earlier(finished.directory)
     check_same(earlier, earlier.plan)
-    check_same(earlier, earlier.plan.model_copy(update={"application": earlier.plan.application.removesuffix(":topology")}))
+    check_same(
+        earlier, earlier.plan.model_copy(update={"application": earlier.plan.application.removesuffix(":topology")})
+    )
     with pytest.raises(PlanError, match=says):
         check_same(earlier, earlier.plan.model_copy(update=changes))
 

@@ -78,7 +78,7 @@ def test_a_classic_group_is_described_and_its_offsets_are_set_when_it_has_stoppe
     assert rebalance["moves"] == "no task moves" or rebalance["moves"].count(f"nobody -> {member['member']}") == 2
     refused = on_broker("groups", "reset-offsets", group, "--to-earliest")
     assert refused.code == 2
-    assert f"group '{group}' has 1 members: stop all instances" in refused.err
+    assert f"group '{group}' has 1 member: stop all instances" in refused.err
     unknown = on_broker("topology", "diff", "examples.flights", "--group", group)
     assert unknown.code == 2
     assert (

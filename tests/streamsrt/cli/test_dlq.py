@@ -107,14 +107,14 @@ def test_after_a_replay_results_are_as_if_nothing_had_failed(shop: Shop, count: 
     assert {(row["application"], row["error"], row["state"]) for row in waiting} == {(shop.id, "ValueError", "waiting")}
     assert waiting[0]["origin"].startswith(f"{shop.orders}-")
     told = shop("dlq", "replay", shop.letters)
-    assert f"{poisoned} records go to {shop.orders}" in told.err
+    assert f"to {shop.orders}: {poisoned:,} records" in told.err
     assert "--execute" in told.err
     assert len(shop.waiting()) == poisoned
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert (done.code, done.err.splitlines()[-1]) == (0, f"{poisoned} records are replayed")
+    assert (done.code, done.err.splitlines()[-1]) == (0, f"replayed {poisoned:,} records")
     assert shop.waiting() == []
     again = shop("dlq", "replay", shop.letters, "--execute")
-    assert (again.code, again.err.splitlines()[-1]) == (0, "0 records are replayed")
+    assert (again.code, again.err.splitlines()[-1]) == (0, "replayed 0 records")
     assert {row["state"] for row in shop("dlq", "list", shop.letters, "--all", "--json").rows} == {"replayed"}
     shop.run(broken=False)
     assert shop.totals() == expected(lines)
@@ -150,7 +150,7 @@ def test_what_was_not_committed_is_replayed_by_the_next_one(shop: Shop) -> None:
         network.producer.flush(PATIENCE_S)
     assert len(shop.waiting()) == 20, "nobody has ended that transaction: it is aborted by the next replay"
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert done.err.splitlines()[-1] == "20 records are replayed"
+    assert done.err.splitlines()[-1] == "replayed 20 records"
     shop.run(broken=False)
     assert shop.totals() == {f"k{number}": number for number in range(30)}
 
@@ -224,7 +224,7 @@ def test_a_mend_that_changes_a_serde_needs_an_epoch_or_a_new_state_directory(sho
 def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
     shop.produce([f"a={number}?" for number in range(6)])
     shop.run(broken=True)
-    assert shop("dlq", "replay", shop.letters, "--error", "KeyError", "--execute").err.splitlines()[-1].startswith("0 ")
+    assert shop("dlq", "replay", shop.letters, "--error", "KeyError", "--execute").err.endswith("replayed 0 records\n")
     assert shop("dlq", "replay", shop.letters, "--limit", 2, "--rate", 1_000, "--execute").code == 0
     at = shop.waiting()[0]["letter"]
     assert shop("dlq", "drop", shop.letters, "--at", at).err.splitlines() == [
@@ -257,8 +257,8 @@ def test_only_the_fixed_step_gets_what_is_replayed(shop: Shop, count: int, poiso
     refused = shop(*replay)
     assert (refused.code, "would process these records a second time: --to TOPIC" in refused.err) == (2, True)
     done = shop(*replay, "--to", again)
-    assert (done.code, done.err.splitlines()[-1]) == (0, f"{poisoned} records are replayed")
-    assert shop(*replay, "--to", again).err.splitlines()[-1] == "0 records are replayed"
+    assert (done.code, done.err.splitlines()[-1]) == (0, f"replayed {poisoned:,} records")
+    assert shop(*replay, "--to", again).err.splitlines()[-1] == "replayed 0 records"
     shop.run_program(program, "fixed")
     assert shop.totals() == expected(lines) | Counter(f"number of {line.partition('=')[0]}" for line in lines)
 
@@ -301,7 +301,7 @@ def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
     with pytest.raises(Exception, match="invalid literal"):
         shop.run(broken=True, **{"processing.exception.handler": "fail", "processing.guarantee": "at_least_once"})
     done = shop("dlq", "replay", shop.letters, "--execute")
-    assert "1 dead letters are left: the application stopped at this record" in done.err
+    assert "left out: 1 dead letter: the application stopped at this record" in done.err
     assert [row["state"] for row in shop.waiting()] == ["stopped"]
     shop.run(broken=False)
     assert shop.totals() == {"a": 1}
@@ -337,11 +337,11 @@ def test_mistakes_are_named(shop: Shop) -> None:
 def test_ordinary_records_are_counted_and_left_alone(shop: Shop) -> None:
     shop.produce(["a=1", "a=2?"])
     shop.run(broken=True)
-    said = f"2 records of {shop.orders} are not dead letters: they have none of the headers"
+    said = f"ignored 2 records of {shop.orders} without any of the headers"
     for arguments in (("list", "--all", "--json"), ("replay", "--execute"), ("drop", "--execute")):
         done = shop("dlq", arguments[0], shop.orders, *arguments[1:])
         assert (done.code, done.out, said in done.err) == (0, "", True), arguments
-    assert "are not dead letters" not in shop("dlq", "list", shop.letters).err
+    assert "no dead letters" not in shop("dlq", "list", shop.letters).err
     assert len(shop.waiting()) == 1
 
 

@@ -121,7 +121,7 @@ def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.
     with streams:
         assert running.wait(PATIENCE_S)
         done = on_broker("groups", "reset-offsets", group, "--to-earliest")
-        assert (done.code, "members: stop all instances" in done.err) == (2, True)
+        assert (done.code, "1 member: stop all instances" in done.err) == (2, True)
         with pytest.raises(UserError, match="close\\(\\) it first"):
             streams.clean_up()
     for arguments, said in (

@@ -251,7 +251,7 @@ def test_what_stands_before_an_unreadable_line_is_written(
     done = on_broker("produce", topic, *options, stdin=f"{good}\n{line}\n{good}\n")
     assert done.code == 2
     assert why in done.err
-    assert f"1 records written to {topic}" in done.err
+    assert f"1 record written to {topic}" in done.err
     assert len(on_broker("consume", topic, "--json", "--value", "bytes").rows) == 1
 
 

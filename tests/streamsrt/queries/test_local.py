@@ -335,7 +335,7 @@ def test_a_task_that_is_restored_is_waited_for(make_rig: MakeRig) -> None:
     rig = make_rig(network=first.network)
     rig.start(Tasks(active=rig.tasks(0, 1)))
     partition = place("a")[1]
-    with rig.gate.idle, pytest.raises(StreamsRebalancingError, match="1 changelog records are left to restore"):
+    with rig.gate.idle, pytest.raises(StreamsRebalancingError, match="1 changelog record left to restore"):
         counts_of(rig).get("a")
     refused = ask(rig, KeyQuery("a"), require_active=True)[partition]
     assert "active and restoring on this instance" in refused.failure_message

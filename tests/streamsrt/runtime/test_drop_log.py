@@ -25,10 +25,10 @@ def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:
         return log.lines([Drops("task a_0", " of in-0", {"dropped_late": late, "dropped_null": null})], now_ms)
 
     assert lines(0, 0, 0) == []
-    assert lines(3, 0, 100) == [f"task a_0: 3 records of in-0 were dropped: {LATE}"]
+    assert lines(3, 0, 100) == [f"task a_0: dropped 3 records of in-0: {LATE}"]
     assert lines(9, 0, INTERVAL_MS) == []
-    assert lines(9, 4, INTERVAL_MS + 1) == ["task a_0: 4 records of in-0 were dropped: their key or value is null"]
-    assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: 7 records of in-0 were dropped: {LATE}"]
+    assert lines(9, 4, INTERVAL_MS + 1) == ["task a_0: dropped 4 records of in-0: their key or value is null"]
+    assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: dropped 7 records of in-0: {LATE}"]
     assert lines(10, 4, 9 * INTERVAL_MS) == []
 
 
@@ -36,7 +36,7 @@ def test_a_task_that_is_opened_again_counts_from_zero() -> None:
     log = DropLog()
     assert len(log.lines([Drops("task a_0", " of in-0", {"dropped_null": 5})], 0)) == 1
     again = log.lines([Drops("task a_0", " of in-0", {"dropped_null": 2})], INTERVAL_MS)
-    assert again == ["task a_0: 2 records of in-0 were dropped: their key or value is null"]
+    assert again == ["task a_0: dropped 2 records of in-0: their key or value is null"]
 
 
 def test_what_was_not_told_yet_is_told_at_the_end() -> None:
@@ -44,11 +44,11 @@ def test_what_was_not_told_yet_is_told_at_the_end() -> None:
     log.lines([Drops("task a_0", " of in-0", {"dropped_late": 3})], 0)
     last = Drops("task a_0", " of in-0", {"dropped_late": 5, "dropped_null": 1})
     assert log.rest(last) == [
-        "task a_0: 1 records of in-0 were dropped: their key or value is null",
-        f"task a_0: 2 records of in-0 were dropped: {LATE}",
+        "task a_0: dropped 1 record of in-0: their key or value is null",
+        f"task a_0: dropped 2 records of in-0: {LATE}",
     ]
     again = Drops("task a_0", " of in-0", {"dropped_late": 1})
-    assert log.lines([again], 0) == [f"task a_0: 1 records of in-0 were dropped: {LATE}"]
+    assert log.lines([again], 0) == [f"task a_0: dropped 1 record of in-0: {LATE}"]
 
 
 def dropped(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -62,7 +62,7 @@ def test_the_loop_tells_what_its_tasks_dropped(rig: Rig, caplog: pytest.LogCaptu
         rig.clock_ms += 1_000
         rig.iterate()
     task = next(iter(rig.manager))
-    assert dropped(caplog) == [f"task {task}: 2 records of in-0 were dropped: their key or value is null"]
+    assert dropped(caplog) == [f"task {task}: dropped 2 records of in-0: their key or value is null"]
 
 
 def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -77,7 +77,7 @@ def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.Lo
     task = next(iter(rig.manager))
     rig.give(Tasks(active=rig.tasks(1)))
     rig.iterate()
-    assert dropped(caplog)[1:] == [f"task {task}: 2 records of in-0 were dropped: their key or value is null"]
+    assert dropped(caplog)[1:] == [f"task {task}: dropped 2 records of in-0: their key or value is null"]
 
 
 def test_a_stream_of_poison_is_one_line_with_the_last_of_it(
@@ -90,10 +90,7 @@ def test_a_stream_of_poison_is_one_line_with_the_last_of_it(
         rig.clock_ms += 1_000
         rig.iterate()
     (line,) = dropped(caplog)
-    assert (
-        ": 50 records of in-0 were dropped: they can't be deserialized and the deserialization handler continues"
-        in line
-    )
+    assert ": dropped 50 records of in-0: they can't be deserialized and the deserialization handler continues" in line
     assert "The last one: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff" in line
     assert "(at in-0 offset 49, in node " in line
 
@@ -107,7 +104,7 @@ def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: p
         assert refused(RefusedRecord("out", 0, b"k", b"v", 0, (), error)) is RefusalAnswer.DROP
     rig.iterate()
     assert dropped(caplog) == [
-        "the producer: 1000 records were dropped: the cluster refuses them and the production handler continues. "
+        "the producer: dropped 1,000 records: the cluster refuses them and the production handler continues. "
         "The last one: a record of 999 bytes is too large"
     ]
 
@@ -129,8 +126,7 @@ def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, capl
     rig.member.waiting.append(LeftGroup())
     rig.thread.run()
     assert [line.partition(":")[2] for line in dropped(caplog)] == [
-        " 7 records were dropped: the cluster refuses them and the production handler continues. "
-        "The last one: too large"
+        " dropped 7 records: the cluster refuses them and the production handler continues. The last one: too large"
     ]
 
 

@@ -148,12 +148,15 @@ def task(phase: str, *, role: str = "active", lag: int = 0, left: int = 0) -> Ta
 
 def test_why_a_task_waits() -> None:
     assert (
-        why_task(task("restoring", left=7)) == "task a_0 (active) is restoring: 7 changelog records are left (counts)"
+        why_task(task("restoring", left=7))
+        == "task a_0 (active) is restoring: 7 changelog records left to restore (counts)"
     )
     known = replace(task("restoring", left=7), restoring=(RestoreProgress("counts", 1, 1, 7, 1, 2.0, 3.5),))
-    assert why_task(known).endswith("7 changelog records are left (counts), about 4 s"), "where its speed is known"
+    assert why_task(known).endswith("7 changelog records left to restore (counts), about 4 s"), (
+        "where its speed is known"
+    )
     assert why_task(task("standby", role="standby", left=3)).endswith("3 changelog records behind")
-    assert why_task(task("running", lag=5)).endswith("5 records of input are waiting")
+    assert why_task(task("running", lag=5)).endswith("5 records of input waiting")
     assert why_task(task("running")).endswith("no input is waiting")
     assert "it waits for its offsets" in why_task(task("created"))
 
@@ -163,7 +166,7 @@ def test_why_an_instance_is_not_ready() -> None:
     waiting = Progress(tasks=(task("restoring", left=2),), statuses=("MISSING_INTERNAL_TOPICS: x",))
     assert why_not_ready(State.REBALANCING, waiting) == [
         "the application is REBALANCING",
-        "task a_0 (active) is restoring: 2 changelog records are left (counts)",
+        "task a_0 (active) is restoring: 2 changelog records left to restore (counts)",
         "MISSING_INTERNAL_TOPICS: x",
     ]
     assert why_not_ready(State.RUNNING, waiting)[0] == "not all tasks run"
@@ -206,7 +209,7 @@ def test_the_readiness_probe_says_how_long_restoring_takes() -> None:
     instance = SimpleNamespace(progress=progress, state=State.REBALANCING, why_not_ready=lambda: why)
     status, body = readiness(cast(Instance, instance))
     assert (status, body["ready"], body["restore_eta_s"]) == (503, False, 10.0)
-    assert "20 changelog records are left (counts), about 10 s" in body["why"][1]
+    assert "20 changelog records left to restore (counts), about 10 s" in body["why"][1]
 
 
 @pytest.mark.parametrize("code", StatusCode)

@@ -191,13 +191,13 @@ def test_a_drain_is_told_with_what_is_left_and_nothing_is_to_be_stopped() -> Non
     assert (first.drain.records, first.drain.eta_s) == (5_000, None)
     assert first.advice[0] == (
         "old instances read app-0-repartition, app-1-repartition to the end, which the new version does not have: 5,000 "
-        "records are left. Keep the remaining old instances running (a)"
+        "records left. Keep the remaining old instances running (a)"
     )
     assert not any("stop one of the others" in each for each in first.advice)
     later = watch.status(draining(2_000, 1_000), 12.0)
     assert later.drain is not None
     assert (later.drain.records_per_second, later.drain.eta_s) == (1_000.0, 3.0)
-    assert "3,000 records are left, about 3 s at 1,000 records/s" in later.advice[0]
+    assert "3,000 records left, about 3 s at 1,000 records/s" in later.advice[0]
     assert later.to_json()["drain"] == {
         "topics": ("app-0-repartition", "app-1-repartition"),
         "records": 3_000,

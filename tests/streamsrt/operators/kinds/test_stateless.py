@@ -97,7 +97,7 @@ def test_who_has_no_key_before_a_repartition_topic_is_counted_apart(way: str, ge
     counters = task.counters()
     assert (counters["unkeyed"], counters["dropped"], counters["dropped_null"]) == (3, 0, 0)
     assert DropLog().lines([Drops("task 0_0", " of in-0", counters)], 0) == [
-        "task 0_0: 3 records of in-0 were dropped: they have no key and precede a repartition topic (no metric counts "
+        "task 0_0: dropped 3 records of in-0: they have no key and precede a repartition topic (no metric counts "
         "them, as in Kafka Streams)"
     ]
 

@@ -110,7 +110,7 @@ def test_it_is_told_why_a_run_does_not_end(rig: Rig, caplog: pytest.LogCaptureFi
     assert not caplog.messages
     assert not read({}, TELL_INTERVAL_MS + ASK_INTERVAL_MS)
     (told,) = caplog.messages
-    assert "1 records outside this member's tasks" in told
+    assert "1 record outside this member's tasks" in told
     assert "(in-0: 1)" in told
     rig.network.is_away = True
     assert not read({}, 3 * TELL_INTERVAL_MS)
