@@ -16,6 +16,7 @@
 ``order``                 the one order in which a task replays its partitions
 ``replay``                the live task over frozen inputs
 ``run_task``              one task from its inputs to its published result
+``attempts``              attempts at tasks: a folder for each, and what is left of them
 ``manifest``              what a finished task says about itself
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine

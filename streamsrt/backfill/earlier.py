@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.manifest import FileResult, LogResult, StoreResult, TaskManifest, file_digest, finished_manifest
+from streamsrt.backfill.manifest import FileResult, LogResult, StoreResult, TaskManifest, finished_manifest, is_whole
 from streamsrt.backfill.order import Overtaken
 from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, load_plan
 from streamsrt.backfill.sources import read_batches
@@ -77,10 +77,10 @@ class EarlierTask:
 
     def _whole(self, file: FileResult) -> Path:
         path = self.directory / file.path
-        if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
+        if not is_whole(self.directory, file):
             raise PlanError(
-                f"{path} of the earlier backfill is missing or damaged: run streamsrt backfill verify --dir "
-                f"{self.directory}, which tells how to compute it again, then streamsrt backfill resume here"
+                f"{path} of the earlier backfill is missing or damaged: run streamsrt backfill resume --dir "
+                f"{self.directory}, which computes it again, then streamsrt backfill resume here"
             )
         return path
 

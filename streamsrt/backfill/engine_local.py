@@ -4,14 +4,17 @@
    They live as long as the engine runs; each has one task at a time.
 2. A worker that is killed loses its task, which another worker starts anew; after three deaths of one task it is given up.
    An error that the task itself raised is final: the same input would raise it again.
-3. A worker ends when the engine's process is gone. What it finished until then counts.
+3. A worker ends as soon as the engine's process is gone, in the middle of a task. What it finished until then counts.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -167,6 +170,7 @@ def work(number: int) -> None:
     """The life of a worker: tasks, which come through that file, until the engine hangs up."""
     tune_process()
     tune_arrow()
+    threading.Thread(target=_end_with_engine, args=(number,), name="streamsrt-engine", daemon=True).start()
     connection = Connection(number)
     while True:
         try:
@@ -181,6 +185,15 @@ def work(number: int) -> None:
             connection.send(failure_of(error, StreamsError.exit_code))
         else:
             connection.send(manifest.model_dump_json())
+
+
+def _end_with_engine(number: int) -> None:
+    """Ends this process when nobody has the other end of that file any more."""
+    hang_up = select.poll()
+    hang_up.register(number, 0)
+    hang_up.poll()
+    # In the middle of whatever it does: its files are in the folder of an attempt that nobody has published.
+    os._exit(1)
 
 
 def failure_of(error: Exception, exit_code: int) -> TaskFailure:

@@ -9,11 +9,13 @@ import contextlib
 import fcntl
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.engine_spark_session import Shipment
 from streamsrt.backfill.errors import BackfillError
@@ -22,22 +24,21 @@ from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
     StageProgress,
     TaskManifest,
-    leftovers,
     load_manifest,
     read_progress,
     read_stages,
-    remove_leftovers,
 )
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.sources import Source, connected
-from streamsrt.backfill.verify import verify_results
+from streamsrt.backfill.verify import discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
 TaskState = Literal["waiting", "sorting", "running", "writing", "finished"]
 OnTask = Callable[[TaskManifest], None]
+OnDamage = Callable[[str], None]
 
 
 class Engine(Protocol):
@@ -143,15 +144,20 @@ class Backfill:
         bundle: Path | str | None = None,
         py_files: Sequence[str] = (),
         on_task: OnTask | None = None,
+        on_damage: OnDamage | None = None,
     ) -> list[TaskManifest]:
         """Runs all tasks that are not finished, level by level, and returns all manifests. ``workers``: the number of
         processes of the local engine. ``master``, ``conf``: Spark's. ``bundle``: an archive made by ``streamsrt backfill
         bundle``, which Spark ships to the workers of a cluster; ``py_files``: modules that Spark ships. ``on_task`` is
-        called for each task when it is finished.
+        called for each task when it is finished. A finished task whose files are missing or damaged is computed again;
+        ``on_damage`` is called with a sentence about each.
         """
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
         with self._locked(), _engine(engine, workers, access) as chosen:
+            for text in discard_damaged(self.directory, plan):
+                if on_damage is not None:
+                    on_damage(text)
             remove_leftovers(self.directory, plan)
             for level in plan.levels():
                 open_tasks = [
@@ -162,7 +168,10 @@ class Backfill:
                 for manifest in chosen.run(self.directory, open_tasks, self._servers):
                     if on_task is not None:
                         on_task(manifest)
-            return verify_results(self.directory, plan)
+            manifests = verify_results(self.directory, plan)
+            # Of workers that died, and of attempts that others were faster than.
+            remove_leftovers(self.directory, plan)
+            return manifests
 
     def status(self) -> BackfillStatus:
         """The state and progress of all tasks."""
@@ -241,17 +250,20 @@ class Backfill:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.directory / DRIVER_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").partition(" ")[0]
                 raise BackfillError(
                     f"another process (pid {holder}) works on the backfill in {self.directory}: wait for it, or stop it"
                 ) from None
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
+            os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
+            # Workers on other machines read it, through a file server.
+            os.fsync(descriptor)
             yield
         finally:
             os.close(descriptor)

@@ -1,29 +1,36 @@
 """What a finished task says about itself: the only proof that it is finished.
 
 1. A manifest is published by linking a complete file to its name. The first writer wins; another attempt of the same task
-   has the same result and gives its files up.
+   has the same result and gives its files up. It names files of its own attempt only, each with size and digest.
 2. A manifest names the fingerprint of its plan. One of another plan counts for nothing and is refused.
 3. Digests are sums of hashes of entries modulo 2**128: they can be merged, and don't depend on order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.errors import BackfillError, PlanError
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 
 STAGES_FILE = "stages.json"
 _MODULUS = 1 << 128
 _LENGTHS = Struct(">iiq").pack
+
+
+class DamagedManifestError(PlanError):
+    """The file that says that a task is finished can't be read. The next ``streamsrt backfill resume`` computes the task
+    again."""
 
 
 class _Value(BaseModel):
@@ -102,6 +109,23 @@ class TaskManifest(_Value):
     def records(self) -> int:
         return sum(read.records for read in self.reads)
 
+    @property
+    def files(self) -> Iterator[FileResult]:
+        """Everything that the result is in."""
+        for store in self.stores:
+            yield from filter(None, (store.bundle, store.rows))
+            if store.changelog is not None:
+                yield store.changelog.file
+        for log in (*self.outputs, *self.repartition):
+            yield log.file
+
+    @model_validator(mode="after")
+    def _check_files(self) -> TaskManifest:
+        for file in self.files:
+            if Path(file.path).parent != Path(self.attempt):
+                raise ValueError(f"{file.path} is not a file of {self.attempt}")
+        return self
+
 
 class AttemptProgress(_Value):
     """How far a task that runs is; rewritten every second or so, by the attempt that runs it. ``rows``: of state and
@@ -168,8 +192,8 @@ def load_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> TaskMani
     try:
         manifest = TaskManifest.model_validate_json(text)
     except ValidationError as error:
-        raise PlanError(
-            f"{path} is damaged ({error.errors()[0]['msg']}): delete it, and the task is run again"
+        raise DamagedManifestError(
+            f"{path} is damaged ({error.errors()[0]['msg']}): streamsrt backfill resume computes task {task_id} again"
         ) from None
     if manifest.fingerprint != plan.fingerprint or manifest.task != task_id:
         raise PlanError(f"{path} belongs to another plan: use a separate --dir for each plan")
@@ -185,26 +209,57 @@ def finished_manifest(directory: Path, plan: BackfillPlan, task_id: str) -> Task
 
 
 def publish(directory: Path, manifest: TaskManifest) -> bool:
-    """Makes a task finished; False where another attempt was first, whose result counts then."""
+    """Makes a task finished; False if another attempt was first, whose result counts then. Raises BackfillError if files
+    of this attempt were taken away."""
+    for file in manifest.files:
+        if not has_size(directory, file):
+            raise BackfillError(
+                f"{directory / file.path} was deleted or changed while task {manifest.task} was computed, so its result "
+                "does not count: something else than streamsrt works in that directory"
+            )
     path = manifest_path(directory, manifest.task)
     fresh = directory / manifest.attempt / "manifest.json"
-    write_durably(fresh, manifest.model_dump_json(indent=1).encode())
+    content = manifest.model_dump_json(indent=1).encode()
+    write_durably(fresh, content)
     try:
         os.link(fresh, path)
     except FileExistsError:
-        shutil.rmtree(directory / manifest.attempt, ignore_errors=True)
-        return False
+        # A file server whose answer was lost is asked once more, and finds the link that it has made.
+        if not _reads(path, content):
+            shutil.rmtree(directory / manifest.attempt, ignore_errors=True)
+            return False
     finally:
         progress_path(directory, manifest.task).unlink(missing_ok=True)
     sync_folder(directory)
     return True
 
 
+def _reads(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except FileNotFoundError:
+        return False
+
+
+def has_size(directory: Path, file: FileResult) -> bool:
+    """Whether a file of a result is there, as large as it was written."""
+    path = directory / file.path
+    return path.is_file() and path.stat().st_size == file.size_bytes
+
+
+def is_whole(directory: Path, file: FileResult) -> bool:
+    """Whether a file of a result is there as it was written."""
+    return has_size(directory, file) and file_digest(directory / file.path) == file.digest
+
+
 def write_progress(directory: Path, progress: AttemptProgress) -> None:
     """Says how far a task is; whoever reads sees a whole document."""
-    fresh = directory / f"progress-{progress.task}.{os.getpid()}"
+    # Processes of two machines may have one number.
+    fresh = directory / f"progress-{progress.task}.{uuid.uuid4().hex[:8]}"
     fresh.write_text(progress.model_dump_json(), encoding="ascii")
-    fresh.replace(progress_path(directory, progress.task))
+    # Whoever has taken over deletes such files.
+    with contextlib.suppress(FileNotFoundError):
+        fresh.replace(progress_path(directory, progress.task))
 
 
 def read_progress(directory: Path, task_id: str) -> AttemptProgress | None:
@@ -232,24 +287,6 @@ def read_stages(directory: Path) -> tuple[StageProgress, ...]:
         return _Stages.model_validate_json((directory / STAGES_FILE).read_bytes()).stages
     except (FileNotFoundError, ValidationError):
         return ()
-
-
-def leftovers(directory: Path, plan: BackfillPlan) -> list[Path]:
-    """What runs that were killed have left: attempts that no manifest names, and documents about attempts. Only while
-    nothing of the plan runs."""
-    manifests = [load_manifest(directory, plan, task.id) for task in plan.tasks]
-    kept = {directory / manifest.attempt for manifest in manifests if manifest is not None}
-    attempts = (path for path in sorted(directory.glob("attempts/*")) if path not in kept)
-    return [*attempts, *sorted(directory.glob("progress-*")), *sorted(directory.glob(f"{STAGES_FILE}*"))]
-
-
-def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
-    """Deletes what :func:`leftovers` finds."""
-    for path in leftovers(directory, plan):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def file_digest(path: Path) -> str:

@@ -31,6 +31,10 @@ class Offline:
 
 
 _AS_LIVE = Offline("as live")
+_HELD = (
+    "in the changelog of what is held back, records have the time at which the plan was made, where a live run writes the "
+    "current time; nothing is computed from it"
+)
 _STREAMS = Offline(
     "one order",
     "what waits for a match may be shown earlier after the hand-over, as after a restart; a record without a value takes no "
@@ -80,12 +84,13 @@ OPERATIONS: dict[type, Offline] = {
     operations.CountWindowAggregate: _AS_LIVE,
     operations.SessionAggregate: _AS_LIVE,
     operations.Suppress: Offline(
-        "as live", "behind a repartition topic, records that are held back have offsets in the order of the backfill"
+        "as live",
+        f"{_HELD}; behind a repartition topic, records that are held back have offsets in the order of the backfill",
     ),
     operations.TableTableJoin: _AS_LIVE,
     operations.TableJoinMerge: _AS_LIVE,
     operations.StreamTableJoin: _AS_LIVE,
-    operations.StreamTableGraceJoin: _AS_LIVE,
+    operations.StreamTableGraceJoin: Offline("as live", _HELD),
     operations.AsofJoin: _AS_LIVE,
     operations.AsofKeep: _AS_LIVE,
     operations.StreamJoinWindow: _STREAMS,

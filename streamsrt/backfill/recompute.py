@@ -24,6 +24,7 @@ from hashlib import blake2b
 from itertools import chain, repeat
 from pathlib import Path
 
+from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.manifest import LogResult, TaskManifest, digest_text
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
 from streamsrt.backfill.run_task import compute_task
@@ -70,13 +71,19 @@ def _attempt(
     canonical: bool = False,
 ) -> Iterator[TaskManifest]:
     """A task computed once more, whose results are deleted at the end."""
-    manifest = compute_task(
-        directory, plan, task_id, bootstrap_servers=bootstrap_servers, generate=generate, canonical=canonical
-    )
-    try:
-        yield manifest
-    finally:
-        shutil.rmtree(directory / manifest.attempt, ignore_errors=True)
+    with new_attempt(directory, task_id) as attempt:
+        try:
+            yield compute_task(
+                directory,
+                plan,
+                task_id,
+                attempt,
+                bootstrap_servers=bootstrap_servers,
+                generate=generate,
+                canonical=canonical,
+            )
+        finally:
+            shutil.rmtree(attempt, ignore_errors=True)
 
 
 def _explain(

@@ -1,7 +1,8 @@
 """One task of a plan, from its inputs to its published result: what every engine runs.
 
 1. :func:`run_task` is a function of the plan's directory and the task's id. It may be run any number of times, by several
-   processes at once: a finished task is not done again, and of several attempts the first result counts.
+   processes at once: a finished task is not done again, and of several attempts the first result counts
+   (:mod:`streamsrt.backfill.attempts`).
 2. Before anything is read it is checked that the application is still the one of the plan.
 3. An attempt writes into a folder of its own: one SST file per persistent store, record batches of the changelogs (the last
    value of each key, in the order of keys), of the outputs and of the repartition topics. The manifest comes last.
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from streamsrt.application import load_application, module_digest
+from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
 from streamsrt.backfill.earlier import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import (
@@ -38,6 +39,7 @@ from streamsrt.backfill.manifest import (
     digest_sum,
     digest_text,
     file_digest,
+    finished_manifest,
     load_manifest,
     publish,
     sync_folder,
@@ -86,18 +88,20 @@ def run_task(
     finished = load_manifest(directory, plan, task_id)
     if finished is not None:
         return finished
-    manifest = compute_task(directory, plan, task_id, bootstrap_servers=bootstrap_servers, inputs=inputs, runs=runs)
-    if publish(directory, manifest):
-        return manifest
-    winner = load_manifest(directory, plan, task_id)
-    assert winner is not None
-    return winner
+    with new_attempt(directory, task_id) as attempt:
+        manifest = compute_task(
+            directory, plan, task_id, attempt, bootstrap_servers=bootstrap_servers, inputs=inputs, runs=runs
+        )
+        if publish(directory, manifest):
+            return manifest
+    return finished_manifest(directory, plan, task_id)
 
 
 def compute_task(
     directory: Path,
     plan: BackfillPlan,
     task_id: str,
+    attempt: Path,
     *,
     bootstrap_servers: str | None = None,
     inputs: Callable[[Sequence[TopicPartition]], Inputs] | None = None,
@@ -105,7 +109,8 @@ def compute_task(
     generate: bool = True,
     canonical: bool = False,
 ) -> TaskManifest:
-    """One attempt at a task, in a folder of its own, without making it the task's result: see :func:`run_task`.
+    """One attempt at a task, in a folder of :func:`~streamsrt.backfill.attempts.new_attempt`, without making it the task's
+    result: see :func:`run_task`.
 
     ``generate`` False: record by record, without generated code. ``canonical``: of records as their serdes write them.
     """
@@ -113,8 +118,6 @@ def compute_task(
     topology, config = application_of(plan)
     earlier = earlier_task(plan, task_id)
     past = {} if earlier is None else {each.topic_partition: earlier.past_of(each) for each in task_plan.repartition}
-    attempt = directory / "attempts" / f"{task_id}-{uuid.uuid4().hex[:8]}"
-    attempt.mkdir(parents=True)
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
         state = stack.enter_context(contextlib.closing(TaskStores(attempt / STATE_FOLDER)))
@@ -165,10 +168,10 @@ def compute_task(
     )
 
 
-def peak_memory_bytes() -> int:
-    """The most that this process has had in memory; 0 where the system does not tell."""
+def peak_memory_bytes(pid: int | Literal["self"] = "self") -> int:
+    """The most that this process, or another one, has had in memory; 0 where the system does not tell."""
     try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")), 0)
@@ -236,12 +239,13 @@ def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = T
 
 
 class _Reporter:
-    """Says every second how far a task is."""
+    """Says every second how far a task is, and ends it if another driver has taken over."""
 
     def __init__(self, directory: Path, task_id: str, started: float) -> None:
         self._directory = directory
         self._task_id = task_id
         self._started = started
+        self._driver = driver_of(directory)
         self._records = 0
         self._rows = 0
         self._said = 0.0
@@ -263,6 +267,7 @@ class _Reporter:
         seconds = time.monotonic() - self._started
         if now or seconds - self._said >= PROGRESS_INTERVAL_S:
             self._said = seconds
+            check_driver(self._directory, self._task_id, self._driver)
             write_progress(
                 self._directory,
                 AttemptProgress(

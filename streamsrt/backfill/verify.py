@@ -14,13 +14,15 @@ from pathlib import Path
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import (
-    FileResult,
+    DamagedManifestError,
     StoreResult,
     TaskManifest,
     digest_sum,
     digest_text,
-    file_digest,
     finished_manifest,
+    is_whole,
+    load_manifest,
+    manifest_path,
 )
 from streamsrt.backfill.plan import BackfillPlan, SourceRange
 from streamsrt.backfill.sources import read_batches
@@ -41,8 +43,9 @@ def verify_results(directory: Path, plan: BackfillPlan) -> list[TaskManifest]:
         records = {(read.topic, read.partition): read.records for read in manifest.reads}
         for source in task.sources:
             _check_count(task.id, source, records.get(source.topic_partition, 0))
-        for file in _files(manifest):
-            _check_file(directory, task.id, file)
+        damage = _damage(directory, manifest)
+        if damage is not None:
+            raise VerificationError(f"{damage}: streamsrt backfill resume computes task {task.id} again")
     return manifests
 
 
@@ -57,22 +60,26 @@ def _check_count(task_id: str, source: SourceRange, records: int) -> None:
         )
 
 
-def _files(manifest: TaskManifest) -> Iterator[FileResult]:
-    for store in manifest.stores:
-        yield from filter(None, (store.bundle, store.rows))
-        if store.changelog is not None:
-            yield store.changelog.file
-    for log in (*manifest.outputs, *manifest.repartition):
-        yield log.file
+def _damage(directory: Path, manifest: TaskManifest) -> str | None:
+    """What is wrong with the files of a result; None if they are as they were written."""
+    for file in manifest.files:
+        if not is_whole(directory, file):
+            return f"{directory / file.path} is missing or damaged"
+    return None
 
 
-def _check_file(directory: Path, task_id: str, file: FileResult) -> None:
-    path = directory / file.path
-    if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
-        raise VerificationError(
-            f"{path} is missing or damaged: delete {directory / f'task-{task_id}.json'}, then streamsrt backfill "
-            f"resume computes task {task_id} again"
-        )
+def discard_damaged(directory: Path, plan: BackfillPlan) -> Iterator[str]:
+    """Makes tasks unfinished whose results are missing or damaged, so that they are computed again; what was wrong with
+    each. Only while no other driver has the backfill."""
+    for task in plan.tasks:
+        try:
+            manifest = load_manifest(directory, plan, task.id)
+            damage = None if manifest is None else _damage(directory, manifest)
+        except DamagedManifestError:
+            damage = f"{manifest_path(directory, task.id)} is damaged"
+        if damage is not None:
+            manifest_path(directory, task.id).unlink()
+            yield f"{damage}: task {task.id} is computed again"
 
 
 def verify_changelogs(

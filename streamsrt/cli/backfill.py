@@ -310,6 +310,7 @@ def run(
                 bundle=bundle,
                 py_files=py_files or (),
                 on_task=lambda task: _show_task(task, as_json=as_json),
+                on_damage=note,
             )
         finally:
             stop.set()

@@ -1,6 +1,8 @@
 """A program of two subtopologies: records are keyed anew, and counted per window of the new key.
 
 ``DIE_ON`` in the environment names a file; the first function that sees the record ``die`` deletes it and kills its process.
+``HOLD_AT`` names a folder with two FIFOs: the function that sees the record ``hold`` writes the number of its process to
+``held``, which it leaves open, and goes on when it can read ``go``.
 The record ``varies`` gets another key each time: what a program should not do.
 """
 
@@ -17,12 +19,25 @@ WINDOW_MS = 100
 _calls = itertools.count()
 
 
+_held: list[int] = []
+
+
+def hold(folder: Path) -> None:
+    # Open for as long as the process lives.
+    _held.append(os.open(folder / "held", os.O_WRONLY))
+    os.write(_held[-1], b"%d\n" % os.getpid())
+    with open(folder / "go", "rb") as go:
+        go.read()
+
+
 def word_of(_key: str, value: str) -> str:
     marker = os.environ.get("DIE_ON")
     if value == "die" and marker is not None and Path(marker).exists():
         if not Path(marker).read_text().strip():
             Path(marker).unlink()
         os.kill(os.getpid(), signal.SIGKILL)
+    if value == "hold" and "HOLD_AT" in os.environ:
+        hold(Path(os.environ["HOLD_AT"]))
     if value == "fail":
         raise ValueError("this record fails")
     if value == "varies":

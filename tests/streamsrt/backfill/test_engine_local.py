@@ -207,23 +207,22 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest
     backfill.run(LocalEngine(1))
     assert not marker.exists()
     assert sum(counts(backfill).values()) > 0
-    attempts = sorted(path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST.id))
-    assert len(attempts) == 2
-    # A run that is killed as a whole leaves this, too, and how far it was.
+    # What the killed worker has left is gone.
+    assert attempts_in(backfill) == kept_by(backfill)
+    # A run that is killed as a whole leaves how far it was, too.
     left = backfill.directory / f"progress-{FIRST.id}_0.json"
     left.write_text("{}")
-    found = results_of(backfill)
-    backfill.run(LocalEngine(1))
-    kept = [path for path in attempts if path.exists()]
-    assert [
-        backfill.directory / manifest.attempt for manifest in backfill.verify() if manifest.task == f"{FIRST.id}_0"
-    ] == kept
+    found = backfill.verify()
+    assert backfill.run(LocalEngine(1)) == found
     assert not left.exists()
-    assert results_of(backfill) == found
 
 
-def results_of(backfill: Backfill) -> dict[str, int]:
-    return {manifest.task: manifest.records for manifest in backfill.verify()}
+def attempts_in(backfill: Backfill) -> list[str]:
+    return sorted(path.name for path in (backfill.directory / "attempts").iterdir())
+
+
+def kept_by(backfill: Backfill) -> list[str]:
+    return sorted(Path(manifest.attempt).name for manifest in backfill.verify())
 
 
 def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,9 +331,6 @@ def test_a_manifest_of_another_plan_counts_for_nothing(tmp_path: Path) -> None:
     path = manifest_path(backfill.directory, manifest.task)
     path.write_text(manifest.model_copy(update={"fingerprint": "0"}).model_dump_json())
     with pytest.raises(PlanError, match="belongs to another plan"):
-        backfill.run(InProcess())
-    path.write_text("{")
-    with pytest.raises(PlanError, match="is damaged"):
         backfill.run(InProcess())
 
 

@@ -21,16 +21,14 @@ from streamsrt.backfill.engine_spark_session import Shipment, open_session
 from streamsrt.backfill.environment import ABOUT, check_environment, write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.errors import ConfigError
-from tests.streamsrt.backfill import chained
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.spark_cluster import Cluster, standalone
-from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
+from tests.streamsrt.backfill.test_engine_local import Line, attempts_in, kept_by, lines, planned
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "lakeside"
 APPLICATION = f"{NAME}:topology"
 PARTS: list[list[Line]] = [[*lines(60, seed=41), ("strike", 610)], lines(50, seed=42)]
-FIRST = min(chained.topology.subtopologies, key=lambda each: each.number).id
 _TIMEOUT_S = 900
 
 
@@ -188,8 +186,7 @@ def test_an_executor_that_is_killed_is_replaced(
     code, said = ended(driver(program, cluster, strike, "run", "--dir", backfill.directory, "--bundle", bundle))
     assert code == 0, said
     assert not strike.exists()
-    attempts = [path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST)]
-    assert len(attempts) == 3, "two partitions, and what the executor had begun"
+    assert attempts_in(backfill) == kept_by(backfill), "what the executor had begun is gone"
     assert digests(backfill) == same_here(tmp_path, module)
 
 

@@ -11,6 +11,7 @@ import pytest
 from examples import flights
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
+from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError
 from streamsrt.backfill.handover import writer_group
 from streamsrt.backfill.plan import load_plan
@@ -200,7 +201,9 @@ def test_an_abort_takes_back_marks_and_internal_topics(scene: Scene) -> None:
     assert backfill.abort(execute=True) == []
     # An attempt that is killed before it says that it is finished leaves its folder.
     plan = load_plan(backfill.directory)
-    left = backfill.directory / compute_task(backfill.directory, plan, plan.tasks[0].id).attempt
+    with new_attempt(backfill.directory, plan.tasks[0].id) as left:
+        compute_task(backfill.directory, plan, plan.tasks[0].id, left)
+        assert not any(str(left) in action for action in backfill.abort(execute=True)), "somebody works there"
     assert left.is_dir()
     assert any(f"delete {left}, left by a run" in action for action in backfill.abort(execute=False))
     backfill.abort(execute=True)

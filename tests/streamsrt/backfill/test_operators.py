@@ -146,6 +146,12 @@ def without_deletions(topics: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def test_the_clock_in_changelogs_of_what_is_held_back_is_said() -> None:
+    said = [note for note in notes(held.topology) if "SUPPRESS" in note]
+    assert len(said) == 1
+    assert "records have the time at which the plan was made" in said[0]
+
+
 def test_what_is_true_of_several_nodes_is_said_once() -> None:
     topology = program("stateless")
     said = list(notes(topology))

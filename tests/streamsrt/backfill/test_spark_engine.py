@@ -20,7 +20,7 @@ from streamsrt.backfill.plan import load_plan
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
-from tests.streamsrt.backfill.test_engine_local import FIRST, counts, lines, planned
+from tests.streamsrt.backfill.test_engine_local import FIRST, attempts_in, counts, kept_by, lines, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,8 +99,7 @@ def test_a_killed_worker_is_replaced(spark: SparkSession, tmp_path: Path, die_on
     backfill.run(SparkEngine())
     assert not die_on.exists()
     assert sum(counts(backfill).values()) > 0
-    attempts = [path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST.id)]
-    assert len(attempts) == 2
+    assert attempts_in(backfill) == kept_by(backfill)
 
 
 @pytest.mark.spark
