@@ -38,15 +38,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# Neither brokers, nor processes, nor what waits, and twenty of many cases: what a change breaks first shows here.
+# Fast feedback: no brokers, processes or waiting, and at most twenty cases of each parametrized test.
 quick: $(STAMP)
 	$(PYTEST) --layer quick
 
-# All but what is long: storms, a thousand seeds, other people's clients, Spark, Apache Kafka.
+# Everything except long tests: storms, a thousand seeds, other clients, Spark, Apache Kafka.
 test: $(STAMP)
 	$(PYTEST) --layer test
 
-# A few that fail beside others run once more, alone, and are named.
+# If only a few tests fail, they are repeated alone; the summary lists those that pass then.
 test-all: $(STAMP)
 	$(BIN)/python -m tests.second_look
 

@@ -207,7 +207,7 @@ class KafkaStreams(Queryable):
                 failed=self._failed_threads if processes is None else processes.failed,
             )
         )
-        # What a stream thread says of itself as a client of its own is of no use beside what is said of the whole.
+        # A stream thread's own client metrics are redundant: the instance reports them as a whole.
         found += [metric for metric in of_workers if metric.group != CLIENT]
         if loop is not None:
             name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
@@ -258,7 +258,7 @@ class KafkaStreams(Queryable):
         if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
             raise UserError(
                 f"the state of application {self.config.application_id!r} can be deleted before it starts and after it has "
-                f"ended: it is {self._state.value}. close() it first"
+                f"ended: it is {self._state.value}. Call close() first"
             )
         with StateDirectory(self.config.state_dir, self.config.application_id) as directory:
             directory.clean_up()
@@ -432,8 +432,8 @@ class KafkaStreams(Queryable):
         processes = self._processes
         if processes is None or self._state not in (State.RUNNING, State.REBALANCING):
             raise UserError(
-                "stream threads can be added and removed while the application runs, where it was started with "
-                "num.stream.threads=2 or more"
+                "stream threads can be added and removed only while the application is running, and only if it was "
+                "started with num.stream.threads=2 or more"
             )
         if processes.threads + by < 1:
             raise UserError("the last stream thread can't be removed: close() ends the application")

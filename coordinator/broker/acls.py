@@ -162,7 +162,7 @@ class Acls:
         return DescribeAclsResponse(error_code=0, error_message=None, resources=resources)
 
     def delete(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Answers DeleteAcls: what each filter fits goes, and is told."""
+        """Handles DeleteAcls: deletes the ACLs that each filter matches, and returns them."""
         result = DeleteAclsResponse.DeleteAclsFilterResult
         authorizer = self._authorizer
         if authorizer is None:

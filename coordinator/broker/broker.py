@@ -239,7 +239,7 @@ class Broker:
                 try:
                     count += log.apply_retention(now_ms)
                 except LogError as error:
-                    logger.warning("retention of %s is put off: %s", topic.name, error)
+                    logger.warning("retention of %s is postponed: %s", topic.name, error)
         return count
 
     def close(self) -> None:

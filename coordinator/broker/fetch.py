@@ -326,7 +326,7 @@ def _read_on(
         try:
             result = _piece(log, offset, left, end, first=False)
         except LogError:
-            # What was there a moment ago is deleted: what was read of it is given.
+            # The topic was just deleted: return what was read so far.
             break
         if not result.size_bytes:
             break

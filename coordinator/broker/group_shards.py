@@ -70,7 +70,7 @@ def _check_replication(spec: TopicSpec) -> None:
     if spec.replication_factor not in {-1, 1}:
         raise TopicRefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {spec.replication_factor} asks for more than the one broker there is",
+            f"replication factor {spec.replication_factor} is larger than the number of brokers (1)",
         )
 
 

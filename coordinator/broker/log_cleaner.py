@@ -54,7 +54,7 @@ class LogCleaner:
                 self._unreadable.add(log)
                 logger.error("%s is no longer compacted: it has records that can't be read: %s", log.directory, error)
             except (LogError, OSError) as error:
-                logger.warning("compaction of %s is put off: %s", log.directory, error)
+                logger.warning("compaction of %s is postponed: %s", log.directory, error)
         return len(found)
 
     def _worth_it(self) -> list[PartitionLog]:

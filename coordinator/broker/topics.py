@@ -321,7 +321,9 @@ class TopicRegistry:
             try:
                 self._directory.delete(topic.name, partition)
             except OSError as error:
-                logger.warning("%s-%d is left for the next start to remove: %s", topic.name, partition, error)
+                logger.warning(
+                    "%s-%d could not be deleted; the next start deletes it: %s", topic.name, partition, error
+                )
 
     def check_growth(self, topic: Topic, count: int) -> None:
         """Raises :class:`TopicRefusedError` where :meth:`add_partitions` would."""

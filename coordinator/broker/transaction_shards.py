@@ -251,7 +251,7 @@ class TransactionShards:
             logger.error("%s-%d does not accept a transaction marker: %s", *partition, error)
             return True
         except (LogError, AppendFailedError) as error:
-            logger.warning("the transaction marker for %s-%d is put off: %s", *partition, error)
+            logger.warning("the transaction marker for %s-%d is postponed: %s", *partition, error)
             return False
         return log
 

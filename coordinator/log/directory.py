@@ -227,7 +227,7 @@ def _check_format(directory: Path) -> None:
         if strangers:
             raise FormatVersionError(
                 directory,
-                f"is not a data directory of this broker: it holds {strangers[0]} and no {_FORMAT_FILE} file",
+                f"is not a data directory of this broker: it contains {strangers[0]}, but no {_FORMAT_FILE} file",
                 "give --data-dir an empty or a new directory",
             ) from None
         replace_file(path, f"{_FORMAT_PREFIX}{FORMAT_VERSION}\n".encode(), durable=True)

@@ -200,7 +200,7 @@ class Syncer:
                     return
             synced: set[Path] = set()
             results = [result for log, request in requests.items() for result in _sync_log(log, request, synced)]
-            requests = {}  # Lets go of the files before anybody is told.
+            requests = {}  # Release the files before the waiters are notified.
             if results:
                 self._deliver(partial(_run_callbacks, results))
             for action in actions:
@@ -220,7 +220,7 @@ def _run_action(action: Callable[[], None]) -> None:
     try:
         action()
     except OSError as error:
-        logger.warning("background work on the log's files failed and is left for the next start: %s", error)
+        logger.warning("background work on log files failed and will be repeated at the next start: %s", error)
 
 
 def _sync_log(log: Syncable, request: SyncRequest, synced: set[Path]) -> list[tuple[OnSynced, LogStorageError | None]]:

@@ -649,7 +649,11 @@ class PartitionLog:
                 checkpoint.save(self.directory, durable=durable)
                 self._saved = checkpoint
         except OSError as error:
-            logger.warning("%s: the checkpoint was not written (%s); the next start reads more", self.directory, error)
+            logger.warning(
+                "%s: the checkpoint could not be written (%s); the next start will recover from an earlier one",
+                self.directory,
+                error,
+            )
         finally:
             self._checkpoint_lock.release()
 

@@ -237,8 +237,7 @@ def _cut_torn_tail(segment: Segment, fault: BrokenBatch, behind: Sequence[Segmen
     index = segment.index
     recovered.truncated_bytes = segment.size_bytes - fault.position
     logger.warning(
-        "%s: cut off %d bytes at byte %d, the end of an append that did not reach the disk whole (%s); "
-        "the log ends at offset %d",
+        "%s: truncated %d bytes at position %d, left by an incomplete append (%s); the log ends at offset %d",
         segment.path,
         recovered.truncated_bytes,
         fault.position,

@@ -84,7 +84,7 @@ class Listener:
         """Listens; the address and port that were bound. Raises ``OSError``."""
         loop = asyncio.get_running_loop()
         self._queue = queue_of(loop)
-        # One address only: with port 0, each of several would get a port of its own.
+        # Only one address: with port 0, each address would have a different port.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
         self._server = await loop.create_server(
             self._protocol, str(address[0]), port, family=family, backlog=ACCEPTED_PER_TURN

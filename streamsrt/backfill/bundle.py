@@ -1,7 +1,7 @@
 """Installs state files of a backfill in the state directory of an instance, which then restores nothing from changelogs.
 
-1. A bundle goes into a store that is new. Where this hand-over began to install before, what is there is its own and is made
-   anew; any other store is refused. No instance can have run in between: it would have found the marks.
+1. A bundle goes into a store that is new. If an earlier attempt of this hand-over left files there, they are replaced;
+   any other store is refused. No instance can have run in between: it would have found the marks.
 2. The store then stands at the end of its changelog as this backfill wrote it, or at the end of the source that serves as
    one.
 """
@@ -48,7 +48,7 @@ def install_bundles(
 
 
 def check_no_stores(plan: BackfillPlan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
-    """Raises HandOverError where a store that would be installed is there already, of another life of the application."""
+    """Raises HandOverError if a store to be installed already exists from an earlier deployment of the application."""
     with StateDirectory(state_dir, plan.application_id) as state:
         for partition, store, result, _ in _stores(plan, manifests, None):
             path = state.store_path(store.kept_as, partition)

@@ -1,8 +1,8 @@
-"""Records as their serdes write them.
+"""Normalizes records: decodes and encodes them with their serdes.
 
-What nobody reads of a record is written as the bytes that came. A serde may read more than it writes: JSON with spaces, or
-with its fields in another order. So two right ways of computing a task may differ in bytes, until their input is what the
-serdes of its topics make of it.
+Parts of a record that no operator reads are copied as bytes. A serde may accept several encodings of a value, such as
+JSON with spaces or in another field order. Two correct computations of a task may therefore differ in bytes unless
+their input is normalized first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CanonicalRecords:
         self._known: dict[str, tuple[Canonical, Canonical]] = {}
 
     def of(self, tp: TopicPartition, columns: RecordColumns) -> RecordColumns:
-        """The same records. What a serde can't read stays as it is: the task says so."""
+        """The same records. What a serde can't read is left unchanged: the task reports it."""
         if tp[0] not in self._known:
             source = self._source_of(tp[0])
             self._known[tp[0]] = _canonical(source.key_serde), _canonical(source.value_serde)

@@ -40,7 +40,8 @@ class _Adapter(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column, and what makes its values of those of the program. ``convert`` is never given None."""
+    """The type of a column, and the function that converts the program's values to it. ``convert`` is never called with
+    None."""
 
     type: pa.DataType
     convert: Convert

@@ -60,7 +60,7 @@ class EarlierBackfill:
 
 
 def load_earlier(directory: Path) -> EarlierBackfill:
-    """The backfill in a directory. Raises PlanError where it is not whole, or can't be gone on from."""
+    """The backfill in a directory. Raises PlanError if it is incomplete or can't be continued."""
     try:
         plan = load_plan(directory)
         manifests = verify_results(directory, plan)
@@ -86,7 +86,7 @@ def _check_carried(directory: Path, manifest: TaskManifest) -> None:
 
 
 def check_same(earlier: EarlierBackfill, now: BackfillPlan) -> None:
-    """Raises PlanError where a plan that is drafted ``now`` can't go on from the earlier one."""
+    """Raises PlanError if the draft plan ``now`` can't continue the earlier one."""
     for name, says in _SAME.items():
         before, found = getattr(earlier.plan, name), getattr(now, name)
         if before != found and not (name == "application" and is_same_application(before, found)):
@@ -130,7 +130,7 @@ def check_partitions(earlier: EarlierBackfill, counts: Mapping[str, int]) -> Non
 
 
 def not_carried(topology: Topology) -> Iterator[str]:
-    """What somebody may expect to go on, and does not."""
+    """Notes about state that users may expect to be continued, but is not."""
     nodes = [
         f"{node.name} ({node.site})"
         for each in topology.subtopologies

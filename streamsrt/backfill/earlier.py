@@ -35,7 +35,8 @@ class EarlierTask:
     manifest: TaskManifest
 
     def past_of(self, source: RepartitionRange) -> Overtaken:
-        """Counts what comes of a repartition partition out of the order that one backfill over everything has."""
+        """Counts records of a repartition partition that a single backfill over everything would have processed
+        earlier."""
         name = f"{source.topic}-{source.partition}"
         written = [finished_manifest(self.directory, self.plan, task_id).reached for task_id in source.upstream]
         return Overtaken({(source.topic, index): reached.get(name, -1) for index, reached in enumerate(written)})

@@ -154,7 +154,7 @@ def _explained(text: str, master: str) -> StreamsError:
 
 
 def _cause(text: str) -> str:
-    """What Spark says at last of why a file can't be read."""
+    """The last cause in Spark's message about an unreadable file."""
     causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
     return causes[-1].strip() if causes else _reason(text)
 

@@ -202,7 +202,7 @@ class OrderedTasks:
         context = TaskContext.get()
         directory = Path(self.where.directory)
         if not directory.is_dir():
-            # Where the rows are answered with what is wrong.
+            # The error is returned in place of rows.
             return
         if context is not None and not manifest_path(directory, self.task_ids[context.partitionId()]).exists():
             task = self.task_ids[context.partitionId()]

@@ -69,7 +69,7 @@ def location_of(lake: Lake) -> str:
 
 
 def spark_path(path: str) -> str:
-    """A path as Spark takes it: on a file system that is said, and with nothing that it would expand."""
+    """A path for Spark: with an explicit file system, and with wildcards escaped."""
     return _GLOB.sub(r"\\\g<0>", base_path(path))
 
 
@@ -150,7 +150,7 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
 
 
 def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
-    """A plan with its files or its version."""
+    """The plan with the lake's files or table version filled in."""
     assert plan.location is not None
     if plan.format in FILES:
         listed = list_files(spark, [plan.location], plan.options)
@@ -452,7 +452,7 @@ def explained(
 
 
 def what_is_said(error: Exception) -> str:
-    """The one line of an error that says the most."""
+    """The most informative line of an error."""
     text = str(error)
     found = _CONDITION.search(text)
     if found is not None:
@@ -466,6 +466,6 @@ def what_is_said(error: Exception) -> str:
 
 
 def last_cause(text: str) -> str:
-    """What Spark says at last of why something failed; empty where it does not."""
+    """The last cause in Spark's error message; empty if there is none."""
     causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
     return causes[-1].strip() if causes else ""

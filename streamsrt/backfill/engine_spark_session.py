@@ -42,7 +42,7 @@ _SETTINGS = {
     "spark.log.level": "OFF",
     # Every stage has as many partitions as it has tasks of the plan: there is nothing to adapt.
     "spark.sql.adaptive.enabled": "false",
-    # Nothing may depend on where the driver stands.
+    # Must not depend on the driver's working directory.
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS = {

@@ -61,7 +61,7 @@ Modules = dict[str, tuple[str | None, list[str]]]
 
 
 class AboutEnvironment(BaseModel):
-    """What an archive says of itself."""
+    """The metadata in an archive."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -110,7 +110,8 @@ def write_environment(path: Path, application: str, also: Sequence[str] = ()) ->
 
 
 def check_environment(path: Path, application: str, code_digest: str) -> None:
-    """Raises BackfillError where an archive is none of this application as it is now, or for another Python."""
+    """Raises BackfillError if the archive is not of the application's current code, or is for another Python
+    version."""
     again = f"make it again with streamsrt backfill bundle {application}"
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,6 +1,7 @@
 """A backfill from its plan to its hand-over: what the command line and programs use.
 
-Everything about one backfill is in one directory. Only one process at a time runs or hands over there; any number may look.
+Everything about one backfill is in one directory. Only one process at a time may run or commit it; any number may read
+its status.
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ class Backfill:
 
 
 def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
-    """Tasks so that the longest are not begun last, when nobody can share them any more."""
+    """The tasks, largest first, so that a long task does not start last while other workers are idle."""
     return sorted(tasks, key=lambda task: -sum(source.end - source.start for source in task.sources))
 
 

@@ -1,4 +1,4 @@
-"""Lakes: the history of a topic as files or a table in no order at all, for engine ``spark``.
+"""Lakes: the history of a topic as unordered files or a table, for engine ``spark``.
 
 1. A row is a record, as in an archive: ``key`` and ``value``, ``timestamp``, and where there are any ``headers``. A file
    may hold rows of any partition. All files have the same columns of the same types.
@@ -227,8 +227,8 @@ def order_of(lake: Lake, path: Path | str, names: set[str]) -> str:
     order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
     if order == OFFSET and PARTITION not in names:
         raise ArchiveError(
-            f"{path} has offsets, but no column {PARTITION} that says of which partition: add it, or leave {OFFSET} out "
-            "and name another order"
+            f"{path} has offsets, but no column {PARTITION}: add that column, or remove {OFFSET} and give another "
+            "order with --lake-order"
         )
     return order
 

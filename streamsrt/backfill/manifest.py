@@ -1,4 +1,4 @@
-"""What a finished task says about itself: the only proof that it is finished.
+"""The manifest of a finished task: the only proof that it is finished.
 
 1. A manifest is published by linking a complete file to its name. The first writer wins; another attempt of the same task
    has the same result and gives its files up. It names files of its own attempt only, each with size and digest.

@@ -1,4 +1,4 @@
-"""What a backfill makes of every operation of a topology, and what it refuses.
+"""How a backfill treats each kind of operation, and which ones it refuses.
 
 :data:`OPERATIONS` has an answer for each kind of operation that a processor node may hold:
 
@@ -122,7 +122,7 @@ def check_topology(topology: Topology) -> None:
 
 
 def notes(topology: Topology) -> Iterator[str]:
-    """What somebody may not expect of the operations of a topology. Each is said once, of all nodes that it is true of."""
+    """Notes about surprising behaviour of operations in a backfill, each once, with the nodes that it applies to."""
     nodes_by_note: dict[str, dict[str, list[str]]] = {}
     for node, offline in _offline(topology):
         again = "its function is called for every record of the history" if offline.outcome == "again" else ""

@@ -1,4 +1,4 @@
-"""The one order in which a task replays its input partitions.
+"""The order in which a task replays its input partitions.
 
 1. Live, a task takes the record with the lowest head timestamp among its input partitions, at equal timestamps that of the
    partition that comes first. That equals sorting all records by (running maximum of the timestamps within the partition,

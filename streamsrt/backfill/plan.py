@@ -53,7 +53,8 @@ class LakeFile(_Value):
 
 
 class LakePlan(_Value):
-    """Where a topic's records lie in no order. ``order``: the column that gives it; ``partitioned``: there is a column for
+    """A lake: unordered files or a table with a topic's records. ``order``: the column that gives it; ``partitioned``:
+    there is a column for
     the partition; ``headers``: there is one for headers. ``columns``: SQL expressions of Spark's for what is not a column of
     that name; ``root``: where folders begin whose names are columns.
 
@@ -250,7 +251,7 @@ def save_plan(plan: BackfillPlan, directory: Path) -> None:
             raise PlanError(
                 f"{directory} holds another plan ({known.id}, of {known.application_id}) than this one ({plan.id}): "
                 "source "
-                "ranges, code or settings differ. Go on with that one (streamsrt backfill resume), end it (streamsrt "
+                "ranges, code or settings differ. Continue with that one (streamsrt backfill resume), abort it (streamsrt "
                 "backfill abort), or give another --dir"
             ) from None
     finally:

@@ -2,7 +2,7 @@
 
 1. It is the same :class:`~streamsrt.tasks.task.Task` as live, with the same handlers, and the order of
    :mod:`streamsrt.backfill.order`.
-2. Nothing is committed but when caches are full, when a processor asks for it, and at the end. So what a cached store
+2. A replay commits only when caches are full, when a processor requests it, and at the end. So what a cached store
    forwards and logs is the last value of each key, as live with as long a commit interval; with caching off, and for
    stateless steps, every record that live would write is written, in the same order per partition.
 3. Of a changelog only the last value of each key is kept (:mod:`streamsrt.backfill.task_state`), and of a store of windows

@@ -1,4 +1,4 @@
-"""Where a backfill reads: the cluster's log, and archives of what the log does not hold any more.
+"""The sources of a backfill: the cluster's log, and archives of records that the log no longer has.
 
 1. :class:`KafkaLog` and :class:`Archive` say where the history of a topic is. A partition is read from its archive first, to
    the archive's end, and from there on from the log of the cluster (:mod:`streamsrt.backfill.planning` freezes the ranges).

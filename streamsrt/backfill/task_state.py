@@ -33,7 +33,7 @@ _HEAD = Struct(">qI")
 
 
 class TaskStores:
-    """Stores of one task, in ``folder`` if one is given. To be closed; what is in the folder is of no use then."""
+    """Stores of one task, in ``folder`` if one is given. Must be closed, which invalidates the files in the folder."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Whether everything that a backfill should have made is there, and is what it should be.
+"""Checks that all results of a backfill exist and are correct.
 
 1. Results: every task has its manifest, every file its size and digest, every source partition was read to its end, and of
    an archive as many records as it holds.

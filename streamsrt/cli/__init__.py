@@ -22,18 +22,18 @@ module                  commands
 ``upgrade_abort``       ``upgrade abort``
 ``upgrade_in_flight``   what ``upgrade abort`` would leave unread
 ``upgrade_versions``    values of stores that ``upgrade abort`` would leave unreadable
-``topics``              ``topics list|create|describe|delete``
+``topics``              ``topics list|create|describe|add-partitions|delete``
 ``records``             ``produce``, ``consume``
 ``record_formats``      formats of keys and values: bytes as text, and text as bytes
 ``record_input``        records from lines, JSON lines and CSV
-``groups``              ``groups list|describe|delete|forget-topology``
+``groups``              ``groups list|describe|delete|forget-topology`` and the rest of ``groups``
 ``top``                 ``top``
 ``console``             ``console``: the same and more in a browser
 ``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: removes static members that are away
-``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
+``backfill``            ``backfill operators|plan|bundle|run|resume|status|verify|commit|abort``
 ``dlq``                 ``dlq list|show|replay|drop``
-``state``               ``state export|inspect|diff|clean``
+``state``               ``state export|inspect|diff|clean|repartition``
 ``arguments``           options of several commands, and arguments ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs

@@ -1,12 +1,16 @@
 """SIGTERM and Ctrl-C before an application has started: a clean end with a message.
 
-It is imported before all modules that are slow to import.
+1. It is imported before all modules that are slow to import.
+2. The handler raises an exception, so that what has begun is closed. Where the exception arises in a function that is
+   called by C (a finalizer, a callback of a parser), Python reports and drops it: the signal is then sent again. What fails
+   because of the dropped exception is not reported.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +20,8 @@ INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
 
 _RUN_APPLICATIONS = (["run"], ["upgrade", "start"], ["faust", "run"])
+_AGAIN_S = 0.05
+_told = threading.Event()
 _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
@@ -27,9 +33,10 @@ class StoppedEarlyError(BaseException):
     application's module does not catch it.
     """
 
-    def __init__(self, exit_code: int = 0) -> None:
-        super().__init__(exit_code)
-        self.exit_code = exit_code
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(number)
+        self.signal = number
+        self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
 
 
 def runs_an_application(arguments: Sequence[str]) -> bool:
@@ -45,10 +52,33 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _USUAL}
+    hook = sys.unraisablehook
+    dropped: list[StoppedEarlyError] = []
+    again: list[threading.Timer] = []
+
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        error = unraisable.exc_value
+        if not isinstance(error, StoppedEarlyError):
+            hook(unraisable)
+            return
+        dropped.append(error)
+        # Not here: an exception that is raised by this function would be dropped, too.
+        again.append(threading.Timer(_AGAIN_S, os.kill, (os.getpid(), error.signal)))
+        again[-1].start()
+
+    _told.clear()
     stop_until(lambda: False)
+    sys.unraisablehook = on_unraisable
     try:
         yield
+    except Exception:
+        if dropped:
+            raise dropped[0] from None
+        raise
     finally:
+        for timer in again:
+            timer.cancel()
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
@@ -63,9 +93,11 @@ def stop_until(has_started: Callable[[], bool]) -> None:
             signal.signal(number, _USUAL[signal.Signals(number)])
             signal.raise_signal(signal.Signals(number))
             return
-        # It may interrupt a write to sys.stderr, whose buffer must not be touched.
-        os.write(2, b"streamsrt: stopped before it had started\n")
-        raise StoppedEarlyError(INTERRUPTED if number == signal.SIGINT else 0)
+        if not _told.is_set():
+            _told.set()
+            # It may interrupt a write to sys.stderr, whose buffer must not be touched.
+            os.write(2, b"streamsrt: stopped before it had started\n")
+        raise StoppedEarlyError(number)
 
     for number in _USUAL:
         # A shell makes commands that it runs in the background ignore Ctrl-C.

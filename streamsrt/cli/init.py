@@ -41,4 +41,4 @@ def init(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     write_lock(folder / LOCK_FILE, version_of(f"{folder / module_of(name) / 'app.py'}:topology", {}))
-    note(f"project {name} is in {folder}: its README.md says how to test it and run it")
+    note(f"project {name} is in {folder}: see its README.md for how to test and run it")

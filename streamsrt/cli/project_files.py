@@ -32,8 +32,8 @@ A stream-processing application. It counts the events of each user.
 | --- | --- |
 | `{module}/app.py` | the topology and its settings |
 | `tests/test_app.py` | tests without a broker |
-| `topology.lock` | the topology that runs; `streamsrt topology lock` writes it after a change of the topology |
-| `Dockerfile` | an image for production: two stages, not root |
+| `topology.lock` | the deployed topology; update it with `streamsrt topology lock` after a change |
+| `Dockerfile` | a production image: two-stage, non-root |
 | `compose.yaml` | the application with Apache Kafka, on one machine |
 | `.github/workflows/test.yml` | tests and the image, for each commit |
 """

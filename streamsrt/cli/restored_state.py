@@ -15,7 +15,7 @@ from streamsrt.client.network import NetworkThread
 from topology.graph.diff import StateChange, TopologyDiff, Verdict
 from topology.graph.outline import SubtopologyOutline, TopologyOutline
 
-ALONE = "of one instance that restores alone"
+ALONE = "time for a single instance to restore the store"
 
 
 @dataclass(frozen=True, slots=True)

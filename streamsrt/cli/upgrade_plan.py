@@ -224,8 +224,8 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
 def _each_instance(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     yield f"topology.epoch={found.epoch_needed} (streamsrt upgrade start sets it)"
     yield f"application.id={running.name}, and group.protocol={running.kind}"
-    yield "the state.dir of the instance that it replaces, so that tasks that stay have their state"
-    yield "disk space for the stores of new tasks until the old instances are gone"
+    yield "the state.dir of the instance that it replaces, so that unchanged tasks find their state"
+    yield "disk space for the stores of new tasks, in addition to the existing ones, until the old instances have stopped"
     yield "group.instance.id, if the old one has one: its tasks wait for it while it restarts"
 
 
@@ -246,7 +246,7 @@ def _show(made: UpgradePlan, out: Path | None) -> None:
         return
     say("each instance of the new version needs:\n" + "".join(f"  {each}\n" for each in made.each_instance))
     file = "PLAN" if out is None else str(out)
-    say(f"next, for one instance after the other: streamsrt upgrade start NEW --plan {file}\n")
+    say(f"next, instance by instance: stop it, then run streamsrt upgrade start NEW --plan {file}\n")
 
 
 def _show_changes(made: UpgradePlan) -> None:

@@ -82,7 +82,7 @@ class LeaderWork:
         topics = {name for name, _ in done}
         if not topics:
             return Left({})
-        # A member that has gone may have committed a transaction whose markers are still under way.
+        # A member that has left may have committed a transaction whose markers are not written yet.
         ends = await self._offsets([each for each in partitions if each[0] in topics], LATEST, read_committed=False)
         unknown = [each for each, end in ends.items() if end and each not in done]
         starts = await self._offsets(unknown, EARLIEST) if unknown else {}

@@ -1,44 +1,44 @@
-"""Applications of faust-streaming, run as they are: ``streamsrt.faust.topology(app)``, ``streamsrt faust run module:app``.
+"""Runs faust-streaming applications unchanged: ``streamsrt.faust.topology(app)``, ``streamsrt faust run module:app``.
 
 ==============  =============================================================================================
 module          what it has
 ==============  =============================================================================================
 ``program``     from an application to a topology
-``reading``     what an application declares, and what of it is not supported
-``names``       names of faust's that do nothing here, and where an application uses them
-``places``      where its parts stand in the program
+``reading``     what an application declares; rejects what is not supported
+``names``       unsupported names of Faust's classes, and where an application uses them
+``places``      file and line of an application's agents, tables and functions
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
 ``stages``      which streams an agent derives from its own
-``settings``    from its settings to those of Kafka Streams
-``host``        the event loop of the agents, which turns on the processing thread only
-``running``     what all agents of one task share, and the application while its tasks run
-``agents``      one agent of one task: what it is given, what it acknowledged, what becomes of its exceptions
+``settings``    converts an application's settings to Kafka Streams'
+``host``        the agents' event loop, which runs on the processing thread
+``running``     state shared by the agents of one task, and by all tasks of a process
+``agents``      one agent in one task: its input, its acknowledgements, its exceptions
 ``channels``    agents over channels in memory
 ``streams``     the stream that an agent iterates over
-``events``      events and messages, made when somebody asks for them
-``pages``       where ``table_route`` leads
-``asking``      answers to those who ask agents
-``codecs``      codecs that an application names and faust must know
-``decoding``    keys and values from bytes, as the application's schemas have it
-``records``     records of faust's, made of data
-``encoding``    the same the other way round, as the topics that are sent to have it
-``sends``       what agents send, gathered until their records are worked off
-``rows``        what is asked of the rows of a table, whichever store has them
+``events``      events and messages, created on demand
+``pages``       routing of ``table_route`` and ``topic_route``
+``asking``      replies to ``ask``, ``map`` and ``join``
+``codecs``      checks that Faust knows the codecs an application names
+``decoding``    decodes keys and values with the application's schemas
+``records``     creates ``faust.Record`` objects from decoded data
+``encoding``    encodes keys and values with the schema of the target topic
+``sends``       buffers what agents send until their batch is processed
+``rows``        the interface of a table's rows, independent of the store
 ``tables``      tables over the stores of the task
-``expiry``      rows of windows that expire: which ones are next
+``expiry``      deletes rows whose windows have expired
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker
 ==============  =============================================================================================
 
-1. An application and its parts are objects of faust's. What they do while agents run is put in their places by
-   ``program.Program`` when the first agent of a process begins, and taken back when the last one has ended.
+1. The application, its topics, tables and agents remain Faust's own objects. ``program.Program`` patches their methods
+   when the first agent of a process starts, and restores them after the last one has stopped.
 2. Agents run on the thread of their task: a batch of records is one step of one asyncio task, however many records it has.
-   An agent that awaits something else goes on while the task reads more; a commit waits for it.
-3. Nothing is committed that is not acknowledged, and what an agent sent and wrote is in the commit of its record.
-4. What is not supported is one error at the start, which names the line.
+   If an agent awaits anything else, the task continues to read; a commit waits for the agent.
+3. Only acknowledged records are committed, together with what the agent sent and wrote for them.
+4. Unsupported features cause an error at startup, with the line.
 
-Needs the extra ``faust``. Nothing else of this package imports it, but the command line when it is asked to.
+Needs the extra ``faust``. Only the command line imports this package, and only on demand.
 """
 
 from __future__ import annotations

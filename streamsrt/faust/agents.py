@@ -1,12 +1,14 @@
-"""One agent of one task: its workers, what it acknowledged, what becomes of its exceptions.
+"""One agent in one task: its workers, acknowledgements and exceptions.
 
-1. Records gather while a run is processed. When it ends the workers get them, and the loop turns until they are done or
-   wait for something else; then the task goes on, and looks again when it has time (a ``Window`` of the environment).
-2. A worker is one call of the agent's function, an asyncio task. With ``concurrency`` there are several; records of one key
-   come to the same one, in their order.
-3. An agent that raises is called anew, as faust does it, and goes on behind the record that it failed at, if the processing
-   handler says so. A record that can't be decoded is up to the deserialization handler.
-4. What is sent is handed to the task when the workers stand still.
+1. Records of a run are collected and passed to the workers at its end. The event loop then runs until the workers are
+   done or wait for something else. After that the task continues, and checks on them when it is idle (a ``Window`` of
+   the environment).
+2. A worker is one call of the agent's function, an asyncio task. With ``concurrency`` there are several; all records of
+   a key go to the same worker, in order.
+3. An agent that raises an exception is called again, as in Faust, and continues after the failed record if the
+   processing exception handler returns CONTINUE. Records that can't be decoded go to the deserialization exception
+   handler.
+4. Sends are passed to the task when no worker can make progress.
 """
 
 from __future__ import annotations
@@ -70,12 +72,12 @@ class Worker:
 
     @property
     def unfinished(self) -> int:
-        """How many records it has that are not acknowledged."""
+        """The number of unacknowledged records."""
         return len(self.queue) + len(self.held) + (self.row is not None)
 
     @property
     def is_hurried(self) -> bool:
-        """Whether a commit waits for what it has."""
+        """Whether a commit is waiting for this worker."""
         return self.node.is_finishing
 
     @property
@@ -92,7 +94,7 @@ class Worker:
             self._more.set_result(has_more)
 
     async def more(self, within_s: float | None = None) -> bool:
-        """Waits for records, for so long at most. Returns whether there are any."""
+        """Waits for records until the timeout. Returns whether there are any."""
         loop = asyncio.get_running_loop()
         self._more = loop.create_future()
         timer = None if within_s is None else loop.call_later(max(0.0, within_s), self.wake, False)
@@ -169,7 +171,7 @@ class Worker:
                 return
 
     async def _relay(self, chain: Chain) -> None:
-        """Lets the agent derive its streams, and then feeds the one that is this node's."""
+        """Lets the agent derive its streams, then feeds the stream of this node."""
         starting = asyncio.ensure_future(self._iterate(chain))
         asked = asyncio.ensure_future(chain.asked.wait())
         try:
@@ -405,7 +407,7 @@ class AgentNode:
 
     @property
     def under_way(self) -> str:
-        """What a commit waits for, in words."""
+        """Describes what a commit is waiting for."""
         count = self.unfinished
         if not count:
             return ""
@@ -444,7 +446,7 @@ class AgentNode:
         return {partition: min(offsets) for partition, offsets in self.held_back.items() if offsets}
 
     def release(self, row: Row) -> None:
-        """A commit may pass that record: it is passed over."""
+        """Marks the record as skipped, so that a commit may include it."""
         topic, partition, offset = row.metadata
         self.held_back.get((topic, partition), {}).pop(offset, None)
 
@@ -471,7 +473,7 @@ class AgentNode:
         with self._at(row):
             self._env.failed(self._name, error, row.key, row.value, row.timestamp, row.headers)
         logger.error(
-            "agent %s raised, and continues after the record at %s-%d offset %d",
+            "agent %s raised an exception and continues after the record at %s-%d offset %d",
             self.agent.name,
             *row.metadata,
             exc_info=error,

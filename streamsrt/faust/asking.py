@@ -1,8 +1,8 @@
-"""Answers to those who ask agents: ``ask``, ``map``, ``kvmap``, ``join`` and ``kvjoin``.
+"""Replies to ``ask``, ``map``, ``kvmap``, ``join`` and ``kvjoin``.
 
 1. Tasks, services, timers and listeners may ask. A commit that waited for a timer no longer does so when it asks.
-2. An agent may not. A commit waits for its record, and the request and its answer are read and committed by the same thread,
-   or by one that waits as well: it would wait for itself. ``cast`` and ``send(reply_to=)`` wait for nothing.
+2. An agent may not: the commit waits for the agent's record, the agent for the reply, and the reply for a commit of the
+   same thread, or of one that waits as well: a deadlock. ``cast`` and ``send(reply_to=)`` wait for nothing.
 3. What is asked is sent as everything else is: with exactly once, it is read when its transaction is committed.
 4. Answers come to a topic that this process reads from its end on, all by itself.
 """
@@ -94,7 +94,7 @@ class BrokerAnswers:
 
 
 class Replies:
-    """Those who wait for answers (in the place of faust's ``ReplyConsumer``). ``begin``: called by each who asks."""
+    """Waiting callers (replaces Faust's ``ReplyConsumer``). ``begin`` is called for each request."""
 
     def __init__(self, app: faust.App, answers: Callable[[], Answers], begin: Callable[[], None]) -> None:
         self._app = app

@@ -1,8 +1,8 @@
 """What an application runs beside its agents: ``@app.task``, ``@app.service``, pages, and those who listen to its signals.
 
 1. Tasks and services begin once in a process, when it has its first partitions and their tables are restored; tasks with
-   ``on_leader`` when it leads first. They end with the last agent. What raises ends the application, as with faust.
-2. No commit waits for them. What they send goes out with the next turn, and within the next transaction.
+   ``on_leader`` when it leads first. They end with the last agent. An exception stops the application, as in Faust.
+2. Commits do not wait for them. Their sends go out with the next run of the event loop, in the next transaction.
 3. The event loop turns for them every :data:`TICK_MS`, however little the agents have to do.
 4. Signals tell of partitions before the first of their records is processed.
 """

@@ -1,6 +1,6 @@
 """Keys and values from bytes, as the schema of a topic has it.
 
-A schema that is not faust's own is asked record by record, with the message. Faust's own needs the bytes alone.
+A custom schema is called for each record, with the message. Faust's own schema only needs the bytes.
 """
 
 from __future__ import annotations

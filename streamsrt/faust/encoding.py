@@ -1,7 +1,6 @@
 """Keys and values to bytes, as the schema of a topic has it.
 
-Where topic and schema are faust's own, their answers to what never changes are asked for once. Everything else is asked
-record by record.
+For Faust's own topic and schema classes, constant results are cached. Custom classes are called for each record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rows of windows that expire: which ones are next.
+"""Finds and deletes rows whose windows have expired.
 
 1. The store of such a table keeps its rows in the order in which their windows end (:func:`order_of`), so nothing about them
    is kept in memory, whatever the table holds, and a start reads the first row and the last one.
-2. Rows expire by the wall clock, as faust's cleaning has it, and in pieces: :data:`PIECE_ROWS` at a time.
+2. Rows expire by wall-clock time, as in Faust, and are deleted :data:`PIECE_ROWS` at a time.
 3. ``first_end`` is never later than the end of the first window that the store has: whoever writes a row tells it.
 """
 
@@ -52,7 +52,7 @@ def order_of(table: faust.Table, read: Callable[[bytes], object]) -> Callable[[b
 
     def order(raw: bytes) -> bytes:
         if is_json and raw.endswith(b"]]"):
-            # The end of the window stands last, in front of the brackets.
+            # The window's end is the last number, before the closing brackets.
             try:
                 return _packed(float(raw[raw.rindex(b",") + 1 :].rstrip(b"]")))
             except ValueError:

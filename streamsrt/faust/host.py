@@ -1,7 +1,7 @@
 """The event loop of the agents of one process.
 
 1. It runs on the thread that calls it, and is paused in between: no lock is needed for stores and sends.
-2. It is there from the first agent that begins to the last one that ends.
+2. It exists from the start of the first agent to the end of the last one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Names of Faust's objects that are not supported, and where an application uses them.
 
-1. Every public name of faust's ``App``, ``Agent``, ``Stream``, ``Table`` and ``Topic`` works, or stands in :data:`REFUSED`
-   with what to use instead. A test derives the names from the package.
-2. Uses are looked for in the code of agents, timers and tasks: names of the module and, in agents, the stream. What can't be
-   seen there raises when it is used.
+1. Every public name of faust's ``App``, ``Agent``, ``Stream``, ``Table`` and ``Topic`` works, or is listed in
+   :data:`REFUSED` with its replacement. A test derives the names from the package.
+2. The code of agents, timers and tasks is searched for uses: through module-level names and, in agents, through the
+   stream. All other uses raise at run time.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _kinds(function: FunctionType) -> dict[str, type]:
     code = function.__code__
     scope = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        # It is empty as long as what is around has not come to its assignment.
+        # The cell is empty until the enclosing function has assigned the variable.
         with suppress(ValueError):
             scope[name] = cell.cell_contents
     return {

@@ -1,9 +1,9 @@
-"""Where ``table_route`` and ``topic_route`` lead: to this process, or nowhere.
+"""Routing of ``table_route`` and ``topic_route``: this process or a 503.
 
-1. A row is served by the process that has its partition. Faust looks for it by the hash of the key, which is not where a row
-   is whose record came by another key; here it is looked for in the tables themselves.
+1. A row is served by the process that has its partition. Faust finds the process by the hash of the row's key, which is
+   wrong if the row's record had another key. Here, the tables themselves are searched.
 2. A key of a topic is served by the process that reads its partition: the one that the default partitioner sends it to.
-3. Other processes are not asked: what this one may not have is answered with 503.
+3. Other processes are not queried: if this one may not have the row, the response is 503.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LocalRouter:
-    """In the place of an application's router.
+    """Replaces an application's router.
 
     ``has``: whether this process has the row of a table, if there is one. ``reads``: whether it reads that key of a topic.
     """

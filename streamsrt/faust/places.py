@@ -1,4 +1,4 @@
-"""Where the parts of an application stand in its program."""
+"""Source locations of an application's parts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Records of faust's (``faust.Record``) made of data.
+"""Creates ``faust.Record`` objects from decoded data.
 
 1. Where all that faust does is to take the fields as they are, the object is made without its ``__init__``, which asks a
    descriptor for each field. That is known of the class: no coercion, no validation, no ``__post_init__``, fields of plain
    types, nothing overridden.
-2. Everything else, and data that has not just those fields, is faust's business.
+2. All other classes, and data with missing or additional fields, are left to Faust.
 """
 
 from __future__ import annotations

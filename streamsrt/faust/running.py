@@ -99,7 +99,7 @@ class RunningTask:
 
 
 class WholeProcess(NamedTuple):
-    """What a timer has in the place of a task: all rows of the process, and the sends of one of its tasks."""
+    """What a timer uses instead of a task: all rows of the process, and the outbox of one of its tasks."""
 
     stores: dict[str, Rows]
     outbox: Outbox
@@ -308,7 +308,8 @@ class RunningApplication:
         self._replies.answers().declare(topic)
 
     def _begin_to_ask(self) -> None:
-        """Whoever runs asks an agent. Raises UserError for an agent; a commit no longer waits for a timer."""
+        """Called when running code calls ``ask``. Raises UserError if an agent does; commits no longer wait for a timer
+        that does."""
         if not isinstance(CURRENT.get(None), WholeProcess):
             raise UserError(
                 "an agent, or on_window_close, asks an agent by ask, map or join. A commit waits for the record it works"

@@ -1,4 +1,4 @@
-"""What agents send, gathered until the batch of their records is worked off.
+"""Buffers what agents send until their batch of records is processed.
 
 1. Records of one topic keep the order in which they were sent. Without a timestamp a record has the time of the turn, as
    faust's have the time of the call.
@@ -105,7 +105,8 @@ class Outbox:
             columns.headers.append(pairs)
 
     def flush(self, node: str) -> None:
-        """Hands all of it to the task. ``node``: who is to blame where the cluster can't take it. Raises RecordError."""
+        """Hands all of it to the task. ``node``: named in the error if the cluster rejects a record. Raises
+        RecordError."""
         if self._noted:
             self._sent += self._noted
             self._noted.clear()

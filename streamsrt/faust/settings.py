@@ -1,7 +1,7 @@
-"""From an application's settings to those of Kafka Streams.
+"""Converts an application's settings to those of Kafka Streams.
 
-What faust does by default is what happens here: a record that can't be decoded or handled is logged and passed over. Other
-handlers and a topic for dead letters are settings of the runtime, and win where they are given.
+The defaults are Faust's: a record that can't be decoded or processed is logged and skipped. Exception handlers and a
+dead letter topic that are set explicitly take precedence.
 """
 
 from __future__ import annotations

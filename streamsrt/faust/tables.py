@@ -1,8 +1,8 @@
-"""Tables over the stores of the task that runs.
+"""Faust tables, backed by the stores of the current task.
 
-1. A table of faust's keeps its rows in what it has as its data. While agents run, this is :class:`TableRows`, which finds
-   the store of the current task. Changes are logged by the store, in faust's format: its changelogs are restored here, and
-   what is written here is restored there.
+1. A Faust table keeps its rows in its attribute ``data``. While agents run, this is a :class:`TableRows`, which uses
+   the store of the current task. The store logs changes in Faust's format, so either side can restore the other's
+   changelogs.
 2. A task sees the rows of its own partition. Windows and time are faust's own code; what has expired is deleted from the
    changelog, too, and rows expire after a restart as before (``expiry``).
 """

@@ -1,4 +1,4 @@
-"""``@app.timer`` and ``@app.crontab``: functions that run now and then, on the clock of the tasks.
+"""``@app.timer`` and ``@app.crontab``: functions that run periodically, by the wall clock of the tasks.
 
 1. A timer runs once in a process, whichever tasks it has; with ``on_leader`` in the process that has partition 0 of the
    first agent's topic. A process without tasks runs none.
@@ -73,7 +73,7 @@ def _check_crontab(crontab: str, function: Callable[..., object]) -> None:
         croniter(crontab)
     except (ValueError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{line_of(function)}: the crontab {crontab!r} of {written(function).__name__} says no time: {error}. Give "
+            f"{line_of(function)}: the crontab {crontab!r} of {written(function).__name__} is invalid: {error}. Give "
             "minute, hour, day, month and day of the week, as in '30 18 * * *'"
         ) from error
 
@@ -115,7 +115,7 @@ class ReadOnlyRows:
 
 
 class Jobs:
-    """What timers and the ends of windows do in one task, and is not over yet: a window of its environment."""
+    """Unfinished calls of timers and of ``on_window_close`` in one task: a ``Window`` of its environment."""
 
     def __init__(self, env: Environment, host: Host, settle: Callable[[], None]) -> None:
         self._host = host

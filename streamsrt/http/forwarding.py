@@ -44,8 +44,9 @@ def _get(
         return response.status, orjson.loads(response.read())
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
         raise InstanceUnreachableError(
-            f"the instance at {host} can't be queried ({error or type(error).__name__}). It may have "
-            "just stopped: try again"
+            f"the instance at {host} can't be queried ({error or type(error).__name__}). If it has just stopped, try "
+            "again. Otherwise check the address: instances listen where streamsrt run --http says, and streamsrt query "
+            "asks there with --server"
         ) from error
     finally:
         connection.close()

@@ -114,7 +114,7 @@ class _Streamed(Response):
                 await self._send(send)
         except (StreamsError, _BusyError, TimeoutError) as error:
             # Without its last piece the connection is closed: the client sees that something is missing.
-            logger.warning("a response with many rows was aborted: %s", str(error) or type(error).__name__)
+            logger.warning("a streamed response was aborted: %s", str(error) or type(error).__name__)
         finally:
             self._line.open -= 1
 

@@ -1,7 +1,7 @@
 """The member's side of the streams rebalance protocol, as a pure machine.
 
 - ``classic``            a member of a classic consumer group that runs a topology: the same program on any broker from
-                         Kafka 2.5 on
+                         Kafka 2.8 on
 - ``deltas``             the steps from the open tasks to the assigned tasks
 - ``errors``             why a member can't be part of its group, each with what to do about it
 - ``member``             an active membership: the session's state, and the log lines for its events

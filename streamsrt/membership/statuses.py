@@ -37,8 +37,7 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "cause is fixed"
         ),
         StatusCode.ASSIGNMENT_DELAYED: (
-            "Tasks are assigned when the delay is over; unless the status says what to do, there is "
-            "nothing to do (see the broker's "
+            "Tasks are assigned after the delay; no action is needed unless the status names one (see the broker's "
             "group.streams.initial.rebalance.delay.ms and group.streams.assignment.interval.ms)"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (

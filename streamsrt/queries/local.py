@@ -167,7 +167,7 @@ class LocalQueries(StoreQueries):
             progress = owned.changelogs[store]
             (topic, partition), at = progress.changelog, None
             if self._restoring is not None:
-                # What was reported may be behind what the store holds by now.
+                # The report may be older than the store.
                 at = self._restoring.position(progress.changelog)
             offsets[topic] = {partition: (progress.position if at is None else at) - 1}
         return Position(offsets)

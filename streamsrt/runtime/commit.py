@@ -137,7 +137,7 @@ class Committer:
                 )
         except StaleMemberEpochError:
             self.is_stale = True
-            logger.info("offsets wait for the next member epoch")
+            logger.info("the offset commit is postponed until the next member epoch")
         except UnknownMemberError as error:
             logger.warning("offsets can't be committed, the group no longer knows this member: %s", error)
             self._pending.clear()

@@ -142,7 +142,7 @@ class ExactlyOnceCommitter:
                     timeout_s=self._timeout_s,
                 )
             except StaleMemberEpochError as error:
-                logger.info("the transaction waits for the next member epoch: %s", error)
+                logger.info("the transaction is postponed until the next member epoch: %s", error)
                 self._blocking.pause(_EPOCH_POLL_S)
             except UnknownMemberError as error:
                 raise TransactionLostError(f"this member's tasks now belong to others: {error}") from error

@@ -86,7 +86,8 @@ class GroupProtocol:
             return config
         if self._settled is None:
             protocol, why = decided(look(config.application_id, admin))
-            logger.info("group.protocol=auto: application %s joins by %s: %s", config.application_id, protocol, why)
+            application_id = config.application_id
+            logger.info("group.protocol=auto: application %s uses group.protocol=%s: %s", application_id, protocol, why)
             self._settled = StreamsConfig.of(config, group_protocol=protocol)
         return self._settled
 

@@ -22,9 +22,10 @@ MIB = 1 << 20
 def budget_text(config: StreamsConfig) -> str:
     """The budget in words, for the log."""
     return (
-        f"state may take {config.memory_bytes / MIB:.0f} MiB of memory (cache.max.bytes): record caches and changes that "
-        f"wait for a commit {config.uncommitted_bytes / MIB:.0f}, block caches and write buffers of RocksDB "
-        f"{config.rocksdb_bytes / MIB:.0f}" + ("" if config.record_cache_bytes else "; record caches are off")
+        f"memory for state: {config.memory_bytes / MIB:.0f} MiB (cache.max.bytes), of which "
+        f"{config.uncommitted_bytes / MIB:.0f} for record caches and uncommitted changes and "
+        f"{config.rocksdb_bytes / MIB:.0f} for RocksDB's block caches and write buffers"
+        + ("" if config.record_cache_bytes else "; record caches are off")
     )
 
 

@@ -173,13 +173,14 @@ def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metri
 
 
 def updater_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress, meter: StepMeter) -> None:
-    """Of what is being restored and followed. Source: DefaultStateUpdater, whose thread the restore thread is here."""
+    """Metrics of restoring and standby tasks. Source: Kafka Streams' DefaultStateUpdater, whose counterpart is the
+    restore thread."""
     restoring = [task for task in progress.tasks if task.role == "active" and task.phase == "restoring"]
     standbys = [task for task in progress.tasks if task.role != "active"]
     board.add(UPDATER, "active-restoring-tasks", len(restoring), tags, "active tasks that are being restored")
     board.add(UPDATER, "standby-updating-tasks", len(standbys), tags, "standbys that follow their changelogs")
     for role in ("active", "standby"):
-        what = f"{role} tasks whose restoring is paused: pausing the application stops processing only"
+        what = f"{role} tasks whose restoration is paused; always 0, because pausing stops processing only"
         board.add(UPDATER, f"{role}-paused-tasks", 0, tags, what)
     board.counted(UPDATER, "restore-records", progress.restored_records, tags, "records restored")
     board.rate(UPDATER, "restore-call", meter.active.count + meter.standby.count, tags, "steps of restoring")

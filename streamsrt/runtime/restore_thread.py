@@ -129,7 +129,7 @@ class RestoreThread:
         wanted = list(changelogs)
         if not wanted:
             return
-        # In this order: whoever polls something of a changelog finds it among those that are new.
+        # In this order, so that a changelog that is polled is already known as new.
         self._new.extend(wanted)
         self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
         self._followed.update(each.changelog for each in wanted)

@@ -326,7 +326,7 @@ class Supervisor:
 
     def _kill(self) -> None:
         for worker in self._workers.values():
-            logger.error("stream thread %d does not end in %g s: it is killed", worker.index, _STOP_TIMEOUT_S)
+            logger.error("stream thread %d did not stop within %g s and was killed", worker.index, _STOP_TIMEOUT_S)
             os.kill(worker.pid, signal.SIGKILL)
 
     # ----------------------------------------------------------------------------------------------------------- telling

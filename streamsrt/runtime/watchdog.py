@@ -63,8 +63,9 @@ class Watchdog:
                 continue
             what = (
                 f"the processing thread has not polled for {silent_s:.1f} s, longer than max.poll.interval.ms "
-                f"({self._limit_s:g} s): {self._loop.doing() or 'it is busy with its tasks'}. The group gives its "
-                "tasks to others. Make that faster, process less at a time, or raise max.poll.interval.ms"
+                f"({self._limit_s:g} s): {self._loop.doing() or 'it is busy with its tasks'}. The group assigns its "
+                "tasks to other members. Make the function faster, process fewer records at a time, or raise "
+                "max.poll.interval.ms"
             )
             if told_ns != turned_ns:
                 told_ns = turned_ns

@@ -14,7 +14,7 @@
 - ``lru``                 a key-value store that keeps only the most recently used entries
 - ``memory``              an in-memory store: lost with the process, and restored from its changelog as a whole
 - ``ordered``             a key-value store that keeps its rows in the order of its key serde
-- ``over_bytes``          what stores that are built on a store of bytes pass on to it
+- ``over_bytes``          base class of stores that wrap a byte store: the methods that they delegate
 - ``passing_directory``   a temporary directory, for a task without a state directory (tests, backfills)
 - ``private_files``       directories and files that only their owner may read
 - ``rocksdb``             a store in RocksDB

@@ -1,4 +1,4 @@
-"""What stores that lie over a store of bytes leave to it: where it is, how large, and how it is closed."""
+"""Base class of stores that wrap a byte store: name, size, flush and close are delegated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from streamsrt.state.store import BytesStore
 
 
 class OverBytes:
-    """A store over ``store``, which it owns. What it keeps there, and under which keys, is its own."""
+    """A store that wraps ``store`` and owns it. Subclasses define the format of keys and values."""
 
     def __init__(self, store: BytesStore) -> None:
         self._store = store

@@ -1,15 +1,16 @@
-"""Client tags of streams groups (KIP-1071) that mean something to our members and to the bundled broker."""
+"""Client tags of streams groups (KIP-1071) that our members and the bundled broker interpret."""
 
 from collections.abc import Mapping
 
 TOPOLOGY_DIGEST = "topology.digest"
-"""The start of the topology's digest. Equal topics and stores make equal metadata; this tells what is between them."""
+"""The start of the topology's digest. Versions with the same topics and stores have the same metadata; the digest
+distinguishes them."""
 
 STORE_ORIGIN = "origin."
-"""Begins the key of a tag that tells what a generated store name stands for."""
+"""Prefix of tags that identify the input of a store with a generated name."""
 
 STORE_SIDES = "sides."
-"""Begins the key of a tag that tells what the two sides of a join are, of which a store keeps one."""
+"""Prefix of tags that identify the two sides of a join whose store keeps one of them."""
 
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""
@@ -19,5 +20,5 @@ VALUE_VERSIONS = "store.versions"
 
 
 def may_lose_in_flight(client_tags: Mapping[str, str]) -> bool:
-    """Whether who runs a member with these tags has said that records in flight may be lost."""
+    """Whether a member with these tags runs with ``--lose-in-flight``."""
     return client_tags.get(LOSE_IN_FLIGHT) == "true"

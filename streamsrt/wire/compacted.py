@@ -19,7 +19,7 @@ _MANY_HEADERS = 50_000
 def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horizon_ms: int | None = None) -> bytes:
     """A batch with only these of its records left (at least one): offsets, producer and all other attributes stay.
 
-    ``delete_horizon_ms`` is set where it is given; one that the batch has already stays. EncodeError as of encode_batch.
+    ``delete_horizon_ms`` is set if given, unless the batch already has one. EncodeError as of encode_batch.
     """
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns))
@@ -46,7 +46,7 @@ def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horiz
 
 
 def _in_turns(columns: RecordColumns, all_headers: Sequence[Headers], deltas: Iterable[int], base: int) -> bytes:
-    """What encode_records makes of them, in small steps: other threads get their turns beside a million headers."""
+    """Like ``encode_records``, but in small steps, so that a million headers do not block other threads."""
     found = bytearray()
     rows = zip(columns.keys, columns.values, columns.timestamps, all_headers, deltas, strict=True)
     for key, value, timestamp, headers, delta in rows:

@@ -60,7 +60,7 @@ def fail(*_: object) -> NoReturn:
 
 
 def long_text(buffer: Buffer, offset: int) -> tuple[str | None, int]:
-    """A string whose length takes several bytes; as in Kafka that may also be a null that could have taken one."""
+    """A string with a length of several bytes. As in Kafka, this includes a null in an overlong encoding."""
     size, offset = read_uvarint(buffer, offset)
     if size == 0:
         return None, offset
@@ -189,7 +189,7 @@ class MessageVersion:
         return self.schema.structs[f.element]
 
     def yields(self, struct: Struct) -> bool:
-        """Whether the function of the struct is a generator: in steps, where there is an array in it."""
+        """Whether the struct's function is a generator: in stepwise mode, if the struct contains an array."""
         live = [f for f in struct.fields if self.version in f.versions]
         return self.in_steps and any(
             f.is_array or (f.element in self.schema.structs and self.yields(self.struct(f))) for f in live
@@ -638,7 +638,7 @@ def writer_source(plan: MessageVersion) -> str:
     texts = [generator.function(s) for s in plan.reachable(root)]
     arguments = generator.arguments(root).removeprefix("w")
     call = f"write_{root.name}(m, p.append{arguments})"
-    # Without an array it is no generator of its own.
+    # Without an array, the function is not a generator.
     body = f"yield from {call}" if plan.yields(root) else f"{call}\n    yield" if plan.in_steps else call
     return "\n\n".join([*texts, f"def write(m, p, k):\n    {body}"]) + "\n"
 

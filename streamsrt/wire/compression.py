@@ -190,7 +190,7 @@ def _first_capacity(codec: Compression, source: memoryview, limit_bytes: int) ->
     elif codec is Compression.GZIP and len(source) >= 18:
         # Modulo 2**32 and of the last member only: a hint.
         promised = int(_LITTLE_UINT32.unpack_from(source, len(source) - 4)[0])
-    # A promise alone gets no memory: what is larger than usual has to prove it by filling the smaller buffer.
+    # A claimed size alone is not trusted: larger buffers are allocated only after the smaller one is full.
     capacity = promised if promised <= 64 * len(source) + 65536 else 0
     return min(max(capacity, 4 * len(source), 1024), limit_bytes)
 

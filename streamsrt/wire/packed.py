@@ -12,7 +12,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 def packed(message: bytes) -> bytes:
-    """In the shorter form."""
+    """Encodes the data in whichever form is shorter."""
     compressed = zlib.compress(message)
     if len(compressed) < len(message):
         return bytes([COMPRESSED]) + compressed

@@ -339,7 +339,7 @@ Response = TypeVar("Response", bound=Message, covariant=True)
 
 
 class Request(Message, Generic[Response]):
-    """A request; ``types.pyi`` names the message that answers it, so that who sends it knows what comes back."""
+    """A request; ``types.pyi`` names the message that answers it, so that the sender knows the type of the response."""
 
     __slots__ = ()
 

@@ -120,7 +120,7 @@ def _steps(
         caching=False,
         retain_duplicates=True,
     )
-    # What lies exactly keep_ms back is needed still.
+    # A record exactly keep_ms old is still needed.
     kept = PlannedStore(windowed_spec(own, operation.keep_ms + 1, max(1, operation.within_ms)), key, other_value)
     waiting: tuple[PlannedStore, ...] = ()
     if operation.grace_ms:

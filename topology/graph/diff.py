@@ -197,11 +197,11 @@ class _Compared:
         if origin is None or not origin.topics:
             return StateChange("store", store.name, "rebuilt", reason)
         fed = ", ".join(origin.topics)
-        reason += f", without what was read from {fed} before: those rows appear when they are written again"
+        reason += f" and does not include records of {fed} that were already read"
         return StateChange("store", store.name, "rebuilt", reason, self._cure(store.name, origin), origin.topics)
 
     def _cure(self, name: str, origin: Origin) -> str:
-        """How a store that starts empty gets what was there before."""
+        """How to fill a store that starts empty."""
         known = {store.kept_as for store in self._old.stores}
         kept = {store.name for store in self._new.stores if store.kept_as in known}
         counted = sorted(
@@ -218,10 +218,10 @@ class _Compared:
                 "read the topics again before the new version starts: stop all instances, streamsrt groups "
                 f"reset-offsets APP {topics} --to-earliest --execute (the application writes its results again, too)"
             )
-        backfill = "" if self._refuses_backfill() else ", filled by streamsrt backfill"
+        backfill = "" if self._refuses_backfill() else "; streamsrt backfill can fill its state"
         return (
-            f"don't read the topics again, {', '.join(counted)} would count them twice: run the new version beside the old "
-            f"one under another application id{backfill}"
+            f"don't reset the offsets: {', '.join(counted)} would count the records twice. Instead, run "
+            f"the new version beside the old one under another application id{backfill}"
         )
 
     def _refuses_backfill(self) -> bool:
@@ -258,7 +258,7 @@ class _Compared:
         )
 
     def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
-        """Why a name stands for something else than before; empty if it does not, or if nobody can tell."""
+        """Why a name now refers to something else; empty if it does not, or if this is unknown."""
         before, after = self._old.origins.get(name), self._new.origins.get(name_now)
         if before is None or after is None:
             return ""
@@ -279,14 +279,14 @@ class _Compared:
         return f"{meaning}. {name_both(name, before)}"
 
     def _fed_otherwise(self, name: str, name_now: str) -> str:
-        """What is to be said of a store that goes on with other inputs or keys; empty if there is nothing."""
+        """A note about a store that is kept with other inputs or keys; empty if there is none."""
         before, after = self._old.origins.get(name), self._new.origins.get(name_now)
         if before is None or after is None or _is_same(before, after):
             return ""
         return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
 
     def _swapped_with(self, name: str, before: Origin, after: Origin) -> str | None:
-        """The other name that stands now for what this one stood for, and the other way round."""
+        """The name with which this one was swapped: each now refers to what the other one referred to."""
         if before == after:
             return None
         for other, was in self._old.origins.items():
@@ -339,7 +339,7 @@ class _Compared:
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
     def _raised_beside(self, topic: str) -> list[str]:
-        """Stores of the subtopologies that read a topic which is gone, where their values get a later version."""
+        """Stores with a raised value version in subtopologies that read a removed topic."""
         owned = {s for part in self._old.subtopologies if topic in part.repartition_source_topics for s in part.stores}
         had = {store.kept_as: store.version for store in self._old.stores if store.name in owned}
         return [store.name for store in self._new.stores if store.version > had.get(store.kept_as, store.version)]

@@ -253,7 +253,7 @@ def _held(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
-        # The variable has no value yet, or no more: that of an except clause is deleted at its end.
+        # The variable is not assigned yet, or was deleted, like that of an except clause at its end.
         return _Unbound
 
 

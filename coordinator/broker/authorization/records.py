@@ -74,9 +74,10 @@ def _may_write_transaction(request: Request, transactional_id: str | None) -> bo
 
 
 def _not_produced(message: ProduceRequest, denied: list[ProduceRequest.TopicProduceData], code: int) -> ProduceResponse:
-    """The answer for what may not be written; who wants none learns of it by the end of the connection."""
+    """The response for partitions without permission. With acks=0 there is no response, so the connection is closed
+    instead."""
     if message.acks == 0:
-        raise DisconnectError("acks=0 and the producer is not authorized to write what it sent")
+        raise DisconnectError("the producer uses acks=0 and is not authorized to write to the topic")
     return ProduceResponse(
         responses=[
             ProduceResponse.TopicProduceResponse(

@@ -107,7 +107,7 @@ def describe_topic_partitions(handler: Handler, broker: Broker, request: Request
 
 
 def create_topics(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """Who may not DESCRIBE_CONFIGS of what was made is not told its settings."""
+    """Without DESCRIBE_CONFIGS on a created topic, the response omits its settings."""
     message: CreateTopicsRequest = request.message
     access = request.access
     twice = _twice(topic.name for topic in message.topics)
@@ -153,7 +153,7 @@ def delete_topics(handler: Handler, broker: Broker, request: Request) -> Answer:
     message.topics, message.topic_names = allowed, []
 
     def joined(answer: DeleteTopicsResponse) -> DeleteTopicsResponse:
-        # Sorted by name: the order of the answers tells nothing of what is not to be seen.
+        # Sorted by name, so that the order reveals nothing about hidden topics.
         answer.responses = sorted([*answer.responses, *refused], key=lambda each: (each.name or "", each.topic_id))
         return answer
 

@@ -361,7 +361,7 @@ class _Heartbeat:
             self.soft["task_offsets"] = reports
 
     def _look_for_unread(self) -> bool:
-        """Looks what is unread in topics that are gone, and whether that calls for a new assignment."""
+        """Checks removed topics for unread records, and whether they require a new assignment."""
         group, soft = self.group, self.before.soft
         if group.topology is None or not (group.older or soft.waiting):
             return False
@@ -553,7 +553,7 @@ class _Heartbeat:
         )
 
     def _endpoints_changed(self, member: Member, configuration: Configuration, *, tasks_changed: bool) -> bool:
-        """Whether what others know of who has what is not true any more."""
+        """Whether the endpoints that were sent to other members are out of date."""
         if self.is_new_group:
             return False
         stored = self.before.members.get(member.member_id)

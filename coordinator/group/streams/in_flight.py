@@ -1,4 +1,4 @@
-"""What of an upgrade waits for records in repartition topics that the newest topology of the group does not have.
+"""Finds the tasks that must wait because removed repartition topics still contain unread records.
 
 1. Ends of topics come with the request; the group's offsets are looked at by who answers for them. What is known is soft.
 2. A version that nobody runs is remembered with the next topology as long as it reads something unread: only who knows it
@@ -72,7 +72,7 @@ def told_versions(group: StreamsGroup) -> bytes:
 
 
 def may_lose(member: Member) -> bool:
-    """Whether who runs this member has said that records in flight may be lost."""
+    """Whether this member runs with ``--lose-in-flight``."""
     return may_lose_in_flight(dict(member.client_tags))
 
 

@@ -45,8 +45,8 @@ def check_in_flight(
 
 
 def check_values(group: StreamsGroup, newest: Topology, member: Member, known: Sequence[Topology]) -> None:
-    """Raises Refused where values of stores get a later version, and members that are there could not go on, or their values
-    not be read. ``known``: the versions before ``newest``, the newest of them first."""
+    """Raises Refused if value versions of stores are raised and existing members could not continue, or their values
+    could not be read. ``known``: the versions before ``newest``, the newest of them first."""
     tags = {each.topology_epoch: each.client_tags for name, each in group.members.items() if name != member.member_id}
     older = [(one, told_versions_of(tags[one.epoch])) for one in known if one.epoch in tags]
     problem = problem_of_values(newest, told_versions_of(member.client_tags), older)

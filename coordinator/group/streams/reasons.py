@@ -97,7 +97,7 @@ def _topology(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
 
 
 def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
-    """While something waits, every assignment says so: it would be another one otherwise."""
+    """As long as tasks are waiting, each assignment gives that as a reason."""
     old, new = before.soft, after.soft
     if new.setbacks is not None and new.setbacks.pause_ms and (new.is_paused or new.setbacks != old.setbacks):
         yield str(new.setbacks).rstrip(".")

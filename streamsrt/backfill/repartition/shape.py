@@ -110,9 +110,9 @@ def shape_of(
     needed = configure(known, TopicsImage({name: each for name, each in image.items() if name not in internal}))
     if needed.problem is not None and needed.problem.is_fatal:
         raise PlanError(
-            f"application {application_id!r} could not run with its topics: {needed.problem.detail.rstrip('.')}. Topics "
-            "that are joined need equal partition counts: raise the smaller ones (streamsrt topics add-partitions NAME "
-            "--partitions N)"
+            f"application {application_id!r} could not run with its topics: {needed.problem.detail.rstrip('.')}. Create "
+            "missing topics (streamsrt topics create), and give joined topics equal partition counts (streamsrt topics "
+            "add-partitions)"
         )
     found = Shape(application_id=application_id)
     builder = _Builder(

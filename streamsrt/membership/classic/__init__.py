@@ -1,4 +1,4 @@
-"""A member of a classic consumer group that runs a topology: the same program on any broker from Kafka 2.5 on.
+"""A member of a classic consumer group that runs a topology: the same program on any broker from Kafka 2.8 on.
 
 - ``assigned``       what a response to SyncGroup means for the member that gets it
 - ``endpoints``      which members answer queries: what a member with an endpoint asks the coordinator, and what follows

@@ -1,4 +1,4 @@
-"""What a response to SyncGroup means for the member that gets it.
+"""Interprets a response to SyncGroup: which assignment the member takes, if any.
 
 A broker gives a restarted static member the assignment that it stored for the process before. If that was the same
 process with the same topology, the member uses it, as in a streams group, and joins again to report its tasks: the

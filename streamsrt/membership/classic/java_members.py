@@ -43,7 +43,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class JavaMembers:
-    """Everybody, in the order in which they stand in ``joined``."""
+    """All members, in the order of ``joined``."""
 
     ours: Mapping[str, ClassicSubscription] = field(default_factory=dict)
     javas: Mapping[str, JavaSubscription] = field(default_factory=dict)

@@ -65,8 +65,8 @@ def returning(view: View, version: Version, left: LeftUnread) -> tuple[frozenset
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What follows from what nobody reads. ``held``: tasks that nobody gets, and ``detail``: why; ``warning``: what is said
-    of the rest; ``read``: topics that members were told of, of which nothing is unread any more."""
+    """Consequences of unread records. ``held``: tasks that are not assigned, and ``detail``: why; ``warning``: a
+    warning about the rest; ``read``: topics that members were told of, of which nothing is unread any more."""
 
     held: frozenset[TaskId] = frozenset()
     detail: str = ""

@@ -232,7 +232,7 @@ class ClassicMember:
         return self._finish(todo, now_ms)
 
     def work_failed(self, reason: str, now_ms: int) -> ClassicStep:
-        """The latest work came to nothing."""
+        """The latest work failed."""
         todo = ClassicStep()
         if self._leading is not None:
             event = _failed(self._leading, reason)
@@ -287,7 +287,7 @@ class ClassicMember:
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
         for told in step.events:
-            # Who has lost its membership has no id any more; what is told is of the one that it had.
+            # A member that was removed has no id any more; the event refers to its previous id.
             log_event(self.group_id, self.member_id or id_before, told, known)
         todo.events += step.events
         todo.request = step.request or todo.request

@@ -118,7 +118,7 @@ def gone_partitions(
 
 
 def waiting_of(view: View, group: Version, without: Container[str], unread: Unread) -> Waiting:
-    """What hands over in steps because of such topics."""
+    """Subtopologies that are handed over stepwise because of such topics."""
     older = older_versions(view, group, without)
     writing: dict[int, set[str]] = {version.epoch: set() for version in (group, *older)}
     for member in view.members:
@@ -146,7 +146,7 @@ def older_versions(view: View, group: Version, without: Container[str]) -> list[
 
 
 def given(member: Participant, view: View, target: Tasks, claims: Claims) -> Tasks:
-    """What the member is to run from this generation on, on its way to the target: tasks of its own version."""
+    """The member's assignment in this generation, a step towards the target, in tasks of its own version."""
     held = without(member.held, claims.to_let_go.get(member.member_id, frozenset()))
     mine = frozenset({member.member_id})
 
@@ -232,7 +232,7 @@ def _assignor_member(member: Participant, view: View, group: Version, ends: Mapp
         and _is_same_task(member, view, topology, task.subtopology_id)
     }
     if member.member_id in view.javas:
-        # As a leader of Java's has it: what is not reported begins at nothing.
+        # Like a Java leader: a task without a report starts at offset 0.
         offsets = dict.fromkeys(ends, 0) | offsets
         end_offsets = dict(ends)
     return AssignorMember(

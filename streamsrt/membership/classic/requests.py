@@ -14,7 +14,7 @@ from streamsrt.wire.types import HeartbeatRequest, JoinGroupRequest, LeaveGroupR
 
 
 def subscription(session: Session) -> ClassicSubscription:
-    """What the member says of itself now."""
+    """The member's current subscription."""
     membership, held = session.membership, session.held
     report = session.report
     reported = _told_tasks(session, held)
@@ -75,7 +75,7 @@ def _protocols(session: Session) -> list[JoinGroupRequest.JoinGroupRequestProtoc
     said = subscription(session)
     layouts = [(PROTOCOL_NAME, encode_subscription(said))]
     if is_numbered(session.membership.topology):
-        # A leader of Java's takes for free what nobody owns.
+        # A Java leader treats partitions without an owner as free.
         said = replace(said, owned_partitions=said.owned_partitions | _inputs_of_active(session))
         layouts.append(
             (STREAM_PROTOCOL, encode_stream_subscription(said, session.stream_version, session.membership.topology))
@@ -120,7 +120,7 @@ def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupReque
 
 
 def with_member_id(join: JoinGroupRequest, member_id: str) -> JoinGroupRequest:
-    """The same words of a member that has an id now."""
+    """The same request, with the member id that was assigned."""
     return JoinGroupRequest(
         group_id=join.group_id,
         session_timeout_ms=join.session_timeout_ms,

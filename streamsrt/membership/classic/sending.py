@@ -100,7 +100,7 @@ def _group_due_ms(session: Session) -> int | None:
 
 
 def _heartbeat_pause_ms(session: Session) -> int:
-    """Who hears late of a generation keeps all others waiting in it, and tasks that change hands belong to nobody."""
+    """A member that learns late of a generation keeps all others waiting; meanwhile, tasks that move have no owner."""
     if session.group is ClassicMemberState.IN and session.sent_at_ms < session.synced_at_ms + HAND_OVER_MS:
         return min(HAND_OVER_HEARTBEAT_MS, session.heartbeat_interval_ms)
     return session.heartbeat_interval_ms

@@ -314,7 +314,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         session = replace(session, topology_wanted=True, join=None)
         return StepResult(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
-        # The group changes its protocol: nobody who waited in it has been counted.
+        # The group is changing its protocol: members that waited in it were not counted.
         return _retry(session, error_name(code), now_ms)
     if code != ErrorCode.NONE:
         return _on_error(session, code, now_ms)
@@ -346,7 +346,7 @@ def _led(session: Session, event: Led, now_ms: int) -> StepResult:
     sync = sync_request(session, dict(event.assignments))
     unheard_until_ms = None
     if session.told_shutdown and len(event.assignments) > 1:
-        # Whose SyncGroup arrives after this member has left is told to join again, and nothing else.
+        # Members whose SyncGroup arrives after this one has left are only told to rejoin.
         unheard_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
     return StepResult(replace(session, group=ClassicMemberState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
 
@@ -591,8 +591,8 @@ def _fatal(session: Session, error: StreamsError) -> StepResult:
 
 
 def _refused_by_leader(session: Session, error: StreamsError) -> StepResult:
-    """The broker has let it in: others would wait for it until its session ends. A static one may come back as what it
-    was before."""
+    """Leaves the group: the broker has accepted the member, so others would wait for it until its session expires. A
+    static member may return with its previous version."""
     if session.leave is not None or session.membership.instance_id is not None:
         return _fatal(session, error)
     left = _leave_group(session)
@@ -631,7 +631,7 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
             session = _leave_group(session).session
     limit_ms = session.membership.rebalance_timeout_ms
     if must_poll(session) and now_ms >= session.polled_at_ms + limit_ms:
-        # A static member keeps its place until its session ends: it says nothing meanwhile.
+        # A static member keeps its place until its session expires, and sends nothing until then.
         leaves = bool(session.member_id) and session.membership.instance_id is None
         member_id = session.member_id
         session = replace(

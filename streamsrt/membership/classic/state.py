@@ -170,7 +170,7 @@ class Session:
 
     @property
     def held(self) -> Tasks:
-        """What the member has open, or may open before it hears anything else."""
+        """Tasks that are open, or may be opened before the next response."""
         return union(self.owned, self.offered)
 
 
@@ -182,7 +182,7 @@ def union(one: Tasks, other: Tasks) -> Tasks:
 
 
 def not_given(claimed: Tasks, given: Tasks) -> Tasks:
-    """What has to be let go: active tasks that are active no more, others that are gone altogether."""
+    """Tasks to release: those that are no longer active, and those that are no longer assigned."""
     everything = given.active | given.standby | given.warmup
     return Tasks(claimed.active - given.active, claimed.standby - everything, claimed.warmup - everything)
 

@@ -179,7 +179,8 @@ def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSub
 
 
 def versions_of(subscriptions: Iterable[bytes]) -> UserDataVersions:
-    """By what members sent; who sent a version that nobody here can read is told by the answer which one to use."""
+    """Chosen from the versions that members sent. A member with an unreadable version learns from the response which
+    one to use."""
     used, common = NEWEST_VERSION, NEWEST_VERSION
     for metadata in subscriptions:
         try:

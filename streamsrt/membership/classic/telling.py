@@ -244,7 +244,7 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
 
 
 def _shutdown(view: View) -> str:
-    """Who wants the application to shut down, or knows of somebody who does; empty if nobody."""
+    """The member that requested a shutdown of the application, or reports such a request; empty if there is none."""
     for member in view.members:
         if member.said.wants_shutdown:
             return (
@@ -327,7 +327,7 @@ def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
 
 
 def _each(names: Sequence[str], what_one: str, what_many: str) -> list[str]:
-    """Every member is told all reasons: of many members some are named, and the others counted."""
+    """The reasons, as sent to every member. If there are many members, some are named and the rest are counted."""
     others = len(names) - _NAMED_MAX
     named = [f"member {name} {what_one}" for name in names[:_NAMED_MAX]]
     return [*named, f"{others} other members {what_many}"] if others > 0 else named

@@ -94,8 +94,8 @@ class PunctuationQueue:
                 schedule.number, schedule.cancelled = int(number), True
             elif schedule is None or (schedule.node, schedule.interval_ms) != (node, interval_ms):
                 raise UserError(
-                    f"{node} does not schedule the same punctuations in init() as it did before, so they can't go on from "
-                    "where they were. Schedule them alike each time, or process the whole input again"
+                    f"{node} does not schedule the same punctuations in init() as before, so they can't be resumed. "
+                    "Schedule the same ones each time, or process the whole input again"
                 )
             schedule.next_ms = int(next_ms)
             heap.append(schedule)

@@ -207,11 +207,11 @@ def _update(
         return
     before, after, time = e.temp("b"), e.temp("a"), e.temp("t")
     e.line(f"{before} = {entry}.value")
-    # With an initial value in its place, ``before`` is no longer what the row was.
+    # ``before`` may have been replaced by the initial value, so it can't serve as the row's old value.
     was = before if not (node.sends_old_values and not cached) else f"{entry}.value"
     _compute(c, op, flow, before, after, initial_is_old=node.sends_old_values and not cached)
     _mark_dirty(c, op.store, entry, was)
-    # A row that was deleted starts anew: its old timestamp does not count. A deletion has its record's time.
+    # A deleted row starts over, regardless of its old timestamp. A deletion has its record's timestamp.
     deletes = op.aggregation != "count"
     anew = f" or {after} is None" if deletes and cached else ""
     with e.block(f"if {flow.time} > {entry}.timestamp or {was} is None{anew}:"):

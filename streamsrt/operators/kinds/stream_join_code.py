@@ -14,7 +14,7 @@ from topology.graph.nodes import ProcessorNode
 def emit_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoinWindow, flow: Flow) -> None:
     e = c.emitter
     spec, cache = c.plan.specs[op.store], cache_of(DuplicatesCache, c.caches, op.store)
-    # Here, so that what is behind it has them too.
+    # Set here, so that later steps can use them, too.
     key = e.raw(flow.key, c.plan.key_serde(spec))
     value, raw = e.obj(flow.value), e.raw(flow.value, c.plan.value_serde(spec))
     c.children(node, flow)

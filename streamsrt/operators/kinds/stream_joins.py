@@ -106,7 +106,7 @@ class Unmatched:
         if store_key not in self._known:
             self._known.add(store_key)
             if store_key not in self._cache:
-                # All rows of the store are known: there is none to look up.
+                # All rows of the store are in memory, so no lookup is needed.
                 self._cache[store_key] = Entry(store_key, None, -1)
             if self._order and store_key < self._order[-1]:
                 insort(self._order, store_key)

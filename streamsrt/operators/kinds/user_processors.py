@@ -167,7 +167,7 @@ class Context:
         if env.punctuation_time_ms is None or env.source is not None:
             self._forward(record, child)
             return
-        # Nothing was read: what fails behind this is the record that the punctuation forwards.
+        # No input record: if a later step fails, the failed record is the one forwarded by the punctuation.
         env.source = partial(forwarded_record, env.plan, self._node.name, record)
         try:
             self._forward(record, child)

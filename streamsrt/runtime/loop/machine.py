@@ -278,7 +278,7 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
         return state, ()
     shown = Note("committing and leaving the group"), ShowState(State.PENDING_SHUTDOWN)
     if operation is GroupMembershipOperation.REMAIN_IN_GROUP and not state.settings.is_static:
-        # Nothing is told: the group keeps its tasks for it as long as its session.
+        # No leave request: the group keeps the member's tasks until its session expires.
         return replace(state, life=Life.ENDED), (*shown, CommitBeforeTheyGo())
     # A static member comes back: its tasks wait for it as long as its session.
     remain = state.failure is None and operation is not GroupMembershipOperation.LEAVE_GROUP

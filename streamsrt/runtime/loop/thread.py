@@ -352,7 +352,7 @@ class StreamThread:
                 raise error
 
     def _start_over(self, error: StreamsError) -> None:
-        logger.warning("results could not be written, the tasks restart from the last commit: %s", error)
+        logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
         with self._manager.assignment_changes.because(
             f"results could not be written, it restarts from the last commit: {error}"
         ):
@@ -505,7 +505,7 @@ class StreamThread:
                 self._committer.forget()
                 self.on_undone()
         except StreamsError as second:
-            logger.warning("the work done so far could not be committed and will be repeated: %s", second)
+            logger.warning("processed records could not be committed and will be processed again: %s", second)
         with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
             self._close_as_they_are()
         self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())

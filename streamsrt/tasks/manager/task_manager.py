@@ -327,8 +327,8 @@ class TaskManager:
         try:
             self._close(owned, role)
         except ProcessingError as error:
-            # It was to end for another reason, and goes on.
-            logger.warning("task %s starts over nevertheless: %s", owned, error)
+            # The task is closed for another reason, so this error does not stop it.
+            logger.warning("closing task %s failed; it is opened again anyway: %s", owned, error)
         for name in (spec.kept_as for spec in owned.subtopology.stores if spec.name in wiped):
             self._directory.wipe(name, owned.key[1])
             self._dormant.deleted(name, owned.key[1])
@@ -461,7 +461,7 @@ class TaskManager:
                 continue
             end = ends[tp]
             if spec.source_topic is not None:
-                # What comes behind it is input that the task has yet to process.
+                # Later records are input that the task has not processed yet.
                 end = min(end, positions[tp].offset) if tp in positions else starts[tp]
             at = owned.stores[spec.name].changelog_offset()
             if at is not None and not starts[tp] <= at <= ends[tp]:

@@ -258,7 +258,7 @@ class ChangelogWork:
         try:
             for columns in current.batches:
                 if life.end_offset is not None and columns.next_offset > life.end_offset:
-                    # In a source topic that serves as changelog, what lies behind the end is input.
+                    # In a source topic used as changelog, records after the end are input.
                     columns = _before(columns, life.end_offset)
                 life.apply(columns)
                 life.position = columns.next_offset
@@ -273,7 +273,7 @@ class ChangelogWork:
             raise
         self._current = None
         if not life.is_at_end:
-            # Behind the last record there may be markers, and what was compacted away.
+            # The last record may be followed by transaction markers and compacted offsets.
             life.position = max(life.position, fetched.next_offset)
         life.is_over = life.is_at_end
         self._tell(current, records, len(fetched.buffer))

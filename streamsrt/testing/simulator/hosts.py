@@ -20,9 +20,13 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, TypeVar
 
-from greenlet import GreenletExit, getcurrent, greenlet
-
 from streamsrt.client.blocking import Condition, Flag
+from streamsrt.errors import ConfigError
+
+try:
+    from greenlet import GreenletExit, getcurrent, greenlet
+except ImportError:
+    raise ConfigError("the simulator needs greenlet: pip install 'streamsrt[simulator]'") from None
 
 T = TypeVar("T")
 

@@ -96,7 +96,7 @@ def decode_records(
 
 
 def _quick_columns(view: memoryview, records: memoryview, header: BatchHeader, headers: bool) -> RecordColumns | None:
-    """What the quick reader reads; None where Kafka reads the records otherwise."""
+    """The quick reader's result; None if Kafka would read the records differently."""
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:
@@ -274,7 +274,8 @@ def decode_batches(
     headers: bool = True,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> list[RecordColumns]:
-    """What `iter_columns` gives, all at once: at 100,000 records and more, several times slower a record than in turn."""
+    """All results of `iter_columns` as a list. From 100,000 records on, this is several times slower per record than
+    iterating."""
     return list(
         iter_columns(
             buffer,

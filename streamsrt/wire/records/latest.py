@@ -1,4 +1,4 @@
-"""The largest timestamp of records that lie as producers mostly write them: one alone, or many of equal sizes.
+"""The largest timestamp in the most common batch layouts: a single record, or many records of equal size.
 
 1. No object is created per record, and keys and values are not read. The sizes of key and value determine every other byte
    of a batch with that many records, except for the timestamps, which numpy extracts column by column.
@@ -57,7 +57,7 @@ class _Shape(NamedTuple):
 
 
 def largest_of_simple(batch: Buffer, header: BatchHeader) -> int | None:
-    """Of the records of a batch that is not compressed and fills the buffer; None by the second rule.
+    """The largest timestamp of the uncompressed batch that fills the buffer; None for other layouts (rule 2).
 
     Where there is an answer, the offset deltas are 0, 1, 2 and so on.
     """

@@ -1,4 +1,4 @@
-"""Whether a number of a record may be longer than Kafka reads it, although the quick reader has read it.
+"""Detects varints that are too long for Kafka but accepted by the quick reader.
 
 1. Kafka reads each number of a record as 32 bits, in at most five bytes. The timestamp is an exception: 64 bits, in at
    most ten bytes. The quick reader accepts ten bytes for every number.
@@ -26,7 +26,7 @@ _keys, _values, _offsets, _headers = map(attrgetter, ("key", "value", "offset", 
 
 
 def may_be_overlong(records: bytes, rows: Sequence[object], base_offset: int) -> bool:
-    """Of records that fill the buffer, and the quick reader's rows for them."""
+    """Whether the buffer may contain such a varint, given the records that the quick reader returned."""
     if records.isascii() or not _has_high_run(records):
         return False
     if _FILLED_UP in records:

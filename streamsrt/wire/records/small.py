@@ -99,7 +99,8 @@ def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | 
 
 
 def _reached(starts: _Numbers, table: _Bytes, end: int) -> _Numbers:
-    """Without the positions that merely look like a record: no length leads there, but for that of another such position."""
+    """Removes positions that only look like the start of a record: no length leads there, except from another such
+    position."""
     is_reached = np.zeros(end + 256, np.bool_)
     is_reached[starts + 1 + (table[starts] >> 1)] = True
     is_reached[1 + (int(table[0]) >> 1)] = True
@@ -107,7 +108,7 @@ def _reached(starts: _Numbers, table: _Bytes, end: int) -> _Numbers:
 
 
 def _deltas(data: bytes, table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """The timestamps after the first one, and what stands behind them. Too long ones give positions that fit nothing."""
+    """The timestamp deltas, and the positions after them. Overlong deltas result in positions that match no record."""
     words = _pairs(data)[at]
     longer = words & 0x80
     if not ((words & 0x8080) == 0x8080).any():
@@ -146,7 +147,7 @@ def _written_offsets(count: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np
 
 
 def _sizes() -> _Numbers:
-    """What a length of one byte means; null is of no size, and what is no such length leads out of any record."""
+    """The size that a one-byte length stands for: 0 for null, and beyond any record for invalid lengths."""
     sizes = np.full(256, 1 << 20, np.int64)
     sizes[:0x80:2] = np.arange(64)
     sizes[1] = 0
@@ -186,5 +187,5 @@ def _items(data: bytes, table: _Bytes, words: _Words, at: _Numbers, sizes: _Numb
 
 
 def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Of columns of one kind: several times quicker than the function of numpy."""
+    """Whether two columns of the same type are equal; several times faster than numpy's function."""
     return one.tobytes() == other.tobytes()

@@ -4,8 +4,8 @@
    numbers that are longer than Kafka reads them (:mod:`streamsrt.wire.records.overlong`) are refused here, and read
    there.
 2. Of an uncompressed batch, usually only the largest timestamp is needed, which costs no object per record.
-3. Other threads get their turns, however large the batch is, and however many headers its records have: the quick
-   reader gets at most one piece at a time, and a record that is longer than a piece is walked over.
+3. Large batches and records with many headers do not block other threads: the quick reader reads one piece at a time,
+   and a record longer than a piece is skipped field by field.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _headers = attrgetter("headers")
 
 
 class Survey(NamedTuple):
-    """``batch`` is not compressed; its header is that of the batch as it came, but for the codec.
+    """``batch``: the uncompressed batch, with its original header except for the codec.
 
     ``timestamps`` are those of the records. ``keyless``: indexes of the records without a key. ``is_in_order``: offsets go
     up by one from the batch's first. ``headers_count``: of all records together.
@@ -62,10 +62,11 @@ class Survey(NamedTuple):
 
 
 def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HEADERS_MAX) -> tuple[int, int]:
-    """Of the records of the batch that fills ``buffer`` and is not compressed, all of which are read; and their headers.
+    """The largest timestamp and the number of headers of the uncompressed batch that fills ``buffer``. Reads all
+    records.
 
-    Where a record lies 2**62 ms or more before 1970, the answer is the last timestamp that there is: what is that far off
-    is looked at record by record. DecodeError as of ``decode_batch``; the CRC is not checked. TooLargeError for more headers
+    If a timestamp is 2**62 ms or more before 1970, returns the maximum timestamp: the caller then checks the records
+    one by one. DecodeError as of ``decode_batch``; the CRC is not checked. TooLargeError for more headers
     than ``headers_max``.
     """
     latest = largest_of_simple(buffer, header)
@@ -189,7 +190,8 @@ def _columns(view: memoryview, header: BatchHeader, wanted: _Wanted, headers_max
 def _quick_columns(
     batch: memoryview, records: memoryview, header: BatchHeader, done: int, wanted: _Wanted
 ) -> _Found | None:
-    """Of a piece with so many records before it; None where Kafka reads them otherwise. The timestamp is wanted first."""
+    """The columns of a piece that follows this many records; None if Kafka would read them differently. The timestamp
+    must be the first column."""
     try:
         rows = list(DefaultRecordBatch(batch))
         headers_count = sum(map(len, filter(None, map(_headers, rows))))

@@ -45,7 +45,7 @@ Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], npt.NDArray[n
 
 
 class _Run(NamedTuple):
-    """So many records of one shape: positions within each of them and sizes in bytes, a size of -1 being a null.
+    """A run of records with the same layout: positions within each record, and sizes in bytes; -1 is null.
 
     ``columns``: the bytes before the key, column by column.
     """
@@ -183,7 +183,7 @@ def _alike(column: bytes, byte: int) -> int:
 
 
 def _columns(records: memoryview, position: int, count: int, size: int, start: int, stop: int) -> bytes:
-    """Bytes ``start`` to ``stop`` of each record: the first one of all of them, then the second one of all of them."""
+    """Bytes ``start`` to ``stop`` of each record, column by column: first byte ``start`` of every record, and so on."""
     return np.ndarray((stop - start, count), _BYTE, records, position + start, (1, size)).tobytes()
 
 

@@ -44,7 +44,7 @@ class Unlike(NamedTuple):
 
 
 def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlike | None:
-    """Of ``count`` records that fill the buffer; None by the second rule."""
+    """Surveys ``count`` records that fill the buffer; None for layouts that are left to the general codec."""
     if not RECORDS_MIN <= count <= RECORDS_MAX or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
     found = _ends(records, count)

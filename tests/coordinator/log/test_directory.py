@@ -86,7 +86,7 @@ def test_a_second_owner_is_told_who_has_it(tmp_path: Path) -> None:
 
 def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    with pytest.raises(FormatVersionError, match=r"is not a data directory of this broker: it holds photos"):
+    with pytest.raises(FormatVersionError, match=r"is not a data directory of this broker: it contains photos"):
         LogDirectory(tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock", "photos"]
 

@@ -82,7 +82,7 @@ def test_an_append_torn_at_any_byte_is_cut_off(
         assert segment_file(directory).stat().st_size == last
         (record,) = caplog.records
         assert record.levelno == logging.WARNING
-        assert f"cut off {cut - last} bytes at byte {last}" in record.getMessage()
+        assert f"truncated {cut - last} bytes at position {last}" in record.getMessage()
         assert log.append(batch(b"next"), now_ms=0).base_offset == 4
         assert values_from(log) == [*(b"value %d" % i for i in range(4)), b"next"]
         log.close()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,48 @@ def test_it_says_so(capfd: pytest.CaptureFixture[str], number: signal.Signals, c
     with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
         os.kill(os.getpid(), number)
     assert stopped.value.exit_code == code
+    assert capfd.readouterr().err == SAID
+
+
+class _Finalized:
+    """Gets a signal in its finalizer, where Python drops the exceptions of handlers."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_signal_whose_exception_is_dropped_comes_again(
+    capfd: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    def wait() -> None:
+        _Finalized(number)
+        threading.Event().wait(60)
+        pytest.fail("the signal was lost")
+
+    with pytest.raises(StoppedEarlyError) as stopped, early_stop(["run", "m:t"]):
+        wait()
+    assert stopped.value.exit_code == code
+    assert capfd.readouterr().err == SAID
+
+
+def test_what_fails_because_of_a_dropped_exception_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        _Finalized(signal.SIGTERM)
+        raise ValueError("String should match pattern")
+
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("the signal came again after the end"))
+    try:
+        with pytest.raises(StoppedEarlyError), early_stop(["run", "m:t"]):
+            fail()
+        assert not [
+            each for each in threading.enumerate() if isinstance(each, threading.Timer) and not each.finished.is_set()
+        ]
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert capfd.readouterr().err == SAID
 
 

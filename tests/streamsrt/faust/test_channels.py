@@ -160,7 +160,7 @@ def test_lists_and_errors_of_agents_over_channels(caplog: pytest.LogCaptureFixtu
             test.send("numbers", value=number)
             test.driver.commit()
         assert [value for values in lists for value in values] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]
-    assert "raised, and continues after the record at numbers-0 offset 7" in caplog.text
+    assert "raised an exception and continues after the record at numbers-0 offset 7" in caplog.text
 
 
 def test_timers_and_tasks_send_to_channels() -> None:

@@ -61,7 +61,7 @@ def test_a_crontab_that_says_no_time_is_refused_with_its_line(crontab: str) -> N
     app.agent(app.topic("in"))(_nothing)
     app.crontab(crontab)(_never)
     place = f"{__file__}:{_never.__code__.co_firstlineno}"
-    message = f"^{re.escape(place)}: the crontab {re.escape(repr(crontab))} of _never says no time"
+    message = f"^{re.escape(place)}: the crontab {re.escape(repr(crontab))} of _never is invalid"
     for start in (streamsrt.faust.topology, streamsrt.faust.config):
         with pytest.raises(UserError, match=message):
             start(app)

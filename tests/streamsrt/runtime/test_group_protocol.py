@@ -135,7 +135,7 @@ KINDS = {"streams": ("streams", "streams"), "classic": ("classic", "consumer")}
 def chosen(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The protocols that the log tells of, in order."""
     told = [text for text in caplog.messages if text.startswith("group.protocol=auto: ")]
-    return [text.split(": ")[1].rpartition(" ")[2] for text in told]
+    return [text.split(": ")[1].rpartition("=")[2] for text in told]
 
 
 def test_of_a_new_group_the_broker_decides_where_no_protocol_is_given(
@@ -146,7 +146,10 @@ def test_of_a_new_group_the_broker_decides_where_no_protocol_is_given(
     start(None)
     assert kind_of(any_admin, name) == KINDS[expected]
     assert chosen(caplog) == [expected]
-    assert f"application {name}-app joins by {expected}: its group has no members, and the broker " in caplog.text
+    assert (
+        f"application {name}-app uses group.protocol={expected}: its group has no members, and the broker "
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
@@ -160,7 +163,7 @@ def test_a_group_that_has_members_is_joined_by_its_protocol(
     second = start(None)
     assert kind_of(any_admin, name) == KINDS[protocol]
     assert chosen(caplog) == [protocol]
-    assert f"application {name}-app joins by {protocol}: that is the protocol of its group" in caplog.text
+    assert f"application {name}-app uses group.protocol={protocol}: that is the protocol of its group" in caplog.text
     second.close()
     first.close()
     expected = "streams" if version == "bundled" else protocol
@@ -191,7 +194,7 @@ def test_where_another_protocol_comes_first_it_is_decided_once_more(
     if version == "bundled":
         pytest.skip("this broker lets the members of a classic group and of a streams group be one group")
     mine, other = "classic", "streams"
-    handler = _WhenSaid(f"joins by {mine}: ", lambda: start(other))
+    handler = _WhenSaid(f"uses group.protocol={mine}: ", lambda: start(other))
     log = logging.getLogger("streamsrt.runtime.group_protocol")
     log.addHandler(handler)
     try:
@@ -208,7 +211,7 @@ def test_on_the_bundled_broker_both_protocols_are_one_group(
     caplog.set_level(logging.INFO)
     if version != "bundled":
         pytest.skip("only the bundled broker makes a streams group of a classic one that has members")
-    handler = _WhenSaid("joins by streams: ", lambda: start("classic"))
+    handler = _WhenSaid("uses group.protocol=streams: ", lambda: start("classic"))
     log = logging.getLogger("streamsrt.runtime.group_protocol")
     log.addHandler(handler)
     try:

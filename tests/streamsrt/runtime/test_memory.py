@@ -18,8 +18,11 @@ BUDGET = MemoryUse(limit_bytes=8 << 20, record_cache_bytes=1 << 20, rocksdb_byte
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "state may take 128 MiB of memory (cache.max.bytes): record caches and changes that wait for a commit 64"),
-        ({"cache.max.bytes": 16 << 20}, "write buffers of RocksDB 8"),
+        (
+            {},
+            "memory for state: 128 MiB (cache.max.bytes), of which 64 for record caches and uncommitted changes and 64 for",
+        ),
+        ({"cache.max.bytes": 16 << 20}, "and 8 for RocksDB's block caches"),
         ({"statestore.cache.max.bytes": 0}, "record caches are off"),
     ],
 )

@@ -121,7 +121,8 @@ def test_a_changelog_that_comes_or_goes_begins_anew() -> None:
     logged, unlogged = counting("a", store=Store("x")), counting("a", store=Store("x", logging=False))
     came = reason(compare([unlogged], [logged]), "x")
     assert came.startswith(
-        "its changelog was none and is x-changelog: it starts empty, without what was read from a before"
+        "its changelog was none and is x-changelog: it starts empty and does not include records of a that were already "
+        "read"
     )
     assert fates(compare([logged], [unlogged])) == {"x": "rebuilt"}
 
@@ -340,23 +341,23 @@ def test_what_a_new_store_does_not_hold_is_said_with_what_helps() -> None:
     assert new
     for change in new:
         assert set(change.topics) <= {"orders", "customers"}
-        assert "those rows appear when they are written again" in change.reason
+        assert "that were already read" in change.reason
         assert change.cure.startswith("read the topics again before the new version starts: stop all instances")
         assert "streamsrt groups reset-offsets APP --topic" in change.cure
     # Counting the same topic, another store would count what is read anew once more.
     found = compare(joined(foreign=False, counted=True), joined(foreign=True, counted=True))
     cures = {change.cure for change in found.state if change.fate == "rebuilt" and "orders" in change.topics}
     assert cures == {
-        "don't read the topics again, changes would count them twice: run the new version beside the old one under another "
-        "application id"
+        "don't reset the offsets: changes would count the records twice. Instead, run the new version beside the old one "
+        "under another application id"
     }
     found = compare([counting("a")], [counting("a"), counting("a", store="b", filtered=True)])
     (cure,) = (change.cure for change in found.state if change.name == "b")
-    assert cure.endswith("under another application id, filled by streamsrt backfill")
+    assert cure.endswith("under another application id; streamsrt backfill can fill its state")
     history = Store("history", kind="versioned", retention=1000)
     found = compare([counting("a")], [counting("a"), counting("a", store=history)])
     (cure,) = (change.cure for change in found.state if change.name == "history")
-    assert cure.endswith("under another application id, filled by streamsrt backfill")
+    assert cure.endswith("under another application id; streamsrt backfill can fill its state")
 
 
 def test_what_is_left_behind_is_said_with_what_deletes_it() -> None:

@@ -7,16 +7,17 @@ there is an outcome.
    who leads, except for requests that the leader's memory saves.
 2. If the next target can't be computed, all members keep the tasks that they claim, and nobody gets new ones: the target
    needs the text of a version which is missing (one member of it is asked to send it), a static member is in doubt, or
-   the topics can't be listed. The group does not wait for the text of the next version, as whoever is asked may be dead:
-   it goes on with its own, unless a static member runs the next one, whose tasks wait for it. Where nobody runs the
+   the topics can't be listed. The group does not wait for the text of the next version, because the member that was
+   asked may be dead: it continues with its own version, unless a static member with the next version has tasks waiting
+   for it. Where nobody runs the
    group's version, the tasks of the newest older one that somebody runs are assigned.
 3. Another version becomes the group's only when its topics exist and are correct. A version that could not run is
    refused, and the existing members continue. A group that starts again accepts its version, and waits for the topics.
 4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
    changed nothing.
-5. While topics are missing nobody has a task but stale members, whose topics are all there.
-6. At the deadline, a third of the session timeout, the leader goes on with what it has: reports without ends, a status for
-   topics that are not there, or what everybody has.
+5. While topics are missing, only members of older versions, whose topics all exist, have tasks.
+6. At the deadline, a third of the session timeout, the leader continues with what it knows: task positions without end
+   offsets, a status for missing topics, or the existing assignment.
 7. Only members that must send their topology are told to join again, and the leader itself: after a failure, when a
    member is away or in doubt, and at intervals while tasks warm up.
 8. If a version runs alone, the leader checks what older versions have left unread in repartition topics that it does not

@@ -20,10 +20,10 @@ VERDICTS = ("runs", "differs", "refused")
 _SECTION = re.compile(r"## Faust's own tests\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
 _INTRODUCTION = """## Faust's own tests
 
-Faust's functional and unit tests say how agents, streams, tables, windows, sets, models, codecs, topics, channels and events
-behave. Each behaviour that an application can notice was tried here, by a test of this project
-(`tests/streamsrt/faust/behaviours/behaviours.csv` in the repository names the test of each). Tests of Faust's inner parts,
-such as its consumer, its recovery and its RocksDB stores, have no counterpart here.
+Faust's functional and unit tests specify how agents, streams, tables, windows, sets, models, codecs, topics, channels and
+events behave. Each behaviour that is visible to an application is covered by a test of this project
+(`tests/streamsrt/faust/behaviours/behaviours.csv` in the repository lists them). Tests of Faust's internals, such as its
+consumer, recovery and RocksDB stores, have no counterpart.
 """
 
 
@@ -48,12 +48,12 @@ def section() -> str:
     """The section of the page."""
     rows = behaviours()
     counts = Counter((row.area, row.verdict) for row in rows)
-    lines = [_INTRODUCTION, "| area | tried | run | differ | refused |", "| --- | --- | --- | --- | --- |"]
+    lines = [_INTRODUCTION, "| area | tested | same | different | refused |", "| --- | --- | --- | --- | --- |"]
     for area in dict.fromkeys(row.area for row in rows):
         found = [counts[area, verdict] for verdict in VERDICTS]
         lines.append(f"| {area} | {sum(found)} | {' | '.join(map(str, found))} |")
-    for verdict, title in (("differs", "differ"), ("refused", "are refused")):
-        lines += ["", f"Those that {title}:", "", "| area | in Faust | here |", "| --- | --- | --- |"]
+    for verdict, title in (("differs", "Differences"), ("refused", "Refused")):
+        lines += ["", f"{title}:", "", "| area | in Faust | here |", "| --- | --- | --- |"]
         lines += [f"| {row.area} | {row.behaviour} | {row.note} |" for row in rows if row.verdict == verdict]
     return "\n".join([*lines, "", ""])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,9 @@ def test_wrong_arguments_are_explained(
 ) -> None:
     assert main([program, *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_without_greenlet_the_extra_is_named() -> None:
+    program = "import sys; sys.modules['greenlet'] = None; import streamsrt.testing.simulator"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("the simulator needs greenlet: pip install 'streamsrt[simulator]'")
