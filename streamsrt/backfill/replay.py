@@ -34,8 +34,9 @@ from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology
 from topology.graph.store_kinds import store_traits
 
-CACHE_MAX_BYTES = 24 << 20
-"""Of record caches and of what waits to be written to the stores, by the task's own count."""
+CACHE_MAX_BYTES = 4 << 20
+"""Of record caches and of what waits to be written to the stores, by the task's own count. Values that are objects take
+several times as much, and a flush has them all in its hands at once."""
 RUN_RECORDS = 20_000
 _MORE_TO_COME = 1 << 62
 _NOTHING_MORE = -(1 << 62)

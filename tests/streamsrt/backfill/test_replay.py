@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -295,6 +296,37 @@ def test_full_caches_are_committed_in_between(monkeypatch: pytest.MonkeyPatch) -
     topology = build([], "count", [], True)
     parts = {"in": rows}
     assert offline_then_live(topology, parts, {"in": []}, True).rows == all_live(topology, parts, {"in": []}, True).rows
+
+
+def test_caches_of_objects_stay_small(tmp_path: Path) -> None:
+    """Rows of many keys, whose values are dictionaries."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
+    first: dict[str, int] = {}
+    grouped.aggregate(
+        lambda: first, lambda k, v, a: {f"{k}-{n}": n + len(v) for n in range(4)}, store="rows", value=serdes.json
+    )
+    topology = builder.build()
+    records = 40_000
+    columns = (
+        RecordColumns([b"k%d" % n for n in range(at, at + 1_000)], [b"x"] * 1_000, [1] * 1_000, at, at + 1_000)
+        for at in range(0, records, 1_000)
+    )
+    (subtopology,) = topology.subtopologies
+    settings_ = OfflineSettings(
+        application_id=APPLICATION, task_config=config(True), partitions_of_topic=lambda topic: 1
+    )
+    with contextlib.closing(TaskStores(tmp_path / "state")) as state:
+        replay = TaskReplay(subtopology, 0, settings_, lambda *_: None, state)
+        tracemalloc.start()
+        try:
+            replay.merge({("in", 0): columns})
+            replay.finish()
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert sum(1 for _ in replay.rows["rows"].range()) == records
+    assert peak_bytes < 100 << 20
 
 
 def test_a_record_that_fails_is_named() -> None:
