@@ -264,18 +264,21 @@ class StreamsConfig(BaseModel):
     poll_ms: Milliseconds = Field(default=100, ge=0)
     """Maximum time that the processing thread waits for input."""
     deserialization_exception_handler: Any = "fail"
-    """What happens to a record that a serde can't read: ``fail``, ``continue``, or a callable ``(context, error)`` that
-    returns one of them."""
+    """What happens to a record that a serde can't read: ``fail``, ``strict``, ``continue``, or a callable
+    ``(context, error)`` that returns ``fail`` or ``continue``. With ``fail``, a key or value that no step reads may stay
+    bytes, which then pass unchecked; with the others, every record is deserialized when it is read, as in Kafka
+    Streams."""
     processing_exception_handler: Any = "fail"
-    """The same for a record for which a function of the program raised an exception."""
+    """What happens to a record for which a function of the program raised an exception: ``fail``, ``continue``, or a
+    callable as above."""
     processing_exception_handler_global_enabled: bool = False
     """Whether that handler is also called for processors of global stores (KIP-1270); otherwise the first failure ends
     the thread."""
     production_exception_handler: Any = "fail"
     """The same for a result that a serde can't write or the cluster rejects; the callable may also return ``retry``."""
     errors_dead_letter_queue_topic_name: str | None = None
-    """Topic for records that fail, with headers that give the reason; the handlers ``fail`` and ``continue`` send them
-    there."""
+    """Topic for records that fail, with headers that give the reason; the built-in handlers (``fail``, ``strict``,
+    ``continue``) send them there."""
     task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
     """How long a task may fail to start, for example because the leader of a partition is not known, before this is an
     error."""

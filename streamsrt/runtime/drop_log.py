@@ -23,7 +23,9 @@ _REASONS: Mapping[str, str] = {
     "dropped_null": "their key or value is null",
     "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
     "dropped_late": "they came after their window had closed, or are older than what their store keeps",
-    "dropped_outdated": "a newer change of the same key superseded them (nothing is missing from the results)",
+    "dropped_outdated": "a newer change of the same key superseded them. This is harmless, except that an inner "
+    "join by foreign key may then keep an outdated result of a row that has lost its match. If that matters to you, use "
+    "left_join and filter out the results without a match (see 'Tables' in examples/operators/joins.md)",
     "dropped_timestamp": "their timestamp is negative",
     "failed_deserialization": "they can't be deserialized and the deserialization handler continues",
     "failed_processing": "processing them failed and the processing handler continues",

@@ -26,7 +26,7 @@ from streamsrt.assignment.tasks import TaskId
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
-from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
+from streamsrt.operators.engine.handlers import ExceptionHandlers, deserialization_handler_of, handler_of
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
@@ -84,7 +84,7 @@ class TaskConfig:
             cache_max_bytes=config.record_cache_bytes // max(1, tasks),
             max_task_idle_ms=config.max_task_idle_ms,
             handlers=ExceptionHandlers(
-                deserialization=handler_of(config.deserialization_exception_handler),
+                deserialization=deserialization_handler_of(config.deserialization_exception_handler),
                 processing=handler_of(config.processing_exception_handler),
                 production=handler_of(config.production_exception_handler),
                 application_id=config.application_id,

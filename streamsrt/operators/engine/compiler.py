@@ -90,7 +90,7 @@ class Compiler:
         )
         if not self._is_straight(name):
             self._refuse_skipping()
-        if self.plan.handlers.deserialization is not fail:
+        if self.plan.handlers.reads_all:
             with self.emitter.at(name):
                 self.emitter.obj(flow.key)
                 self.emitter.obj(flow.value)

@@ -4,8 +4,8 @@
    locals.
 2. A :class:`Slot` is what is known of one value at a point of the code: its variable as an object, its variable as
    bytes, and the serde of those bytes. :meth:`Emitter.obj` and :meth:`Emitter.raw` write a conversion only where it is
-   missing: a value that nobody reads is never deserialized, and a value that came as bytes is written as the same
-   bytes.
+   missing: a value that nobody reads is not deserialized (unless the source does it, for a handler that wants all to be
+   read), and a value that came as bytes is written as the same bytes.
 3. A slot's variables are assigned in the block in which they were requested. The flow is copied before a block is
    entered.
 4. The source stays in ``linecache``: tracebacks show the generated line, whose comment names the node.

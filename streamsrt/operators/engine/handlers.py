@@ -5,6 +5,10 @@
 is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in production, :attr:`HandlerResponse.RETRY`.
 Functions that choose a record's topic or partition fail in processing; production is its serdes and the cluster.
 
+With the deserialization handler ``fail``, a key or value that no step reads is not deserialized: bytes pass as they are.
+With any other handler, every key and value is deserialized when the record is read, as in Kafka Streams
+(:attr:`ExceptionHandlers.reads_all`). :func:`strict` is ``fail`` with that.
+
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
 key and value of the record that the task read, as bytes, its timestamp and headers, and headers that say what went wrong
@@ -153,6 +157,11 @@ def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResp
     return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.CONTINUE
 
 
+def strict(context: ErrorContext, error: BaseException) -> HandlerResponse:
+    """For deserialization: as :func:`fail`, but every record is deserialized when it is read (Kafka Streams' LogAndFail)."""
+    return fail(context, error)
+
+
 def _may_pass(error: BaseException) -> bool:
     return isinstance(error, ProductionError) and error.is_retriable
 
@@ -167,7 +176,10 @@ def handler_of(setting: object) -> ExceptionHandler:
     if setting == "continue":
         return log_and_continue
     if not callable(setting):
-        raise ConfigError(f"an exception handler is 'fail', 'continue' or a callable (context, error), not {setting!r}")
+        raise ConfigError(
+            "an exception handler is 'fail', 'continue' or a callable (context, error), and that of deserialization may be "
+            f"'strict', not {setting!r}"
+        )
 
     def ask(context: ErrorContext, error: BaseException) -> Answer:
         answer = setting(context, error)
@@ -176,6 +188,11 @@ def handler_of(setting: object) -> ExceptionHandler:
         return HandlerResponse(answer)
 
     return ask
+
+
+def deserialization_handler_of(setting: object) -> ExceptionHandler:
+    """As :func:`handler_of`; the setting may also be ``"strict"``."""
+    return strict if setting == "strict" else handler_of(setting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +204,16 @@ class ExceptionHandlers:
     production: ExceptionHandler = field(default=fail)
     application_id: str = ""
     dead_letter_topic: str | None = None
-    """Where the handlers :func:`fail` and :func:`log_and_continue` send dead letters."""
+    """Where the handlers :func:`fail`, :func:`strict` and :func:`log_and_continue` send dead letters."""
     sends_dead_letters: bool = True
     """False: they can't be sent; dead letters that a handler gives are dropped with a warning."""
     processing_advice: str = "processing.exception.handler=continue"
     """What lets the processing handler skip failed records."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether every key and value is deserialized, so that one that can't be is noticed although no step reads it."""
+        return self.deserialization is not fail
 
     def ask(
         self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
@@ -203,7 +225,7 @@ class ExceptionHandlers:
             answer = HandlerResponse.FAIL
         if isinstance(answer, Response):
             return answer if self.sends_dead_letters else self._without_letters(answer)
-        is_ours = handler in (fail, log_and_continue)
+        is_ours = handler in (fail, strict, log_and_continue)
         sends = is_ours and self.sends_dead_letters and answer is not HandlerResponse.RETRY
         if self.dead_letter_topic is not None and sends:
             return Response(answer, (self._letter(context, error, self.dead_letter_topic, answer),))

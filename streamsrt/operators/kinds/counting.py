@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from streamsrt.operators.engine.environment import Environment
-from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
@@ -65,9 +64,8 @@ def _counted_node(plan: ResolvedSubtopology, source: str) -> ProcessorNode | Non
     key_serde = plan.key_serde(start)
     if not same_bytes(key_serde, plan.key_serde(plan.specs[op.store])):
         return None
-    # Whether a record can be read is looked at only where the others are to be skipped.
-    reads_all = plan.handlers.deserialization is fail or key_serde is plan.value_serde(start) is serdes.bytes
-    return node if reads_all else None
+    stays_bytes = not plan.handlers.reads_all or key_serde is plan.value_serde(start) is serdes.bytes
+    return node if stays_bytes else None
 
 
 def _without(columns: RecordColumns, *, values: bool) -> _Columns:

@@ -68,7 +68,7 @@ def test_who_sees_a_replayed_record_for_the_second_time() -> None:
 
 def test_the_program_of_the_page_takes_replayed_records_at_the_step_only() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "dead-letters.md"
-    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (program,) = re.findall(r"```python\n([^>].*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     made: dict[str, Topology] = {}
     exec(program, made)
     assert reaches(made["topology"], "orders-again", "amount")

@@ -130,13 +130,22 @@ def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, capl
     ]
 
 
+def test_of_changes_that_were_overtaken_is_said_which_result_they_may_lack() -> None:
+    """An answer of a foreign-key join may be the one that would have deleted a result."""
+    (line,) = DropLog().lines([Drops("task 0_1", "", {"dropped_outdated": 3})], 0)
+    assert "dropped 3 records: a newer change of the same key superseded them" in line
+    assert "inner join by foreign key may then keep an outdated result" in line
+    assert "use left_join and filter" in line
+    assert "nothing is missing" not in line
+
+
 @pytest.mark.parametrize(("late", "processed"), [(99, 100), (4_999, 100_000), (0, 0)])
 def test_few_late_records_are_worth_no_advice(late: int, processed: int) -> None:
     assert late_records_advice({"dropped_late": late, "processed": processed}) == ""
 
 
 def test_changes_that_were_overtaken_are_neither_late_nor_worth_an_advice() -> None:
-    """What a newer change of the same key has overtaken is missing nowhere: no grace period helps."""
+    """No grace period helps against a newer change of the same key."""
     builder = StreamsBuilder()
     versioned = Store("rows", kind="versioned", retention=1_000)
     rows: KTable[str, str] = builder.table("rows", key=serdes.string, value=serdes.string, store=versioned)

@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import OffsetOutOfRangeError
-from streamsrt.errors import MissingTopicError, ProcessingError, StoreCorruptedError, StreamsError, UserError
+from streamsrt.errors import (
+    DeserializationError,
+    MissingTopicError,
+    ProcessingError,
+    StoreCorruptedError,
+    StreamsError,
+    UserError,
+)
 from streamsrt.membership.values import Tasks
 from streamsrt.operators.engine.handlers import (
     ErrorContext,
     ExceptionHandlers,
     HandlerResponse,
     dead_letter,
+    deserialization_handler_of,
     log_and_continue,
 )
 from streamsrt.operators.engine.handlers import Response as HandlerAnswer
@@ -355,6 +363,23 @@ def test_a_global_processor_that_fails_ends_the_thread_unless_the_handler_skips(
         with pytest.raises(ProcessingError, match=r"global\.enabled=true"):
             rig.iterate(4)
         rig.directory.close()
+
+
+@pytest.mark.parametrize("topic", ["countries", "numbers"])
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_the_handler_strict_stops_at_what_a_global_store_can_not_read(
+    tmp_path: Path, topic: str, generate: bool
+) -> None:
+    network = InProcessNetwork({"in": 1, topic: 1, "out": 1})
+    network.write((topic, 0), [(b"a", b"1"), (b"b", b"\xff")])
+    settings = TaskConfig(
+        handlers=ExceptionHandlers(deserialization=deserialization_handler_of("strict")), generate=generate
+    )
+    rig = Rig(tmp_path, enriched() if topic == "countries" else strict(), network, global_config=settings)
+    rig.give(Tasks(active=rig.tasks(0)))
+    with pytest.raises(DeserializationError, match=f"{topic}-0 offset 1"):
+        rig.iterate(6)
+    rig.directory.close()
 
 
 def test_a_global_store_is_not_connected() -> None:
