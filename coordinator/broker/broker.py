@@ -87,8 +87,6 @@ class Broker:
         self.fsync = Fsync(configs["log.fsync"])
         self.purgatory = Purgatory()
         self.slices = Slices()
-        self.reading = Slices()
-        """For large fetches, apart from all other long work."""
         self.changes: set[asyncio.Task[object]] = set()
         """Changes of topics that take long, in their order."""
         self.memory = QueuedBytes(self._memory_bytes_max())

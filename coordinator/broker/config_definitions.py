@@ -469,7 +469,7 @@ _OWN = (
         ConfigType.LONG,
         128 << 20,
         minimum=-1,
-        documentation="Memory for large requests, and as much again for answers that wait to be read; -1: no bound.",
+        documentation="Memory for large requests, and as much again for responses that wait to be read; -1: no bound.",
     ),
     Definition(
         "security.protocol",

@@ -1,15 +1,15 @@
 """Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-1. Records are sent as they are in the log: buffers of the segments, never decoded, never copied into one.
+1. Records are sent as they are in the log, never decoded. A response that is larger than a receive buffer refers to the
+   files: they are read when the client takes the records, so that clients that don't read hold little memory.
 2. A fetch waits, up to its ``max_wait_ms``, until ``min_bytes`` are there or one of its partitions has an error to tell.
 3. At least one whole batch is returned even above the limits, otherwise a consumer could never get past it (KIP-74). The
    batch that contains the offset is given from its start; the client drops what lies before.
 4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
    requests always; an incremental one is refused.
-5. A fetch of many partitions, or of much, is collected in slices, each partition once. While it waits, only the partitions
+5. A fetch of many partitions is collected in slices, each partition once. While it waits, only the partitions
    that got something are looked at, and nothing is read: their sizes tell whether there is enough, as on Kafka.
-6. While too many responses wait to be sent (``queued.max.request.bytes``), a fetch returns little.
-7. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
+6. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import TypeAlias
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.purgatory import DelayedFetch
+from coordinator.broker.slices import whole
 from coordinator.broker.topics import Topic
-from coordinator.log import LogError, PartitionLog, ReadResult
+from coordinator.log import LogError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
@@ -35,8 +36,7 @@ from streamsrt.wire.types import (
 TOPIC_ID_VERSION = 13
 PARTITIONS_AT_ONCE = 500
 PARTITIONS_PER_STEP = 32
-READ_AT_ONCE_BYTES = 2 << 20
-_BYTES_UNDER_PRESSURE = 1 << 16
+IN_MEMORY_BYTES = 1 << 16
 _READ_COMMITTED = 1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -49,24 +49,16 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     if refused is not None:
         return refused
     by_id = request.header.api_version >= TOPIC_ID_VERSION
-    _bound(broker, message)
+    message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
+    message.min_bytes = min(message.min_bytes, message.max_bytes)
     looked, found = broker.purgatory.round, _Found()
     steps = _collect(broker, message, found, by_id=by_id)
     if sum(len(each.partitions) for each in message.topics) > PARTITIONS_AT_ONCE:
         return _fetch_wide(broker, message, steps, found, by_id=by_id)
-    if not _at_once(steps, found):
-        return _fetch_much(broker, message, steps, looked, found, by_id=by_id)
+    whole(steps)
     if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
     return _wait(broker, message, looked, found, by_id=by_id)
-
-
-def _bound(broker: Broker, message: FetchRequest) -> None:
-    """Lets a request ask for no more than there may be."""
-    message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
-    if broker.memory.is_full:
-        message.max_bytes = min(message.max_bytes, _BYTES_UNDER_PRESSURE)
-    message.min_bytes = min(message.min_bytes, message.max_bytes)
 
 
 async def _fetch_wide(
@@ -80,28 +72,6 @@ async def _fetch_wide(
     if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
     return await _wait(broker, message, looked, found, by_id=by_id)
-
-
-async def _fetch_much(
-    broker: Broker, message: FetchRequest, steps: Steps, looked: int, found: _Found, *, by_id: bool
-) -> FetchResponse:
-    """``steps`` have begun."""
-    await _read_much(broker, message, steps)
-    if found.is_enough(message) or message.max_wait_ms <= 0:
-        return found.answer
-    return await _wait(broker, message, looked, found, by_id=by_id)
-
-
-async def _read_much(broker: Broker, message: FetchRequest, steps: Steps) -> None:
-    """One at a time: of those that wait for their turn, none holds more than a few records."""
-    async with broker.reading:
-        _bound(broker, message)
-        await broker.reading.run(steps)
-
-
-def _at_once(steps: Steps, found: _Found) -> bool:
-    """Collects what there is, but no more than can be read at once; whether that is all."""
-    return all(found.size < READ_AT_ONCE_BYTES // 2 for _ in steps)
 
 
 def _fold(message: FetchRequest) -> Steps:
@@ -146,8 +116,8 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
             async with broker.slices:
                 looked = broker.purgatory.round
                 await broker.slices.run(steps)
-        elif not _at_once(steps, found):
-            await _read_much(broker, message, steps)
+        else:
+            whole(steps)
         if is_over or found.is_enough(message):
             return found.answer
 
@@ -213,15 +183,14 @@ class _Found:
 
 
 def _collect(broker: Broker, message: FetchRequest, found: _Found, *, by_id: bool) -> Steps:
-    """What there is now, a few partitions and a few megabytes at a time."""
+    """What there is now, a few partitions at a time."""
     committed = message.isolation_level == _READ_COMMITTED
-    responses, told = found.answer.responses, 0
+    responses = found.answer.responses
     for each in message.topics:
         topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
         partitions = []
         for count, data in enumerate(each.partitions):
-            if (count and not count % PARTITIONS_PER_STEP) or found.size - told >= READ_AT_ONCE_BYTES:
-                told = found.size
+            if count and not count % PARTITIONS_PER_STEP:
                 yield
             log = _log_of(topic, data.partition)
             if log is None:
@@ -232,11 +201,9 @@ def _collect(broker: Broker, message: FetchRequest, found: _Found, *, by_id: boo
                 found.is_settled = True
                 continue
             before = found.size
-            answer, begun = _begin(log, data, message, found, committed=committed)
+            answer = _found_in(log, data, message, found, committed=committed)
             if answer.error_code or answer.diverging_epoch.epoch >= 0:
                 found.is_settled = True
-            if begun is not None:
-                yield from _read_on(log, data, message, found, (answer, begun), committed=committed)
             found.sizes[log] = found.size - before
             partitions.append(answer)
         responses.append(
@@ -279,63 +246,28 @@ def _readable(log: PartitionLog, *, committed: bool) -> int:
     return log.last_stable_offset if committed else log.high_watermark
 
 
-def _piece(log: PartitionLog, offset: int, left: int, up_to: int, *, first: bool) -> ReadResult:
-    """As much as is read at once of ``left`` bytes; ``first``: one batch even above that."""
-    whole = first or left > READ_AT_ONCE_BYTES
-    result = log.read(offset, max(0, min(left, READ_AT_ONCE_BYTES)), min_one_batch=whole, up_to=up_to)
-    return result if first or result.size_bytes <= left else ReadResult([], 0, offset)
-
-
-def _begin(
+def _found_in(
     log: PartitionLog, data: FetchRequest.FetchPartition, message: FetchRequest, found: _Found, *, committed: bool
-) -> tuple[FetchResponse.PartitionData, ReadResult | None]:
-    """The answer with what is read at once; and that, if there is more."""
+) -> FetchResponse.PartitionData:
+    """The answer for one partition."""
     refused = _refused(log, data)
     if refused is not None:
-        return refused, None
-    answer = _failed(data.partition, 0, log)
-    left = min(message.max_bytes - found.size, data.partition_max_bytes)
-    end = _readable(log, committed=committed)
+        return refused
+    left = max(0, min(message.max_bytes - found.size, data.partition_max_bytes))
     try:
-        result = _piece(log, data.fetch_offset, left, end, first=not found.size)
+        result = log.find(
+            data.fetch_offset, left, min_one_batch=not found.size, up_to=_readable(log, committed=committed)
+        )
+        is_small = found.size + result.size_bytes <= IN_MEMORY_BYTES
+        records = [each.read() for each in result.records] if is_small else result.records
     except LogError as error:
-        return _failed(data.partition, error.error_code, log), None
-    answer.records = result.buffers
+        return _failed(data.partition, error.error_code, log)
+    answer = _failed(data.partition, 0, log)
+    answer.records = records
     found.size += result.size_bytes
     if committed:
         answer.aborted_transactions = _aborted(log, data.fetch_offset, result.next_offset)
-    has_more = left > READ_AT_ONCE_BYTES and result.buffers and result.next_offset < end
-    return answer, result if has_more else None
-
-
-def _read_on(
-    log: PartitionLog,
-    data: FetchRequest.FetchPartition,
-    message: FetchRequest,
-    found: _Found,
-    begun: tuple[FetchResponse.PartitionData, ReadResult],
-    *,
-    committed: bool,
-) -> Steps:
-    """Reads the rest of a partition that has more than is read at once."""
-    answer, (buffers, size, offset) = begun
-    end = _readable(log, committed=committed)
-    while offset < end:
-        yield
-        left = min(message.max_bytes - found.size, data.partition_max_bytes - size)
-        try:
-            result = _piece(log, offset, left, end, first=False)
-        except LogError:
-            # The topic was just deleted: return what was read so far.
-            break
-        if not result.size_bytes:
-            break
-        buffers += result.buffers
-        size += result.size_bytes
-        found.size += result.size_bytes
-        offset = result.next_offset
-    if committed:
-        answer.aborted_transactions = _aborted(log, data.fetch_offset, offset)
+    return answer
 
 
 def _aborted(log: PartitionLog, from_offset: int, to_offset: int) -> list[FetchResponse.AbortedTransaction]:

@@ -5,13 +5,18 @@
 2. A large request gets its whole size granted before it is read. One that is larger than the limit is granted when
    nobody else holds any memory. Requests that fit into the receive buffer of a connection are not counted: they never
    wait.
-3. While too much waits to be sent, a fetch returns little; at twice as much, connections are closed.
+3. A response is not held back: if its client does not read, it gets no other, and records that are still in files are
+   not counted. From half the limit on, connections that stand still are closed; at the limit, those that have not read
+   for longest, until some of it is free again. The response of a single client may be larger than the limit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+
+FREED_TO = 7 / 8
+"""Which share of the limit may stay when it was exceeded."""
 
 
 class QueuedBytes:
@@ -68,18 +73,20 @@ class QueuedBytes:
         self.answers += size - self._unsent.pop(who, 0)
         if size:
             self._unsent[who] = size
-        if self.is_full:
+        if self.is_half_full:
             self.pressed.set()
 
     @property
-    def is_full(self) -> bool:
-        """Whether too much waits to be sent."""
-        return self.limit_bytes is not None and self.answers >= self.limit_bytes
+    def is_half_full(self) -> bool:
+        """Whether half of what may wait to be sent does so."""
+        return self.limit_bytes is not None and self.answers >= self.limit_bytes / 2
 
     @property
-    def is_overfull(self) -> bool:
-        """Whether twice as much as allowed waits to be sent."""
-        return self.limit_bytes is not None and self.answers >= 2 * self.limit_bytes
+    def excess_bytes(self) -> float:
+        """How much of what waits to be sent must go: more than is too much, so that not each response exceeds the limit."""
+        if self.limit_bytes is None or self.answers <= self.limit_bytes or len(self._unsent) == 1:
+            return 0
+        return self.answers - self.limit_bytes * FREED_TO
 
     # --------------------------------------------------------------------------------------------------------- pressure
 
@@ -91,4 +98,4 @@ class QueuedBytes:
     @property
     def is_pressed(self) -> bool:
         """Whether a connection waits for memory that others hold."""
-        return self.has_waiting or self.is_full
+        return self.has_waiting or self.is_half_full

@@ -49,14 +49,16 @@ from coordinator.log.errors import (
 from coordinator.log.fsync import Syncer
 from coordinator.log.partition_log import PartitionLog
 from coordinator.log.recovery import Repair, truncate_at_corruption
-from coordinator.log.results import AppendInfo, ReadResult
+from coordinator.log.results import AppendInfo, FileRecords, FoundRecords, ReadResult
 
 __all__ = [
     "AppendInfo",
     "AppendRefusedError",
     "CorruptLogError",
     "CorruptRecordError",
+    "FileRecords",
     "FormatVersionError",
+    "FoundRecords",
     "Fsync",
     "InvalidProducerEpochError",
     "InvalidRecordError",

@@ -36,7 +36,7 @@ class SharedFile:
     A log may close a segment while the sync thread is busy with it; the number must not be reused until both let go.
     """
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("__weakref__", "fd", "path")
 
     def __init__(self, path: Path, flags: int) -> None:
         self.fd = -1

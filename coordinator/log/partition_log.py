@@ -38,7 +38,7 @@ from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRa
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
-from coordinator.log.results import AppendInfo, ReadResult
+from coordinator.log.results import AppendInfo, FileRecords, FoundRecords, ReadResult
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
 from coordinator.log.validation import Batch, split_batches
 from streamsrt.wire.records import find_timestamp, read_header
@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">qii")
 _CLOSED_SEGMENTS_OPEN_MAX = 4
+_SEGMENTS_READ_MAX = 64
 
 
 class PartitionLog:
@@ -309,31 +310,38 @@ class PartitionLog:
         ``up_to`` is the high watermark by default; pass ``last_stable_offset`` for read_committed.
         Raises :class:`OffsetOutOfRangeError`.
         """
+        found = self.find(offset, max_bytes, min_one_batch=min_one_batch, up_to=up_to)
+        return ReadResult([memoryview(each.read()) for each in found.records], found.size_bytes, found.next_offset)
+
+    def find(
+        self, offset: int, max_bytes: int, *, min_one_batch: bool = True, up_to: int | None = None
+    ) -> FoundRecords:
+        """Where the batches are that :meth:`read` returns."""
         self._check_open()
         if not self._start <= offset <= self._end:
             raise OffsetOutOfRangeError(offset, self._start, self._end)
         end = self._end if up_to is None else min(up_to, self._end)
-        buffers: list[memoryview] = []
+        records: list[FileRecords] = []
         size_bytes = 0
         i = bisect_right(self._bases, offset) - 1
-        while offset < end and i < len(self._segments):
+        while offset < end and i < len(self._segments) and len(records) < _SEGMENTS_READ_MAX:
             segment = self._segments[i]
             i += 1
             if not segment.size_bytes or offset >= segment.next_offset:
                 continue
             limit, limit_offset = segment.limit_at(end)
-            first = min_one_batch and not buffers
+            first = min_one_batch and not records
             left_bytes = max(max_bytes - size_bytes, 0)
-            found = segment.read(offset, left_bytes, limit, limit_offset, whole_first=first)
+            found = segment.find(offset, left_bytes, limit, limit_offset, whole_first=first)
             self._keep_open(segment)
             if found is None:
                 break
-            buffers.append(found.data)
-            size_bytes += len(found.data)
+            records.append(found.records)
+            size_bytes += len(found.records)
             offset = found.next_offset
             if offset < segment.next_offset:
                 break
-        return ReadResult(buffers, size_bytes, offset)
+        return FoundRecords(records, size_bytes, offset)
 
     def available_bytes(self, offset: int, up_to: int, enough: int) -> int:
         """The size of what :meth:`read` could give, counted no further than ``enough``. Raises as that does."""

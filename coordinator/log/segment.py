@@ -4,7 +4,7 @@ Rules
 1. Only the last segment of a log is appended to, by one thread. An append that the disk refuses is cut off again before
    the error leaves this module, so the file never holds half a batch while the process lives.
 2. The file is opened when it is first needed, and the index of a closed segment is read when it is first asked.
-3. Reads return whole batches and start at the batch that holds the offset. Batch boundaries come from the index and a
+3. Reads find whole batches and start at the batch that holds the offset. Batch boundaries come from the index and a
    walk over at most one index interval. Where the last reads ended is remembered: a reader that continues there walks
    nothing.
 """
@@ -15,13 +15,15 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from weakref import ref
 
 from coordinator.log.errors import CorruptLogError, LogFailedError, LogFullError, LogStorageError
 from coordinator.log.fsync import SharedFile
 from coordinator.log.index import SegmentIndex
+from coordinator.log.results import FileRecords
 from coordinator.log.scan import FRAME, FRAME_BYTES, Expected, scan_batches
 from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
 
@@ -43,10 +45,10 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _WALK_BYTES = 8192
 
 
-class SegmentRead(NamedTuple):
-    """Whole batches of one segment and the offset after them."""
+class SegmentRecords(NamedTuple):
+    """Where whole batches of one segment are, and the offset after them."""
 
-    data: memoryview
+    records: FileRecords
     next_offset: int
 
 
@@ -55,10 +57,15 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def _no_file() -> None:
+    """What is still open of a segment that was never opened."""
+
+
 class Segment:
     """One segment. ``size_bytes`` counts whole batches only."""
 
     __slots__ = (
+        "_closed_file",
         "_file",
         "_index",
         "_interval_bytes",
@@ -79,6 +86,7 @@ class Segment:
         self._interval_bytes = interval_bytes
         self._is_told = False
         self._file: SharedFile | None = None
+        self._closed_file: Callable[[], SharedFile | None] = _no_file
         self._index: SegmentIndex | None = None
         self._positions: dict[int, int] = {}
 
@@ -108,7 +116,8 @@ class Segment:
     def file(self) -> SharedFile:
         """The open file."""
         if self._file is None:
-            self._file = SharedFile(self.path, os.O_RDWR)
+            # One that a reader still holds is shared: slow readers of many segments don't use up the descriptors.
+            self._file = self._closed_file() or SharedFile(self.path, os.O_RDWR)
         return self._file
 
     @property
@@ -118,6 +127,8 @@ class Segment:
 
     def close(self) -> None:
         """Lets go of the file; the next use opens it again."""
+        if self._file is not None:
+            self._closed_file = ref(self._file)
         self._file = None
 
     @property
@@ -243,45 +254,38 @@ class Segment:
 
     # ----------------------------------------------------------------------------------------------------- reading
 
-    def read(
+    def find(
         self, offset: int, max_bytes: int, limit: int, limit_offset: int, *, whole_first: bool
-    ) -> SegmentRead | None:
+    ) -> SegmentRecords | None:
         """Whole batches from the one that holds ``offset``, at most ``max_bytes``, none at or after byte ``limit``.
 
         ``limit`` is a batch boundary and ``limit_offset`` the offset there. With ``whole_first`` the first batch comes
         even if it is larger than ``max_bytes``. ``None`` if there is nothing to return.
         """
         start = self.position_of(offset)
-        available = limit - start
-        if available <= 0:
+        if limit <= start:
             return None
-        if available <= max_bytes:
-            data, next_offset = memoryview(os.pread(self.file.fd, available, start)), limit_offset
+        if limit - start <= max_bytes:
+            end, next_offset = limit, limit_offset
         else:
-            data, next_offset = self._read_cut(start, max_bytes)
-            if not data:
+            end, next_offset = self._cut(start, start + max_bytes)
+            if end == start:
                 if not whole_first:
                     return None
-                data, next_offset = self._read_one(start)
-        self._remember(next_offset, start + len(data))
-        return SegmentRead(data, next_offset)
+                base_offset, batch_length, last_delta = FRAME.unpack(os.pread(self.file.fd, FRAME.size, start))
+                end, next_offset = start + FRAME_BYTES + batch_length, base_offset + last_delta + 1
+        self._remember(next_offset, end)
+        return SegmentRecords(FileRecords(self.file, start, end - start), next_offset)
 
-    def _read_cut(self, start: int, max_bytes: int) -> tuple[memoryview, int]:
-        data = memoryview(os.pread(self.file.fd, max_bytes, start))
-        boundary, next_offset = self.index.boundary_at_or_before(start + max_bytes)
-        end = max(boundary - start, 0)
-        while len(data) - end >= HEADER_SIZE_BYTES:
-            base_offset, batch_length, last_delta = FRAME.unpack_from(data, end)
-            if end + FRAME_BYTES + batch_length > len(data):
+    def _cut(self, start: int, stop: int) -> tuple[int, int]:
+        """(position, offset) of the last batch boundary between two positions, of which the first one is a boundary."""
+        end, next_offset = self.index.boundary_at_or_before(stop)
+        end = max(start, end)
+        for position, _, last_offset, size_bytes in self._frames(end):
+            if position + size_bytes > stop:
                 break
-            end += FRAME_BYTES + batch_length
-            next_offset = base_offset + last_delta + 1
-        return data[:end], next_offset
-
-    def _read_one(self, start: int) -> tuple[memoryview, int]:
-        base_offset, batch_length, last_delta = FRAME.unpack(os.pread(self.file.fd, FRAME.size, start))
-        data = memoryview(os.pread(self.file.fd, FRAME_BYTES + batch_length, start))
-        return data, base_offset + last_delta + 1
+            end, next_offset = position + size_bytes, last_offset + 1
+        return end, next_offset
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after ``offset``; the size of the file if none does."""
@@ -290,21 +294,21 @@ class Segment:
         known = self._positions.get(offset)
         if known is not None:
             return known
-        for position, base_offset, last_offset in self._frames(self.index.position_before(offset)):
+        for position, base_offset, last_offset, _ in self._frames(self.index.position_before(offset)):
             if last_offset >= offset:
                 if base_offset <= offset:
                     self._remember(offset, position)
                 return position
         return self.size_bytes
 
-    def _frames(self, position: int) -> Iterator[tuple[int, int, int]]:
-        """(position, base offset, last offset) of each batch from ``position`` on."""
+    def _frames(self, position: int) -> Iterator[tuple[int, int, int, int]]:
+        """(position, base offset, last offset, size) of each batch from ``position`` on."""
         while position < self.size_bytes:
             chunk = os.pread(self.file.fd, min(_WALK_BYTES, self.size_bytes - position), position)
             at = 0
             while len(chunk) - at >= FRAME.size:
                 base_offset, batch_length, last_delta = FRAME.unpack_from(chunk, at)
-                yield position + at, base_offset, base_offset + last_delta
+                yield position + at, base_offset, base_offset + last_delta, FRAME_BYTES + batch_length
                 at += FRAME_BYTES + batch_length
             if at == 0:
                 return

@@ -221,5 +221,5 @@ def _encode_in_steps(header: RequestHeader, answer: Message) -> Generator[None, 
     return parts
 
 
-def _encode(header: RequestHeader, answer: Message) -> Parts:
+def _encode(header: RequestHeader, answer: Message) -> list[bytes | memoryview]:
     return encode_response_parts(answer, header.api_key, header.api_version, header.correlation_id)

@@ -6,7 +6,8 @@
    waits.
 3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold such memory and stand still are
    closed: clients that read slowly do not block clients that send requests. Time in which the broker itself was busy
-   does not count. While twice as much as allowed waits to be sent, those that have not read for longest are closed.
+   does not count. When more than is allowed waits to be sent, those that have not read for longest are closed, of the
+   address that holds most.
 4. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
 """
 
@@ -207,15 +208,26 @@ class Listener:
             connection.abort()
 
     def relieve(self) -> None:
-        """Closes connections whose answers take twice the memory that is allowed, the one that reads least first."""
+        """Closes connections whose responses exceed the memory that is allowed: of the address that holds most, and there
+        the one that has not read for longest. The last one stays."""
         now_s = self.queue.now_s()
         unread = [(since_s, each) for each in self._connections if (since_s := each.unread_since_s(now_s)) is not None]
-        for _, connection in sorted(unread, key=itemgetter(0)):
-            if not self.memory.is_overfull:
+        held: Counter[str] = Counter()
+        waiting: dict[str, list[Connection]] = {}
+        for _, connection in sorted(unread, key=itemgetter(0), reverse=True):
+            held[connection.host] += connection.unsent_in_memory_bytes
+            waiting.setdefault(connection.host, []).append(connection)
+        excess_bytes = self.memory.excess_bytes
+        for _ in unread[1:]:
+            if excess_bytes <= 0:
                 return
+            host = max((host for host in waiting if waiting[host]), key=held.__getitem__)
+            connection = waiting[host].pop()
+            size_bytes = connection.unsent_in_memory_bytes
+            held[host] -= size_bytes
+            excess_bytes -= size_bytes
             logger.warning(
-                "closed the connection from %s: too many responses wait to be read (queued.max.request.bytes)",
-                connection.host,
+                "closed the connection from %s: too many responses wait to be read (queued.max.request.bytes)", host
             )
             connection.abort()
             self.memory.unsent(connection, 0)

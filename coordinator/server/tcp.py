@@ -6,7 +6,8 @@
    before is written. While one waits (a long poll, an fsync), what arrives stays as it came: one receive buffer, or one
    large frame and a receive buffer. Then reading stops.
 3. A client that does not read its answers is neither served nor read from until it does. One that is gone is not served.
-   The transport gets a large answer piece by piece: it copies what the network does not take at once.
+   The transport gets a large answer piece by piece, when the connection is served: it copies what the network does not take
+   at once. Records in files are read with their piece, so a client that does not read a response of 50 MB costs two pieces.
 4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
 5. A handler that fails ends its connection, with a traceback in the log; the others are served on.
 6. A large frame is read when its whole size is granted (:class:`~coordinator.broker.queued_bytes.QueuedBytes`). While it is
@@ -21,15 +22,17 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.log import FileRecords, LogStorageError
 from coordinator.server.fair_queue import QUANTUM_S, FairQueue
 
 logger = logging.getLogger("coordinator.server")
 
-Parts: TypeAlias = "Sequence[bytes | memoryview | bytearray]"
+Part: TypeAlias = "bytes | memoryview | bytearray | FileRecords"
+Parts: TypeAlias = "Sequence[Part]"
 Answer: TypeAlias = "Parts | Awaitable[Parts | None] | None"
 Handler: TypeAlias = "Callable[[memoryview | bytes, str], Answer]"
 
@@ -39,8 +42,8 @@ STALLED_BYTES_PER_S = 256 << 10
 _FRAME_BYTES_MIN = 8
 _FIRST_BLOCK_BYTES = 5 << 18
 _BLOCK_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 20
-_PUSHED_AT_ONCE_BYTES = 2 << 20
+_PIECE_BYTES = 1 << 16
+_PIECE_PARTS = 256
 OTHER_FRAME_BYTES_MAX = 8 << 20
 """No request but a Produce is larger."""
 _PRODUCE = bytes(2)
@@ -119,9 +122,10 @@ class Connection(asyncio.BufferedProtocol):
         """Whether what waits is a Produce: its records are written, whether or not somebody still waits for the answer."""
         self._transport: asyncio.Transport | None = None
         self._writable = True
-        self._held: deque[bytes | memoryview | bytearray] = deque()
+        self._held: deque[Part] = deque()
         """What the transport gets when it has sent what it has."""
         self._held_bytes = 0
+        self._held_in_files_bytes = 0
         self._is_closing = False
         self._unread_since_s = 0.0
         self._unread_bytes = 0
@@ -140,6 +144,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if transport.get_extra_info("sslcontext") is not None:
+            # Asyncio's limit for TLS is eight times that for sockets.
+            transport.set_write_buffer_limits(_PIECE_BYTES)
         self.host = host_of(transport)
         if not self._door.enter(self):
             transport.abort()
@@ -156,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         self._door.leave(self)
         self._transport = None
         self._held.clear()
-        self._held_bytes = 0
+        self._held_bytes = self._held_in_files_bytes = 0
         self._drop_input()
         self._memory.forget(self)
         self._memory.unsent(self, 0)
@@ -175,8 +182,8 @@ class Connection(asyncio.BufferedProtocol):
         # A TLS connection can't be kept half open.
         while self._task is None and self._may_answer() and self._holds_frame():
             self.serve()
-        self._transport.writelines(self._held)
-        self._held.clear()
+        while self._held and not self._transport.is_closing():
+            self._push_piece()
         return False
 
     def pause_writing(self) -> None:
@@ -186,7 +193,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable = True
         self.was_active = True
-        self._push_on()
+        self._unread_since_s = self._queue.now_s()
+        self._note_unsent()
+        self._work()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and self._large_filled < self._large_size:
@@ -321,7 +330,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Has frames answered if possible; otherwise makes sure that reading stops and resumes in time."""
-        if self._task is None and self._may_answer() and self._transport is not None:
+        if self._may_push() or (self._task is None and self._may_answer() and self._transport is not None):
             self._queue.serve(self)
             if self.is_queued:
                 # More may arrive before its turn than there is room for.
@@ -334,15 +343,19 @@ class Connection(asyncio.BufferedProtocol):
         self._settle()
 
     def serve(self) -> float:
-        """Answers frames for a moment, or until one has to wait; the seconds that it took."""
+        """Writes what is held and answers frames, for a moment, or until one has to wait; the seconds that it took."""
         now_s = self._queue.now_s
         begun_s = at_s = now_s()
         self.has_more = False
         try:
-            while self._task is None and self._may_answer():
-                if at_s - begun_s >= QUANTUM_S and self._holds_frame():
+            while (may_push := self._may_push()) or (self._task is None and self._may_answer()):
+                if at_s - begun_s >= QUANTUM_S and (may_push or self._holds_frame()):
                     self.has_more = True
                     break
+                if may_push:
+                    self._push_piece()
+                    at_s = now_s()
+                    continue
                 frame = self._next_frame()
                 if frame is None:
                     break
@@ -426,55 +439,68 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if len(parts) == 1 and len(parts[0]) <= _PIECE_BYTES:
-            transport.write(parts[0])
-        elif (size := sum(map(len, parts))) <= RECEIVE_BUFFER_BYTES:
-            transport.write(b"".join(parts))
+        first = parts[0]
+        if len(parts) == 1 and isinstance(first, bytes) and len(first) <= _PIECE_BYTES:
+            transport.write(first)
         else:
             self._held.extend(parts)
-            self._held_bytes += size
-            self._push(transport)
+            self._held_bytes += sum(map(len, parts))
+            self._held_in_files_bytes += sum(len(part) for part in parts if isinstance(part, FileRecords))
+            self._push_piece()
         if not self._may_answer():
             self._note_unsent()
-            if self._memory.is_overfull:
-                self._door.relieve()
 
     def _may_answer(self) -> bool:
         """Whether the client takes what is written."""
         return self._writable and not self._held
 
-    def _push(self, transport: asyncio.Transport) -> None:
-        """Gives the transport as much as it takes, but not all at once: others are served in between."""
-        held, pushed = self._held, 0
-        while held and self._writable and pushed < _PUSHED_AT_ONCE_BYTES and not transport.is_closing():
-            part = held.popleft()
-            if len(part) > _PIECE_BYTES:
-                view = memoryview(part)
-                part = view[:_PIECE_BYTES]
-                held.appendleft(view[_PIECE_BYTES:])
-            pushed += len(part)
-            self._held_bytes -= len(part)
-            transport.write(part)
-        if held and self._writable:
-            asyncio.get_running_loop().call_soon(self._push_on)
-
-    def _push_on(self) -> None:
-        """Writes what is left of an answer; behind it, the next request is served."""
+    def _may_push(self) -> bool:
+        """Whether something is held that the network would take."""
         transport = self._transport
-        if transport is None:
+        return bool(self._held) and self._writable and transport is not None and not transport.is_closing()
+
+    def _push_piece(self) -> None:
+        """Writes what comes next of what is held; behind the last of it, closes if that is wanted."""
+        transport = self._transport
+        assert transport is not None
+        try:
+            pieces = list(self._next_parts())
+        except LogStorageError:
+            logger.exception("closed the connection from %s: records that it was to get can't be read", self.host)
+            transport.abort()
             return
-        self._unread_since_s = self._queue.now_s()
-        self._push(transport)
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._held_bytes -= len(piece)
+        transport.write(piece)
         self._note_unsent()
-        if self._held:
-            return
-        if self._is_closing:
+        if self._is_closing and not self._held:
             transport.close()
-        else:
-            self._work()
+
+    def _next_parts(self) -> Iterator[bytes | memoryview | bytearray]:
+        """Takes about as much as fits into one piece from what is held."""
+        held, left, count = self._held, _PIECE_BYTES, 0
+        while held and left and count < _PIECE_PARTS:
+            part = held.popleft()
+            count += 1
+            if isinstance(part, FileRecords):
+                if len(part) > left:
+                    part, rest = part.split(left)
+                    held.appendleft(rest)
+                self._held_in_files_bytes -= len(part)
+                left -= len(part)
+                yield part.read()
+            else:
+                if len(part) > left:
+                    view = memoryview(part)
+                    part = view[:left]
+                    held.appendleft(view[left:])
+                left -= len(part)
+                yield part
 
     def _note_unsent(self) -> None:
-        self._memory.unsent(self, 0 if self._may_answer() else self.unsent_bytes)
+        self._memory.unsent(self, 0 if self._may_answer() else self.unsent_in_memory_bytes)
+        if not self._writable and self._memory.excess_bytes > 0:
+            self._door.relieve()
 
     # ------------------------------------------------------------------------------------------------------------ ending
 
@@ -492,21 +518,26 @@ class Connection(asyncio.BufferedProtocol):
             late_s = now_s - max(self._large_since_s, pressed_since_s) - STALLED_AFTER_S
             return late_s > 0 and self._large_filled < late_s * STALLED_BYTES_PER_S
         since_s = self.unread_since_s(now_s)
-        if since_s is None or not (self._memory.is_full or self._granted):
+        if since_s is None or not (self._memory.is_half_full or self._granted):
             return False
         return now_s - max(since_s, pressed_since_s) > STALLED_AFTER_S
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of the answers the network has not taken."""
+        """How much of the answers the network has not taken, in memory and in files."""
         return 0 if self._transport is None else self._held_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def unsent_in_memory_bytes(self) -> int:
+        """How much of them is in memory."""
+        return self.unsent_bytes - self._held_in_files_bytes
 
     def unread_since_s(self, now_s: float) -> float | None:
         """Since when the client has taken nothing of its answers, by the clock of the event loop; None: it has them all."""
         if self._transport is None or self._may_answer():
             return None
         unread_bytes = self.unsent_bytes
-        if unread_bytes < self._unread_bytes:
+        if self._writable or unread_bytes < self._unread_bytes:
             self._unread_since_s = now_s
             self.was_active = True
         self._unread_bytes = unread_bytes

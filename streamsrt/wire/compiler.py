@@ -17,7 +17,7 @@ One Python function for each struct, version and direction. Rules that the gener
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from struct import Struct as Layout
 from struct import error as layout_error
@@ -88,9 +88,9 @@ def write_tags(write: Callable[[bytes], None], known: Iterable[tuple[int, bytes]
         write(value)
 
 
-def write_records(value: Buffer | Sequence[Buffer], parts: list[Any], marks: list[int]) -> int:
+def write_records(value: Buffer | Sequence[Buffer | Sized], parts: list[Any], marks: list[int]) -> int:
     """Appends the buffers and notes their positions, so that they can be sent without a copy."""
-    buffers = [value] if isinstance(value, bytes | bytearray | memoryview) else value
+    buffers: Sequence[Buffer | Sized] = [value] if isinstance(value, bytes | bytearray | memoryview) else value
     size = 0
     for buffer in buffers:
         view = buffer.cast("B") if isinstance(buffer, memoryview) and buffer.itemsize != 1 else buffer

@@ -209,6 +209,8 @@ def attacks() -> Iterator[Attack]:
         "100 clients fetch 50 MB, don't read",
         flooding(sized(fetching("bulk", {0: 0}, max_bytes=50 << 20, partition_max_bytes=50 << 20), 12), 100),
     )
+    some_records = fetching("bulk", {0: 0}, max_bytes=27 << 20, partition_max_bytes=27 << 20)
+    yield Attack("500 clients fetch 27 MB, don't read", flooding(sized(some_records, 12), 500))
     huge = _HUGE_FRAME_BYTES.to_bytes(4, "big") + bytes(_HUGE_FRAME_BYTES)
     yield Attack("100 clients send frames of 100 MB", flooding(huge, 100))
     yield Attack("4,000 connections", connecting)

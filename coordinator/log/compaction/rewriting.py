@@ -148,8 +148,8 @@ def _steps(segment: Segment, from_offset: int) -> Iterator[memoryview]:
     """The segment's batches from the one that contains ``from_offset`` on, a few at a time."""
     offset = max(from_offset, segment.base_offset)
     while offset < segment.next_offset:
-        found = segment.read(offset, STEP_BYTES, segment.size_bytes, segment.next_offset, whole_first=True)
+        found = segment.find(offset, STEP_BYTES, segment.size_bytes, segment.next_offset, whole_first=True)
         if found is None:
             return
-        yield found.data
+        yield memoryview(found.records.read())
         offset = found.next_offset

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
 from coordinator.broker.api_versions import SERVED
 from coordinator.broker.broker import Broker, Surroundings
-from coordinator.log import LogDirectory
+from coordinator.log import FileRecords, LogDirectory
 from coordinator.security.acls import ANONYMOUS, Acl, Operation, PatternType, Permission, ResourceType
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.settings import read_configs
+from coordinator.server.tcp import Parts
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_response, encode_request
 from streamsrt.wire.records import decode_batches, encode_batch
@@ -79,16 +80,16 @@ class InProcessBroker:
         answer = self.dispatcher.handle(frame, "127.0.0.1", self.principal)
         if isawaitable(answer):
             return self._later(answer, message.API_KEY, version)
-        return self._decoded(answer, message.API_KEY, version)
+        return self.decoded(answer, message.API_KEY, version)
 
     async def _later(self, answer: Any, api_key: int, version: int) -> Any:
-        return self._decoded(await answer, api_key, version)
+        return self.decoded(await answer, api_key, version)
 
     @staticmethod
-    def _decoded(parts: Sequence[bytes | memoryview] | None, api_key: int, version: int) -> Any:
+    def decoded(parts: Parts | None, api_key: int, version: int) -> Any:
         if parts is None:
             return None
-        data = b"".join(parts)
+        data = b"".join([part.read() if isinstance(part, FileRecords) else part for part in parts])
         assert int.from_bytes(data[:4], "big") == len(data) - 4
         correlation_id, message = decode_response(data[4:], api_key, version)
         assert correlation_id == 7

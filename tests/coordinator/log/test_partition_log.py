@@ -156,6 +156,35 @@ def test_few_files_stay_open_however_many_segments_are_read(tmp_path: Path, sync
     log.close()
 
 
+def test_readers_share_a_file_however_often_it_was_closed_in_between(tmp_path: Path, syncer: Syncer) -> None:
+    log = open_log(tmp_path / "t-0", syncer, SMALL_SEGMENTS)
+    for i in range(50):
+        log.append(batch(b"%d" % i), now_ms=0)
+    assert log.segment_count == 10
+    found = []
+    for _ in range(3):
+        found += log.find(0, 1).records
+        for offset in range(50):
+            log.find(offset, 1)
+    assert len({each._file.fd for each in found}) == 1
+    log.close()
+    assert [each.read() for each in found] == [found[0].read()] * 3
+    fd = found[0]._file.fd
+    del found
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_a_read_ends_after_so_many_segments(tmp_path: Path, syncer: Syncer) -> None:
+    log = open_log(tmp_path / "t-0", syncer, SMALL_SEGMENTS)
+    for i in range(100):
+        log.append(batch(b"%d" % i, b"x" * 200), now_ms=0)
+    assert log.segment_count == 100
+    assert log.read(0, 1 << 20).next_offset == 2 * 64
+    assert values_from(log)[::2] == [b"%d" % i for i in range(100)]
+    log.close()
+
+
 def _is_open(fd: str) -> bool:
     return os.path.lexists(f"/proc/self/fd/{fd}")
 

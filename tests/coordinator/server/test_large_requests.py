@@ -271,17 +271,14 @@ def test_a_fetch_of_many_partitions_waits_for_any_of_them(broker: InProcessBroke
     assert [each.partition_index for each in topic.partitions if each.records] == [650]
 
 
-def test_little_is_given_while_too_many_answers_wait_to_be_sent(tmp_path: Path) -> None:
+def test_others_get_as_much_while_too_many_answers_wait_to_be_sent(tmp_path: Path) -> None:
     broker = InProcessBroker(tmp_path / "data")
     broker.create("much")
     for _ in range(5):
         broker.produce("much", b"x" * 50_000)
     memory = broker.broker.memory
     assert memory.limit_bytes is not None
-    assert len(broker.values("much")) == 5
     memory.unsent("somebody", memory.limit_bytes)
-    assert len(broker.values("much")) == 1
-    memory.unsent("somebody", 0)
     assert len(broker.values("much")) == 5
     broker.close()
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trustme
 
+from coordinator.log import FileRecords
+from coordinator.log.fsync import SharedFile
 from coordinator.server.listener import STALLED_CHECK_S, Listener
-from coordinator.server.tcp import STALLED_AFTER_S, Answer, Connection
+from coordinator.server.tcp import RECEIVE_BUFFER_BYTES, STALLED_AFTER_S, Answer, Connection
 from tests.coordinator.server.test_tcp import Streams, connected, framed, listening, only, over_socket, read_frame
 from tests.coordinator.turns import PATIENCE_S, turn, until
 
@@ -34,10 +39,19 @@ async def unread(memory: int) -> AsyncIterator[tuple[Listener, Connection, Strea
     async with listening(little_or_much, memory=memory or 1 << 30) as (listener, port), connected(port) as streams:
         streams[1].write(framed(b"much and large") + framed(b"x" * LARGE))
         connection = await only(listener)
-        await until(lambda: not connection._may_answer())
+        await until(lambda: not connection._writable)
         if not memory:
             listener.memory.limit_bytes = connection.unsent_bytes
         yield listener, connection, streams, port
+
+
+def tls_contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The broker's and the client's."""
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("127.0.0.1").configure_cert(server)
+    authority.configure_trust(client)
+    return server, client
 
 
 def looked(listener: Listener, from_s: float, looks: int = LOOKS, every_s: float = STALLED_CHECK_S) -> float:
@@ -50,7 +64,7 @@ def looked(listener: Listener, from_s: float, looks: int = LOOKS, every_s: float
 def test_who_reads_nothing_has_to_go_when_too_many_answers_wait() -> None:
     async def run() -> None:
         async with unread(0) as (listener, connection, _, _):
-            assert listener.memory.is_full
+            assert listener.memory.is_half_full
             now_s = asyncio.get_running_loop().time()
             now_s = looked(listener, now_s, LOOKS - 2)
             assert connection._transport is not None
@@ -65,7 +79,7 @@ def test_who_reads_nothing_has_to_go_when_too_many_answers_wait() -> None:
 def test_who_reads_slowly_stays() -> None:
     async def run() -> None:
         async with unread(0) as (listener, connection, (reader, _), _):
-            assert listener.memory.is_full
+            assert listener.memory.is_half_full
             now_s, left = asyncio.get_running_loop().time(), connection.unsent_bytes
             for _ in range(20):
                 read = 0
@@ -142,6 +156,106 @@ def test_a_large_answer_gets_to_the_transport_piece_by_piece() -> None:
     asyncio.run(run())
 
 
+class TestRecordsInFiles:
+    """Responses that refer to the records of a file."""
+
+    CLIENTS = 6
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        path = tmp_path / "records"
+        path.write_bytes(framed(ANSWER))
+        return path
+
+    @staticmethod
+    def handler(path: Path) -> Callable[[memoryview | bytes, str], Answer]:
+        return lambda frame, host: [b"", FileRecords(SharedFile(path, os.O_RDONLY), 0, 4 + len(ANSWER))]
+
+    @asynccontextmanager
+    async def unread(self, path: Path) -> AsyncIterator[tuple[Listener, list[Streams]]]:
+        async with listening(self.handler(path)) as (listener, port), AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connected(port)) for _ in range(self.CLIENTS)]
+            for _, writer in clients:
+                writer.write(framed(b"request."))
+            await until(lambda: len([each for each in listener._connections if each._held]) == self.CLIENTS)
+            await until(lambda: not any(each._writable for each in listener._connections))
+            yield listener, clients
+
+    def test_each_client_that_reads_nothing_holds_two_pieces(self, path: Path) -> None:
+        async def run() -> None:
+            async with self.unread(path) as (listener, clients):
+                for connection in listener._connections:
+                    assert connection.unsent_bytes > len(ANSWER) // 2
+                assert 0 < listener.memory.answers <= self.CLIENTS * 2 * RECEIVE_BUFFER_BYTES
+                for reader, _ in clients:
+                    assert await read_frame(reader) == ANSWER
+                await until(lambda: listener.memory.answers == 0)
+
+        asyncio.run(run())
+
+    def test_with_tls_it_is_not_more(self, path: Path) -> None:
+        server, client = tls_contexts()
+
+        async def run() -> None:
+            async with listening(self.handler(path), tls=server) as (listener, port):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+                writer.write(framed(b"request."))
+                connection = await only(listener)
+                await until(lambda: bool(connection._held) and not connection._writable)
+                assert 0 < listener.memory.answers <= 2 * RECEIVE_BUFFER_BYTES
+                assert await read_frame(reader) == ANSWER
+                writer.close()
+
+        asyncio.run(run())
+
+    def test_one_that_can_not_be_read_ends_its_connection(self, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        async def run() -> None:
+            async with self.unread(path) as (listener, clients):
+                os.truncate(path, len(ANSWER) - 1)
+                for reader, _ in clients:
+                    with contextlib.suppress(ConnectionResetError):
+                        assert len(await asyncio.wait_for(reader.read(), PATIENCE_S)) < len(ANSWER)
+                await until(lambda: len(listener) == 0)
+
+        asyncio.run(run())
+        assert "the file ends at byte" in caplog.text
+
+
+class TestRelief:
+    """What happens when more waits to be read than may."""
+
+    def test_the_response_of_a_single_client_may_be_larger_than_the_limit(self) -> None:
+        async def run() -> None:
+            async with listening(much, memory=LARGE) as (listener, port), connected(port) as (reader, writer):
+                writer.write(framed(b"request."))
+                connection = await only(listener)
+                await until(lambda: not connection._writable)
+                assert listener.memory.answers > LARGE
+                listener.relieve()
+                assert await read_frame(reader) == ANSWER
+
+        asyncio.run(run())
+
+    def test_the_address_that_holds_most_goes_first_even_if_it_has_read_later(self) -> None:
+        async def run() -> None:
+            def waiting() -> list[Connection]:
+                return [each for each in listener._connections if not each._writable]
+
+            async with listening(much, memory=1 << 30) as (listener, port), AsyncExitStack() as stack:
+                for number, host in enumerate(["127.0.0.2", "127.0.0.1", "127.0.0.1", "127.0.0.1"], 1):
+                    _, writer = await stack.enter_async_context(connected(port, host))
+                    writer.write(framed(b"request."))
+                    await until(lambda number=number: len(waiting()) == number)  # type: ignore[misc]
+                assert [each.host for each in waiting()].count("127.0.0.2") == 1
+                listener.memory.limit_bytes = listener.memory.answers - 1
+                listener.relieve()
+                await until(lambda: len(listener) < 4)
+                assert [each.host for each in listener._connections].count("127.0.0.2") == 1
+                assert listener.memory.excess_bytes <= 0
+
+        asyncio.run(run())
+
+
 @pytest.mark.parametrize("end", ["the client's", "the broker's", "a request that can't be read"])
 def test_an_answer_is_sent_whole_before_the_connection_is_closed(end: str) -> None:
     async def scenario(listener: Listener, streams: Streams) -> None:
@@ -162,17 +276,14 @@ def test_an_answer_is_sent_whole_before_the_connection_is_closed(end: str) -> No
 
 
 def test_who_closes_tls_with_requests_that_are_not_answered_keeps_nobody_waiting() -> None:
-    authority = trustme.CA()
-    server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
-    authority.issue_cert("127.0.0.1").configure_cert(server)
-    authority.configure_trust(client)
+    server, client = tls_contexts()
 
     async def run() -> None:
         async with listening(much, tls=server) as (listener, port):
             _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
             writer.write(framed(b"request.") * 100)
             connection = await only(listener)
-            await until(lambda: not connection._may_answer())
+            await until(lambda: not connection._writable)
             # What the transport calls at the end of what the client sends.
             assert connection.eof_received() is False
             writer.transport.abort()
