@@ -48,7 +48,7 @@ test: $(STAMP)
 
 # If only a few tests fail, they are repeated alone; the summary lists those that pass then.
 test-all: $(STAMP)
-	$(BIN)/python -m tests.second_look
+	$(BIN)/python -m tests.rerun_failures
 
 # All of tests/system can run with applications in classic groups (see CONTRIBUTING.md); these always do.
 test-classic: $(STAMP)

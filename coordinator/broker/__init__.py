@@ -26,7 +26,7 @@ module                  what the handlers share
 ``topics``              the existing topics, durable in ``__cluster_metadata``
 ``group_shards``        the group coordinator: shards, timers, settings of groups
 ``transaction_shards``  the transaction coordinator: shards, markers, timers
-``alarm``               waiting until the next deadline
+``deadline_timer``      waits until the next deadline
 ``producer_ids``        producer ids, each given out once
 ``purgatory``           fetches that wait for records
 ``slices``              long work in slices

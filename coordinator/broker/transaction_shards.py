@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from coordinator.broker.alarm import Alarm
+from coordinator.broker.deadline_timer import DeadlineTimer
 from coordinator.broker.group_shards import GroupShards, java_hash
 from coordinator.broker.keyed_log import loading
 from coordinator.broker.producer_ids import ProducerIds
@@ -73,7 +73,7 @@ class TransactionShards:
         self._shards: list[TransactionShard] = []
         self._logs: list[PartitionLog] = []
         self._finishing: dict[str, asyncio.Task[None]] = {}
-        self.alarm = Alarm()
+        self.deadlines = DeadlineTimer()
 
     # ---------------------------------------------------------------------------------------------------------- loading
 
@@ -210,7 +210,7 @@ class TransactionShards:
             else:
                 task = asyncio.get_running_loop().create_task(self._finish(self._durable, index, effect))
                 self._finishing[effect.transactional_id] = task
-        self.alarm.ring()
+        self.deadlines.wake()
 
     async def _finish(self, durable: Durable, index: int, effect: WriteMarkers) -> None:
         try:
@@ -262,7 +262,7 @@ class TransactionShards:
         now_ms = self._now_ms()
         for index, shard in enumerate(self._shards):
             self._carry_out(index, shard.tick(now_ms))
-        self.alarm.reset()
+        self.deadlines.reset()
         deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
         return max(0, min(deadlines) - now_ms) if deadlines else None
 

@@ -267,7 +267,7 @@ async def _tick_transactions(broker: Broker) -> None:
     """Ends the transactions that last too long, when they are due."""
     while True:
         delay_ms = broker.transactions.tick()
-        await broker.transactions.alarm.wait(delay_ms)
+        await broker.transactions.deadlines.wait(delay_ms)
 
 
 async def _expire_offsets(broker: Broker) -> None:

@@ -20,7 +20,6 @@ every process.
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``refused_update``    why a member, or its topology, can't be part of a group: code and text
 - ``status_code``       the status codes of KIP-1071
-- ``setbacks``          how long a new version waits for more tasks after members of it have gone
 - ``sticky``            the assignor ``sticky``: few moves, equal loads
 - ``targets``           rules for the target of every group: which assignor computes it, and no task twice in a process
 - ``tasks``             tasks as values: who runs what, in which role, and how messages represent it
@@ -28,5 +27,6 @@ every process.
 - ``topics``            topics as values: existing ones, and one to create
 - ``topology``          the topology of a streams group as its members describe it, as a value
 - ``value_versions``    versions of the values in stores, as members report them, and updates that they rule out
+- ``version_backoff``   how long a new version waits for more tasks after members of it have gone
 - ``versions``          which tasks of two versions of a topology conflict, and which of them change hands together
 """

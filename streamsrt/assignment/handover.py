@@ -71,7 +71,7 @@ def handed_over(
     the newest first, for the topics that there are; versions that nobody runs are looked at for what they have left unread.
     ``held``: tasks of the lead that nobody gets, besides those that wait for what these versions have left.
     ``may_lose``: whether that may be lost. ``is_paused``: whether the lead gets no more of what older versions run
-    than it has (:mod:`~streamsrt.assignment.setbacks`).
+    than it has (:mod:`~streamsrt.assignment.version_backoff`).
     """
     run = set(epochs.values())
     lead, *older = [one for one in configurations if one.topology.epoch in run] or configurations

@@ -249,7 +249,7 @@ def draining_topics(why: str) -> frozenset[str]:
     return frozenset(_DRAINED.findall(listed)) if found else frozenset()
 
 
-def tells_of_held(why: str) -> bool:
+def names_held_tasks(why: str) -> bool:
     """Whether the reason of an assignment is one where tasks are held."""
     return NOBODY_READS in why
 

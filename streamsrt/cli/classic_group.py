@@ -17,10 +17,10 @@ from streamsrt.errors import RequestFailedError
 from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     JavaSubscription,
+    decode_own_assignment,
+    decode_own_subscription,
     decode_stream_assignment,
     decode_stream_subscription,
-    said_by_ours,
-    told_to_ours,
 )
 from streamsrt.membership.classic.values import (
     NO_GENERATION,
@@ -156,7 +156,7 @@ def _told(described: Described) -> list[ClassicAssignment]:
 def _own(described: Described, member: Member) -> tuple[ClassicSubscription | None, ClassicAssignment | None]:
     """What a member of ours said and was told."""
     name = described.protocol_data
-    return said_by_ours(name, member.member_metadata), told_to_ours(name, member.member_assignment)
+    return decode_own_subscription(name, member.member_metadata), decode_own_assignment(name, member.member_assignment)
 
 
 def _java_process(described: Described, member: Member) -> str:

@@ -23,7 +23,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import told_rebalances
+from streamsrt.runtime.group_facts import described_rebalances
 from streamsrt.wording import counted
 
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
@@ -127,7 +127,7 @@ def _state(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, 
 
 
 def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
-    told = told_rebalances(described)
+    told = described_rebalances(described)
     if told is None:
         note(
             f"the broker does not report why group {described.group_id} was reassigned: Apache Kafka never does, and the "

@@ -17,7 +17,7 @@ from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import ready_topology, topology_settings
-from streamsrt.runtime.group_facts import look_when_settled
+from streamsrt.runtime.group_facts import describe_when_settled
 from streamsrt.wire import types
 from topology.graph.diff import ClusterTopics, StateChange
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
@@ -203,7 +203,7 @@ def running_group(
 
     Raises ConfigError where there is none, or where nobody but its members knows its topology.
     """
-    facts = look_when_settled(network.admin, name)
+    facts = describe_when_settled(network.admin, name)
     described = described_group(network, name).topology if facts.kind == "streams" else None
     epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
     digests = frozenset(each.digest for each in facts.members if each.digest is not None and each.epoch == epoch)

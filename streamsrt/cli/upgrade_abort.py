@@ -22,8 +22,8 @@ from streamsrt.cli.upgrade_versions import unreadable_stores
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, look, look_when_settled
-from streamsrt.runtime.sent_back import has_epoch_of, raise_epoch, runs, sent_back_members
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, describe_when_settled, look
+from streamsrt.runtime.rollback import has_epoch_of, members_to_remove, raise_epoch, runs
 from streamsrt.runtime.upgrade_status import member_name
 from streamsrt.wire.error_codes import ErrorCode
 from topology.graph.diff import Verdict
@@ -101,13 +101,13 @@ def abort(
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
     with cluster(bootstrap_servers) as network:
-        facts = look_when_settled(network.admin, group)
+        facts = describe_when_settled(network.admin, group)
         why = [*of_broker(network, group, facts.kind)]
         if why:
             raise ConfigError(why[0])
         is_raised = has_epoch_of(facts, former)
         epoch = _epoch(facts, former, is_raised=is_raised)
-        leaving = sent_back_members(facts, former)
+        leaving = members_to_remove(facts, former)
         staying = [each for each in facts.members if runs(each, former)]
         if leaving and not staying:
             raise ConfigError(_nobody_stays(old, group, epoch))

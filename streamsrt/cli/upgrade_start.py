@@ -21,7 +21,7 @@ from streamsrt.cli.topology_versions import ready_application
 from streamsrt.cli.upgrade_plan import AgreedPlan, read_plan
 from streamsrt.cli.upgrade_preflight import refusals
 from streamsrt.errors import ConfigError, TopologyMismatchError
-from streamsrt.runtime.group_facts import GroupFacts, look_when_settled
+from streamsrt.runtime.group_facts import GroupFacts, describe_when_settled
 
 OTHER_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -54,7 +54,7 @@ def start(
     with cluster(servers) as network:
         agreed.check_cluster(plan, servers, network.admin.cluster().cluster_id)
         found = next((each for each in network.admin.list_groups() if each.group_id == agreed.group), None)
-        facts = None if found is None else look_when_settled(network.admin, agreed.group)
+        facts = None if found is None else describe_when_settled(network.admin, agreed.group)
         why = "" if facts is None else _why_not(facts, agreed, plan)
         if not why and facts is not None and facts.epoch == agreed.epoch_before:
             why = "; ".join(refusals(network, agreed.group, facts.kind, topology))

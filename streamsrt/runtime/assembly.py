@@ -17,8 +17,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import WATCH_INTERVAL_MS, ClassicMember
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import DEFAULT_SESSION_TIMEOUT_MS, Endpoint, GroupMembership, SetTaskOffsets

@@ -158,7 +158,7 @@ class Committer:
         self._collector.discard()
 
 
-def let_queries_in(idle: AbstractContextManager[None]) -> None:
+def allow_queries(idle: AbstractContextManager[None]) -> None:
     """Releases the lock over tasks and stores, and takes it back: queries that wait are answered in between."""
     with idle:
         pass
@@ -169,7 +169,7 @@ def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) 
     states = []
     for owned in tasks:
         states.append((owned, owned.task.prepare_commit()))
-        let_queries_in(idle)
+        allow_queries(idle)
     return states
 
 
@@ -177,7 +177,7 @@ def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle:
     """The second half. Between two tasks others may read the stores."""
     for owned in tasks:
         owned.task.post_commit(changelog_ends(owned, ends))
-        let_queries_in(idle)
+        allow_queries(idle)
 
 
 def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
-from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, tells_of_held
+from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.membership.classic.stream_layout import said_by_ours, told_to_ours
+from streamsrt.membership.classic.stream_layout import decode_own_assignment, decode_own_subscription
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, may_lose_in_flight
 from streamsrt.wire.error_codes import ErrorCode, error_name
@@ -101,7 +101,7 @@ class GroupFacts:
     @property
     def holds(self) -> bool:
         """Whether tasks wait for records that no member reads, according to the newest assignment."""
-        return tells_of_held(self.why)
+        return names_held_tasks(self.why)
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -202,7 +202,7 @@ def unread_records(admin: Administering, group: str, topics: Collection[str]) ->
     return found
 
 
-def look_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:
+def describe_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:
     """Like :func:`look`, but waits until a rebalance of a classic group is over: until then it is not known what its
     members run, and must not be guessed. Raises RequestFailedError if that takes too long."""
     deadline = time.monotonic() + timeout_s
@@ -255,7 +255,7 @@ def _versions(described: _Described, repartition_topics: frozenset[str]) -> tupl
     return () if described.topology is None else (KnownVersion(described.topology.epoch, repartition_topics),)
 
 
-class ToldRebalance(TypedDict):
+class DescribedRebalance(TypedDict):
     """One assignment of a streams group, in the words of the bundled broker."""
 
     epoch: int
@@ -264,7 +264,7 @@ class ToldRebalance(TypedDict):
     moves: list[str]
 
 
-def told_rebalances(described: _Described) -> list[ToldRebalance] | None:
+def described_rebalances(described: _Described) -> list[DescribedRebalance] | None:
     """Why a streams group was assigned again, and what moved, the newest last. None: the broker is not the bundled one
     and does not report it.
     """
@@ -273,7 +273,7 @@ def told_rebalances(described: _Described) -> list[ToldRebalance] | None:
 
 
 def _why(described: _Described) -> str:
-    latest = told_rebalances(described)
+    latest = described_rebalances(described)
     return "; ".join(latest[-1]["reasons"]) if latest else ""
 
 
@@ -320,7 +320,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         _checked(described.group_id, described.error_code, None)
     protocol = described.protocol_data
-    told = [told_to_ours(protocol, each.member_assignment) for each in described.members]
+    told = [decode_own_assignment(protocol, each.member_assignment) for each in described.members]
     newest = max((each for each in told if each is not None), key=lambda each: each.generation, default=None)
     return GroupFacts(
         name=described.group_id,
@@ -328,7 +328,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
         state=described.group_state,
         epoch=None if newest is None or newest.group_epoch < 0 else newest.group_epoch,
         members=tuple(
-            _classic_member(member, said_by_ours(protocol, member.member_metadata), its)
+            _classic_member(member, decode_own_subscription(protocol, member.member_metadata), its)
             for member, its in zip(described.members, told, strict=True)
         ),
         digest=None if newest is None else newest.group_digest,

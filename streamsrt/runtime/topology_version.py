@@ -23,7 +23,7 @@ from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.client.interface import Administering
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
-from streamsrt.membership.classic.stream_layout import said_by_ours
+from streamsrt.membership.classic.stream_layout import decode_own_subscription
 from streamsrt.runtime.store_origins import (
     RunningMember,
     check_origins,
@@ -116,7 +116,7 @@ def _streams_members(described: types.StreamsGroupDescribeResponse.DescribedGrou
 def _classic_members(described: types.DescribeGroupsResponse.DescribedGroup) -> Iterator[RunningMember]:
     """Those of ours. During a rebalance the group does not tell what its members said."""
     for each in described.members:
-        said = said_by_ours(described.protocol_data, each.member_metadata)
+        said = decode_own_subscription(described.protocol_data, each.member_metadata)
         if said is not None:
             yield RunningMember(_member_name(each.member_id, each.client_host), said.topology_epoch, said.client_tags)
 

@@ -137,7 +137,7 @@ class GlobalState:
         spec, cache, serde = self.store(name)
         return ReadOnlyStore(store_access(spec, cache, serde, lambda: (0, (), 0), None, timestamped=True))
 
-    def tell_time(self, now_ms: int) -> None:
+    def advance_time(self, now_ms: int) -> None:
         """What the wall clock shows to the processors."""
         for part in self._parts.values():
             part.runner.env.system_time_ms = now_ms
@@ -371,7 +371,7 @@ class GlobalConsumer:
 
     def keep(self, now_ms: int) -> None:
         """Tells the processors the time, and writes the stores now and then."""
-        self.state.tell_time(now_ms)
+        self.state.advance_time(now_ms)
         if self._changed and now_ms - self._written_at_ms >= WRITE_INTERVAL_MS:
             self._written_at_ms = now_ms
             self.write()

@@ -469,7 +469,7 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
         """Advances the wall clock (milliseconds or timedelta) and runs due punctuations."""
         self._now_ms += _milliseconds(duration)
-        self._globals.tell_time(self._now_ms)
+        self._globals.advance_time(self._now_ms)
         for task in self._tasks:
             task.punctuate(self._now_ms)
             if self._commit_each:

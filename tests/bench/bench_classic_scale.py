@@ -36,9 +36,9 @@ from streamsrt.client.leading import LeaderWork
 from streamsrt.client.metadata import Metadata
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
+from streamsrt.membership.classic.leader_assignments import RECORD_MAX_BYTES, LeaderSettings
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
 from streamsrt.membership.classic.state import ClassicMemberState
-from streamsrt.membership.classic.telling import RECORD_MAX_BYTES, LeaderSettings
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,

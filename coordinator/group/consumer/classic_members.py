@@ -170,9 +170,9 @@ class _Join:
             Timer(session_timer(group_id, name), change.now_ms + self.request.session_timeout_ms),
             Timer(sync_timer(group_id, name), change.now_ms + member.rebalance_timeout_ms),
         ]
-        told = change.before.soft.told_to_join
+        told = change.before.soft.has_to_join
         if name in told:
-            change.soft["told_to_join"] = told - {name}
+            change.soft["has_to_join"] = told - {name}
 
 
 def common_protocols(group: ConsumerGroup, offered: set[str], without: str) -> set[str]:
@@ -234,14 +234,14 @@ class _Asking:
         name = self.member.member_id
         return Timer(session_timer(self.group.group_id, name), self.now_ms + self.side.session_timeout_ms)
 
-    def told_to_join(self) -> tuple[tuple[Timer, ...], tuple[SoftUpdate, ...]]:
+    def has_to_join(self) -> tuple[tuple[Timer, ...], tuple[SoftUpdate, ...]]:
         """Starts the time in which the member has to join again, unless it has started already."""
         group, name = self.group, self.member.member_id
-        told = group.soft.told_to_join
+        told = group.soft.has_to_join
         if name in told:
             return (), ()
         timer = Timer(join_timer(group.group_id, name), self.now_ms + self.member.rebalance_timeout_ms)
-        return (timer,), (SoftUpdate(group.group_id, {"told_to_join": told | {name}}),)
+        return (timer,), (SoftUpdate(group.group_id, {"has_to_join": told | {name}}),)
 
 
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicSide]:
@@ -273,7 +273,7 @@ def sync(
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     current = asking.current
     if asking.reachable_epoch > current.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
-        timers, soft = asking.told_to_join()
+        timers, soft = asking.has_to_join()
         refused = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         return Decision(timers=timers, soft=soft, replies=(Reply(context.request_id, refused),))
     response = SyncGroupResponse(
@@ -296,6 +296,6 @@ def heartbeat(
         or current.state == MemberState.UNREVOKED_PARTITIONS
         or (current.state == MemberState.UNRELEASED_PARTITIONS and asking.has_something_free)
     )
-    timers, soft = asking.told_to_join() if joins_again else ((), ())
+    timers, soft = asking.has_to_join() if joins_again else ((), ())
     response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if joins_again else ErrorCode.NONE)
     return Decision(timers=(asking.session(), *timers), soft=soft, replies=(Reply(context.request_id, response),))

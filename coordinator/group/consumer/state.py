@@ -94,13 +94,13 @@ class Soft:
     """What is not in the log.
 
     ``image`` is the one that regular expressions and metadata were last compared with. ``unconfirmed`` are members that
-    were told an assignment and have not yet said that they have it, ``told_to_join`` classic members that were told to join
+    were told an assignment and have not yet said that they have it, ``has_to_join`` classic members that were told to join
     again and have not yet done so.
     """
 
     image: TopicsImage = NO_TOPICS
     unconfirmed: frozenset[str] = frozenset()
-    told_to_join: frozenset[str] = frozenset()
+    has_to_join: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, StreamsGro
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.assignment.reconcile import MemberState
-from streamsrt.assignment.setbacks import after_setback
 from streamsrt.assignment.tasks import NO_TASKS
+from streamsrt.assignment.version_backoff import after_setback
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 

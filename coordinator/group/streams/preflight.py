@@ -48,13 +48,13 @@ def check_values(group: StreamsGroup, newest: Topology, member: Member, known: S
     """Raises Refused if value versions of stores are raised and existing members could not continue, or their values
     could not be read. ``known``: the versions before ``newest``, the newest of them first."""
     tags = {each.topology_epoch: each.client_tags for name, each in group.members.items() if name != member.member_id}
-    older = [(one, told_versions_of(tags[one.epoch])) for one in known if one.epoch in tags]
-    problem = problem_of_values(newest, told_versions_of(member.client_tags), older)
+    older = [(one, value_versions_of(tags[one.epoch])) for one in known if one.epoch in tags]
+    problem = problem_of_values(newest, value_versions_of(member.client_tags), older)
     if problem is not None:
         raise Refused(*could_not_run(group.group_id, newest.epoch, known[0].epoch, problem))
 
 
-def told_versions_of(tags: Iterable[tuple[str, str]]) -> ValueVersions:
+def value_versions_of(tags: Iterable[tuple[str, str]]) -> ValueVersions:
     return read_versions(dict(tags).get(VALUE_VERSIONS))
 
 

@@ -17,10 +17,10 @@ from coordinator.group.values import GroupRecord
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.in_flight import NOTHING_WAITS, Unread, Waiting
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState
-from streamsrt.assignment.setbacks import Setbacks
 from streamsrt.assignment.tasks import TaskId, Tasks, task_set
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology, topology_of
+from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_record_value, encode_record_value
 

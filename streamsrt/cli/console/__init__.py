@@ -4,7 +4,7 @@
 | --- | --- |
 | ``command`` | the command: its options, the socket |
 | ``site`` | paths, the token, what a browser may do with the page |
-| ``looks`` | looks at the cluster: one at a time, shared by all browsers |
+| ``snapshots`` | snapshots of the cluster: one request at a time, shared by all browsers |
 | ``group_view`` | one application as JSON: members, tasks, topics, subtopologies |
 | ``instances`` | what instances tell over HTTP: stores, tasks, the row of a key |
 | ``dead_letters`` | how many letters a dead-letter topic has, and the newest ones |

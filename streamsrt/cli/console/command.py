@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.cli.output import note
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.network import NetworkThread
@@ -53,9 +53,11 @@ def console(
         network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console"))
         network.start(timeout_s=_CONNECT_S)
         try:
-            looks = Looks(network, bootstrap_servers=servers, groups=groups or (), letter_topics=dead_letters or ())
+            snapshots = Snapshots(
+                network, bootstrap_servers=servers, groups=groups or (), letter_topics=dead_letters or ()
+            )
             port = listening.getsockname()[1]
-            site = Site(looks, token=token, host=host.strip("[]"), allows_changes=allow_changes)
+            site = Site(snapshots, token=token, host=host.strip("[]"), allows_changes=allow_changes)
             server = HttpServer(site.application(), listening)
             typer.echo(f"http://{_shown(host)}:{port}/" + (f"#token={token}" if token else ""))
             sys.stdout.flush()

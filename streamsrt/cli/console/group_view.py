@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from streamsrt.cli.console.instances import InstanceFacts, Json
-from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Task, ToldRebalance
+from streamsrt.runtime.group_facts import ROLES, DescribedRebalance, GroupFacts, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, member_name
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
@@ -29,7 +29,7 @@ class PartView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLook:
+class GroupSnapshot:
     """All that one look has found. ``offsets``: rows of ``groups describe``. ``rates``: records a second that are read, by
     topic. ``rebalances``: the newest first; None where nobody tells."""
 
@@ -38,11 +38,11 @@ class GroupLook:
     offsets: Sequence[Json]
     rates: Mapping[str, float]
     parts: Sequence[PartView]
-    rebalances: Sequence[ToldRebalance] | None
+    rebalances: Sequence[DescribedRebalance] | None
     instances: Mapping[str, InstanceFacts]
 
 
-def group_json(look: GroupLook) -> Json:
+def group_json(look: GroupSnapshot) -> Json:
     """What the page of one application shows."""
     progress = _progress(look.instances.values())
     return {
@@ -93,7 +93,7 @@ def _progress(instances: Iterable[InstanceFacts]) -> dict[tuple[str, str], Json]
     return {(each.address, str(task["task_id"])): task for each in instances for task in each.tasks.get("tasks", ())}
 
 
-def _tasks(look: GroupLook, progress: Mapping[tuple[str, str], Json]) -> Iterable[Json]:
+def _tasks(look: GroupSnapshot, progress: Mapping[tuple[str, str], Json]) -> Iterable[Json]:
     lags = _lags(look)
     ends = look.facts.task_ends
     for member in look.facts.members:
@@ -129,7 +129,7 @@ def _reason(told: Json) -> str:
     return str(told.get("why", "")).partition(": ")[2]
 
 
-def _lags(look: GroupLook) -> dict[Task, int]:
+def _lags(look: GroupSnapshot) -> dict[Task, int]:
     """The lag of each task: of the partitions that it reads, all together."""
     readers: dict[str, list[str]] = defaultdict(list)
     for part in look.parts:
@@ -144,7 +144,7 @@ def _lags(look: GroupLook) -> dict[Task, int]:
     return found
 
 
-def _topics(look: GroupLook) -> Iterable[Json]:
+def _topics(look: GroupSnapshot) -> Iterable[Json]:
     lag: dict[str, int] = {}
     partitions: dict[str, int] = {}
     for row in look.offsets:

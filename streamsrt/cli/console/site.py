@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from streamsrt.cli.console.changes import MOST_LETTERS
 from streamsrt.cli.console.instances import Json
-from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.cli.dlq import position_of
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, StreamsError
@@ -55,9 +55,9 @@ class Site:
     """``token``: what a request must have; None: nothing, and nothing may be changed. ``host``: the name by which the
     console listens."""
 
-    def __init__(self, looks: Looks, *, token: str | None, host: str, allows_changes: bool = False) -> None:
+    def __init__(self, snapshots: Snapshots, *, token: str | None, host: str, allows_changes: bool = False) -> None:
         assert token is not None or not allows_changes, "what may be changed needs a token"
-        self._looks = looks
+        self._snapshots = snapshots
         self._allows_changes = allows_changes
         self._token = token
         self._host = host
@@ -69,8 +69,8 @@ class Site:
         routes += [
             Route(path, self._asked(make), methods=["GET"])
             for path, make in (
-                ("/api/groups", lambda _: self._looks.overview()),
-                ("/api/groups/{group}", lambda request: self._looks.group(request.path_params["group"])),
+                ("/api/groups", lambda _: self._snapshots.overview()),
+                ("/api/groups/{group}", lambda request: self._snapshots.group(request.path_params["group"])),
                 ("/api/groups/{group}/stores/{store}/keys/{key:path}", self._key),
                 ("/api/letters/{topic}", self._letters),
             )
@@ -83,10 +83,10 @@ class Site:
 
     def _key(self, request: Request) -> Json:
         params: dict[str, str] = request.path_params
-        return self._looks.rows_of_key(params["group"], params["store"], params["key"])
+        return self._snapshots.rows_of_key(params["group"], params["store"], params["key"])
 
     def _letters(self, request: Request) -> Json:
-        return {**self._looks.letters(request.path_params["topic"]), "allows_changes": self._allows_changes}
+        return {**self._snapshots.letters(request.path_params["topic"]), "allows_changes": self._allows_changes}
 
     def _file(self, name: str, media_type: str) -> Endpoint:
         content = files("streamsrt.cli.console").joinpath("page", name).read_bytes()
@@ -117,7 +117,7 @@ class Site:
             found: frozenset[Position] = positions
 
             def make(_: Request) -> Json:
-                return self._looks.change_letters(request.path_params["topic"], outcome, found)
+                return self._snapshots.change_letters(request.path_params["topic"], outcome, found)
 
             self._limiter = self._limiter or CapacityLimiter(_AT_ONCE)
             return _json(*await to_thread.run_sync(_answered, make, request, limiter=self._limiter))

@@ -47,7 +47,8 @@ Group: TypeAlias = DescribeGroupsResponse.DescribedGroup
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """``known``: the generation whose answer counted. ``tries``: answers since then that did not. ``told``: the last map."""
+    """``known``: the generation of the last valid response. ``tries``: invalid responses since then. ``told``: the last map
+    reported."""
 
     known: int = NO_GENERATION
     ask_at_ms: int | None = None
@@ -63,7 +64,7 @@ class Asked(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """``found``: the map where it is another one than that which was told. ``warning``: for the log."""
+    """``found``: the map, if it differs from the last one reported. ``warning``: a line for the log."""
 
     asking: Asking
     found: Answers | None = None
@@ -71,7 +72,7 @@ class Heard(NamedTuple):
 
 
 def follow(asking: Asking, session: Session, now_ms: int) -> Asked:
-    """After everything that happens to the session, and at ``ask_at_ms``."""
+    """Decides whether to send a request. Called after every event of the session, and at ``ask_at_ms``."""
     if not _is_settled(session):
         return Asked(replace(asking, known=NO_GENERATION, ask_at_ms=None, tries=0))
     if asking.known == session.generation or asking.is_asked:
@@ -85,7 +86,8 @@ def follow(asking: Asking, session: Session, now_ms: int) -> Asked:
 
 
 def answered(asking: Asking, session: Session, response: DescribeGroupsResponse, now_ms: int) -> Heard:
-    """What the coordinator says of the group. Whichever generation it was asked in, it counts if it is of this one."""
+    """Handles a response to DescribeGroups. It counts if it describes the current generation, whichever one it was requested
+    in."""
     if not _is_settled(session):
         return Heard(replace(asking, is_asked=False))
     (group,) = response.groups
@@ -99,7 +101,7 @@ def answered(asking: Asking, session: Session, response: DescribeGroupsResponse,
 
 
 def failed(asking: Asking, session: Session, reason: str, now_ms: int) -> Heard:
-    """No answer, or none that counts."""
+    """Handles a failed request, or a response that does not count."""
     asking = replace(asking, is_asked=False, tries=asking.tries + 1)
     if not _is_settled(session):
         return Heard(asking)
@@ -116,7 +118,7 @@ def _is_settled(session: Session) -> bool:
         session.membership.endpoint is not None
         and not session.ended
         and session.group is ClassicMemberState.IN
-        # In Java's layout the leader tells everybody.
+        # In Java's layout the leader sends the endpoints to all members.
         and session.protocol_name == PROTOCOL_NAME
         and session.tasks is TaskState.RUNNING
         and session.synced_generation == session.generation
@@ -130,7 +132,7 @@ def _pause_ms(asking: Asking, session: Session) -> int:
     return zlib.crc32(session.member_id.encode()) * spread_ms >> 32
 
 
-# ---------------------------------------------------------------------------------------------------------- the answer
+# ------------------------------------------------------------------------------------------------------- the response
 
 
 class _Member(NamedTuple):
@@ -149,7 +151,7 @@ def _readable(members: Iterable[DescribeGroupsResponse.DescribedGroupMember]) ->
 
 
 def _why_not(group: Group, members: Mapping[str, _Member], session: Session) -> str | None:
-    """Why an answer does not count; None: it does."""
+    """Returns why a response does not count, or None if it does."""
     if group.error_code != ErrorCode.NONE:
         said = f": {group.error_message}" if group.error_message else ""
         return f"DescribeGroups failed with {error_name(group.error_code)}{said}"
@@ -179,8 +181,9 @@ def _by_endpoint(members: Iterable[_Member], topology: Topology) -> Answers:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What a task reads. Leaders say it of active tasks only: ``read`` is all that they said, ``active`` the tasks that they
-    said it of. ``topics``: whatever the members read, that ``named`` topics of the topology are not."""
+    """The partitions that tasks read. Leaders report them for active tasks only: ``read`` has all reported partitions,
+    ``active`` the tasks that they belong to. ``topics``: all topics that the members read and the topology does not list by
+    name (``named``)."""
 
     subtopologies: Mapping[str, Subtopology]
     topics: frozenset[str]
@@ -204,7 +207,8 @@ class _Inputs:
         return cls(parts, frozenset(topics), frozenset(read), frozenset(active))
 
     def of_task(self, task: Task) -> Iterable[TopicPartition]:
-        """Those of a task that nobody runs may be too many: topics with fewer partitions than its subtopology has tasks."""
+        """The task's partitions. For a task that nobody runs there may be too many: topics with fewer partitions than its
+        subtopology has tasks."""
         name, partition = task
         if name not in self._by_subtopology:
             self._by_subtopology[name] = self._topics_of(name)
@@ -219,7 +223,7 @@ class _Inputs:
             matched = (matching(pattern, self.topics) for pattern in part.source_topic_regex)
             return _named(part).union(*matched)
         except InvalidRegexError:
-            # Nobody runs tasks of such a topology: these are of another one.
+            # Nobody runs tasks of such a topology: these partitions belong to another one.
             return frozenset()
 
 

@@ -26,7 +26,7 @@ _NO_NAME = uuid.UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class JavaVersion:
-    """The version that Java's members are taken to run."""
+    """The version that Java's members are assumed to run."""
 
     epoch: int
     digest: bytes
@@ -35,7 +35,7 @@ class JavaVersion:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a member of Java's was told: ``unique`` is the number of what it had said."""
+    """An earlier assignment of a Java member. ``unique`` is the number of the subscription that it answers."""
 
     unique: int
     echo: Echo
@@ -68,7 +68,8 @@ def read_subscriptions(joined: Iterable[Joined]) -> JavaMembers:
 def version_of(
     read: JavaMembers, generation: int, leader_id: str, texts: Mapping[bytes, Topology]
 ) -> JavaVersion | None:
-    """What the group runs: by the newest echo of ours, else the leader's version. None: its text is not known here."""
+    """Returns the group's version: by the newest echo of our members, else the leader's version. None: its text is not known
+    here."""
     echoes = [s.echo for s in read.ours.values() if s.echo is not None and 0 <= s.echo.generation < generation]
     mine = read.ours[leader_id]
     epoch, digest = mine.topology_epoch, mine.topology_digest
@@ -78,10 +79,11 @@ def version_of(
     return JavaVersion(epoch, digest, texts[digest]) if digest in texts else None
 
 
-def in_our_words(
+def to_classic_subscription(
     member_id: str, said: JavaSubscription, version: JavaVersion, told: Told | None, generation: int
 ) -> ClassicSubscription:
-    """``told``: by this leader in the generation before, if it led that."""
+    """Converts a Java member's subscription to ours. ``told``: its assignment by this leader in the generation before, if it
+    led that one."""
     active = said.running | tasks_of_partitions(version.topology, said.owned_partitions)
     info = said.info
     known = info if isinstance(info, SubscriptionInfo) else None
@@ -111,7 +113,7 @@ def in_our_words(
 
 
 def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]) -> frozenset[Task]:
-    """The tasks that read these."""
+    """The tasks that read these partitions."""
     pairs = list(partitions)
     found: set[Task] = set()
     for part in topology.subtopologies:
@@ -121,7 +123,7 @@ def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]
 
 
 def unlike(topology: Topology, said: JavaSubscription) -> str:
-    """What shows that a member of Java's runs another topology, or can't be understood; empty if nothing does."""
+    """Returns a sign that a Java member runs another topology, or why it can't be understood; empty if there is none."""
     if said.unreadable:
         return said.unreadable
     named = _named(topology)
@@ -139,7 +141,7 @@ def unlike(topology: Topology, said: JavaSubscription) -> str:
 
 
 def foreign_inputs(topology: Topology, inputs: Iterable[tuple[Task, TopicPartition]]) -> str:
-    """What a leader of Java's gave that this topology does not have; empty if all fits."""
+    """Returns inputs assigned by a Java leader that this topology does not have; empty if it has all of them."""
     for (name, partition), (topic, number) in inputs:
         if partition != number or topic not in _read_by(topology, name, {topic}):
             reads = ", ".join(sorted(_read_by(topology, name, _named(topology)))) or "nothing"
@@ -155,7 +157,7 @@ def _named(topology: Topology) -> frozenset[str]:
 
 
 def _read_by(topology: Topology, subtopology_id: str, topics: Iterable[str]) -> frozenset[str]:
-    """Those of ``topics`` that the subtopology reads."""
+    """The ones of ``topics`` that the subtopology reads."""
     part = next((part for part in topology.subtopologies if part.subtopology_id == subtopology_id), None)
     if part is None:
         return frozenset()

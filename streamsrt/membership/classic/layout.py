@@ -48,12 +48,12 @@ _Partitions: TypeAlias = ConsumerProtocolAssignment.TopicPartition | ConsumerPro
 
 
 def encode_subscription(said: ClassicSubscription) -> bytes:
-    """Raises ValueError where the process id is not the text of a UUID."""
+    """Raises ValueError if the process id is not the text of a UUID."""
     return with_consumer_fields(said, subscription_data(said))
 
 
 def subscription_data(said: ClassicSubscription) -> bytes:
-    """The user data alone."""
+    """Encodes the user data alone."""
     own = StreamsrtSubscription(
         unique=said.unique,
         process_id=uuid.UUID(said.process_id).bytes,
@@ -63,7 +63,7 @@ def subscription_data(said: ClassicSubscription) -> bytes:
         topology_epoch=said.topology_epoch,
         topology_digest=said.topology_digest,
         topology=None if said.topology is None else topology_bytes(said.topology),
-        held=_said_roles(said.held),
+        held=_subscription_tasks(said.held),
         echo=None if said.echo is None else _echo(said.echo, said.held),
         offsets=_offsets(said.offsets),
         end_offsets=_offsets(said.end_offsets),
@@ -75,7 +75,7 @@ def subscription_data(said: ClassicSubscription) -> bytes:
 
 
 def with_consumer_fields(said: ClassicSubscription, user_data: bytes) -> bytes:
-    """The subscription of a consumer, with what every consumer says, and this user data."""
+    """Encodes a consumer's subscription with the standard fields and this user data."""
     owned = _by_topic(said.owned_partitions)
     outer = ConsumerProtocolSubscription(
         topics=sorted(said.topics),
@@ -88,7 +88,7 @@ def with_consumer_fields(said: ClassicSubscription, user_data: bytes) -> bytes:
 
 
 def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
-    """What a member said when it joined."""
+    """Decodes the subscription that a member joined with."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
         return subscription_of(outer, outer.user_data)
@@ -97,7 +97,7 @@ def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
 
 
 def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> ClassicSubscription:
-    """``data``: what :func:`subscription_data` wrote. Raises DecodeError."""
+    """Decodes user data written by :func:`subscription_data`. Raises DecodeError."""
     own = decode(StreamsrtSubscription, _VERSION, unpacked(data))
     held = _tasks(own.held)
     return ClassicSubscription(
@@ -124,12 +124,12 @@ def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> 
 
 
 def encode_assignment(told: ClassicAssignment) -> bytes:
-    """Raises ValueError where the process id is not the text of a UUID."""
+    """Raises ValueError if the process id is not the text of a UUID."""
     return with_assigned_partitions(told.assigned_partitions, assignment_data(told))
 
 
 def assignment_data(told: ClassicAssignment) -> bytes:
-    """The user data alone."""
+    """Encodes the user data alone."""
     as_given = told.target == told.tasks
     own = StreamsrtAssignment(
         process_id=uuid.UUID(told.process_id).bytes,
@@ -137,9 +137,9 @@ def assignment_data(told: ClassicAssignment) -> bytes:
         generation=told.generation,
         group_epoch=told.group_epoch,
         group_digest=told.group_digest,
-        tasks=_told_roles(told.tasks),
+        tasks=_assignment_tasks(told.tasks),
         target_as_given=as_given,
-        target=_told_roles(Tasks() if as_given else told.target),
+        target=_assignment_tasks(Tasks() if as_given else told.target),
         status=[StreamsrtAssignment.StatusEntry(code=int(s.code), detail=s.detail) for s in told.statuses],
         error_code=told.error_code,
         error_text=told.error_text,
@@ -154,7 +154,7 @@ def assignment_data(told: ClassicAssignment) -> bytes:
 
 
 def with_assigned_partitions(partitions: Iterable[TopicPartition], user_data: bytes) -> bytes:
-    """The assignment of a consumer with this user data."""
+    """Encodes a consumer's assignment with these partitions and this user data."""
     outer = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=n) for t, n in _by_topic(partitions)
@@ -165,7 +165,7 @@ def with_assigned_partitions(partitions: Iterable[TopicPartition], user_data: by
 
 
 def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
-    """What the leader told a member."""
+    """Decodes the assignment that the leader sent to a member."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
         return assignment_of(outer, outer.user_data)
@@ -174,7 +174,7 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
 
 
 def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> ClassicAssignment:
-    """``data``: what :func:`assignment_data` wrote. Raises DecodeError."""
+    """Decodes user data written by :func:`assignment_data`. Raises DecodeError."""
     own = decode(StreamsrtAssignment, _VERSION, unpacked(data))
     tasks = _tasks(own.tasks)
     return ClassicAssignment(
@@ -215,7 +215,7 @@ def _own_endpoint(endpoint: Endpoint | None) -> StreamsrtSubscription.Endpoint |
     return None if endpoint is None else StreamsrtSubscription.Endpoint(host=endpoint.host, port=endpoint.port)
 
 
-def _said_roles(tasks: Tasks) -> StreamsrtSubscription.RoleTasks:
+def _subscription_tasks(tasks: Tasks) -> StreamsrtSubscription.RoleTasks:
     def ids(role: Iterable[Task]) -> list[StreamsrtSubscription.TaskIds]:
         return [StreamsrtSubscription.TaskIds(subtopology_id=name, partitions=each) for name, each in _by_topic(role)]
 
@@ -224,7 +224,7 @@ def _said_roles(tasks: Tasks) -> StreamsrtSubscription.RoleTasks:
     )
 
 
-def _told_roles(tasks: Tasks) -> StreamsrtAssignment.RoleTasks:
+def _assignment_tasks(tasks: Tasks) -> StreamsrtAssignment.RoleTasks:
     def ids(role: Iterable[Task]) -> list[StreamsrtAssignment.TaskIds]:
         return [StreamsrtAssignment.TaskIds(subtopology_id=name, partitions=each) for name, each in _by_topic(role)]
 
@@ -257,7 +257,7 @@ def _echo(echo: Echo, held: Tasks) -> StreamsrtSubscription.EchoedTarget:
         group_epoch=echo.group_epoch,
         group_digest=echo.group_digest,
         as_held=as_held,
-        target=_said_roles(Tasks() if as_held else echo.target),
+        target=_subscription_tasks(Tasks() if as_held else echo.target),
         waits=[StreamsrtSubscription.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(echo.waits)],
     )
 

@@ -20,8 +20,9 @@ from streamsrt.membership.classic import endpoints
 from streamsrt.membership.classic import leading as leader
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic import state as states
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings, TopicsWatch
 from streamsrt.membership.classic.leading import CountLeft, CreateTopics, EndOffsets, Leading, ListTopics
-from streamsrt.membership.classic.sending import wake_at_ms
+from streamsrt.membership.classic.request_schedule import wake_at_ms
 from streamsrt.membership.classic.state import (
     ClassicMemberState,
     GroupRequest,
@@ -31,7 +32,6 @@ from streamsrt.membership.classic.state import (
     Session,
     TaskState,
 )
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings, TopicsWatch
 from streamsrt.membership.classic.values import NO_GENERATION
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.member import log_event
@@ -67,7 +67,7 @@ LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends | Left
 
 
 class LeaderHands(Protocol):
-    """Who can do what a leader needs (:class:`streamsrt.client.leading.LeaderWork`)."""
+    """What the leader needs to be done (implemented by :class:`streamsrt.client.leading.LeaderWork`)."""
 
     async def list_topics(self, names: Collection[str] | None) -> TopicsImage: ...
     async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors: ...
@@ -85,7 +85,7 @@ Work: TypeAlias = Callable[[LeaderHands], Awaitable[LeaderAnswer]]
 
 @dataclass(slots=True)
 class ClassicStep:
-    """What follows, on each lane; see :class:`streamsrt.client.classic_group.ClassicTodo`."""
+    """What to send and do, on each lane; see :class:`streamsrt.client.classic_group.ClassicTodo`."""
 
     request: GroupRequest | None = None
     rebalance_request: RebalanceRequest | None = None
@@ -99,8 +99,8 @@ class ClassicStep:
 @dataclass(slots=True)
 class _Watching:
     watch: TopicsWatch
-    look_at_ms: int
-    is_looking: bool = field(default=False)
+    check_at_ms: int
+    is_listing: bool = field(default=False)
 
 
 class ClassicMember:
@@ -118,8 +118,8 @@ class ClassicMember:
         unique: int = 0,
         watch_interval_ms: int = WATCH_INTERVAL_MS,
     ) -> None:
-        """``known``: the state that lies on disk. ``unique``: where the numbers of its subscriptions begin; another one in
-        each process, so that what a broker stored for the process before is told from what is meant."""
+        """``known``: the state on disk. ``unique``: the first number of its subscriptions. It differs for each process, so
+        that an assignment that a broker stored for the previous process is recognized."""
         digest = topology_digest(membership.topology, membership.client_tags)
         report = None if known is None else OffsetReport(known.offsets, known.end_offsets)
         self.session = Session(
@@ -165,13 +165,13 @@ class ClassicMember:
         return self._on(Join(), now_ms)
 
     def command(self, command: Command, seen: int, now_ms: int) -> ClassicStep:
-        """``seen``: how many events the processing thread had taken when it sent the command."""
+        """``seen``: how many events the processing thread had handled when it sent the command."""
         if isinstance(command, ReportOwned):
             return self._on(OwnedReported(command.tasks, seen), now_ms)
         return self._on(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> ClassicStep:
-        """``version``: the highest of JoinGroup that the coordinator and this client share."""
+        """``version``: the highest JoinGroup version that both the coordinator and this client support."""
         return self._on(states.CoordinatorFound(version), now_ms)
 
     def responded(self, response: Message, now_ms: int) -> ClassicStep:
@@ -198,20 +198,20 @@ class ClassicMember:
         return self._finish(todo, now_ms)
 
     def polled(self, at_ms: int) -> None:
-        """When the processing thread was last seen alive. Called before every event."""
+        """Records when the processing thread was last active. Called before every event."""
         self.session = machine.alive(self.session, at_ms)
 
     # ----------------------------------------------------------------------------------------------------- endpoints
 
     def described(self, response: Message, now_ms: int) -> ClassicStep:
-        """The answer to ``describe``."""
+        """Handles the response to ``describe``."""
         assert isinstance(response, DescribeGroupsResponse)
-        return self._heard_of_endpoints(endpoints.answered(self._asking, self.session, response, now_ms), now_ms)
+        return self._endpoints_described(endpoints.answered(self._asking, self.session, response, now_ms), now_ms)
 
     def describe_failed(self, reason: str, now_ms: int) -> ClassicStep:
-        return self._heard_of_endpoints(endpoints.failed(self._asking, self.session, reason, now_ms), now_ms)
+        return self._endpoints_described(endpoints.failed(self._asking, self.session, reason, now_ms), now_ms)
 
-    def _heard_of_endpoints(self, heard: endpoints.Heard, now_ms: int) -> ClassicStep:
+    def _endpoints_described(self, heard: endpoints.Heard, now_ms: int) -> ClassicStep:
         self._asking = heard.asking
         if heard.warning is not None:
             log.warning("Group %s: %s", self.group_id, heard.warning)
@@ -220,26 +220,26 @@ class ClassicMember:
     # ------------------------------------------------------------------------------------------------------- leading
 
     def worked(self, answer: LeaderAnswer, now_ms: int) -> ClassicStep:
-        """The answer to the latest work."""
+        """Handles the result of the latest work."""
         todo = ClassicStep()
         if self._leading is not None:
-            self._lead(leader.step(self._leading, _heard(answer), now_ms), todo, now_ms)
+            self._lead(leader.step(self._leading, _leader_event(answer), now_ms), todo, now_ms)
         elif self._watching is not None and isinstance(answer, TopicsImage):
-            self._watching.is_looking = False
+            self._watching.is_listing = False
             if self._watching.watch.is_outdated(answer):
                 self._watching = None
-                self._hear(states.RejoinWanted("topics have changed"), todo, now_ms)
+                self._step(states.RejoinWanted("topics have changed"), todo, now_ms)
         return self._finish(todo, now_ms)
 
     def work_failed(self, reason: str, now_ms: int) -> ClassicStep:
-        """The latest work failed."""
+        """Handles a failure of the latest work."""
         todo = ClassicStep()
         if self._leading is not None:
             event = _failed(self._leading, reason)
             if event is not None:
                 self._lead(leader.step(self._leading, event, now_ms), todo, now_ms)
         elif self._watching is not None:
-            self._watching.is_looking = False
+            self._watching.is_listing = False
             log.warning("Group %s: its leader can't look up the topics: %s", self.group_id, reason)
         return self._finish(todo, now_ms)
 
@@ -271,18 +271,18 @@ class ClassicMember:
         for warning in outcome.warnings:
             log.warning("%s", warning)
         if outcome.unfit:
-            self._hear(states.Unfit(outcome.unfit), todo, now_ms)
+            self._step(states.Unfit(outcome.unfit), todo, now_ms)
             return
-        self._hear(states.Led(generation, outcome.assignments), todo, now_ms)
+        self._step(states.Led(generation, outcome.assignments), todo, now_ms)
 
     # ------------------------------------------------------------------------------------------------------- machines
 
     def _on(self, event: Happening, now_ms: int) -> ClassicStep:
         todo = ClassicStep()
-        self._hear(event, todo, now_ms)
+        self._step(event, todo, now_ms)
         return self._finish(todo, now_ms)
 
-    def _hear(self, event: Happening, todo: ClassicStep, now_ms: int) -> None:
+    def _step(self, event: Happening, todo: ClassicStep, now_ms: int) -> None:
         known, id_before = set(self.session.statuses), self.member_id
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
@@ -303,14 +303,14 @@ class ClassicMember:
         watching = self._watching
         if self.session.group is not ClassicMemberState.IN or self._leading is not None:
             watching = None
-        elif watching is not None and not watching.is_looking and now_ms >= watching.look_at_ms:
-            watching.is_looking, watching.look_at_ms = True, now_ms + self._watch_interval_ms
+        elif watching is not None and not watching.is_listing and now_ms >= watching.check_at_ms:
+            watching.is_listing, watching.check_at_ms = True, now_ms + self._watch_interval_ms
             names = watching.watch.names
             todo.work = lambda hands: hands.list_topics(names)
-        look_at_ms = None if watching is None or watching.is_looking else watching.look_at_ms
+        check_at_ms = None if watching is None or watching.is_listing else watching.check_at_ms
         self._asking, describe = endpoints.follow(self._asking, self.session, now_ms)
         todo.describe = describe or todo.describe
-        times = [wake_at_ms(self.session), self._leading_wake_ms, look_at_ms, self._asking.ask_at_ms]
+        times = [wake_at_ms(self.session), self._leading_wake_ms, check_at_ms, self._asking.ask_at_ms]
         todo.wake_at_ms = None if self.ended else min((time for time in times if time is not None), default=None)
         return todo
 
@@ -327,7 +327,7 @@ def _work(effect: leader.Effect) -> Work:
             return lambda hands: hands.left(partitions)
 
 
-def _heard(answer: LeaderAnswer) -> leader.Event:
+def _leader_event(answer: LeaderAnswer) -> leader.Event:
     if isinstance(answer, TopicsImage):
         return leader.TopicsListed(answer)
     if isinstance(answer, TopicErrors):

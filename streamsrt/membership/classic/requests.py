@@ -17,7 +17,7 @@ def subscription(session: Session) -> ClassicSubscription:
     """The member's current subscription."""
     membership, held = session.membership, session.held
     report = session.report
-    reported = _told_tasks(session, held)
+    reported = _tasks_with_offsets(session, held)
     return ClassicSubscription(
         process_id=membership.process_id,
         topology_epoch=membership.topology.epoch,
@@ -40,13 +40,14 @@ def subscription(session: Session) -> ClassicSubscription:
     )
 
 
-def _told_tasks(session: Session, held: Tasks) -> frozenset[Task]:
-    """Those whose offsets matter to an assignor: all that is on disk here and is not active here."""
+def _tasks_with_offsets(session: Session, held: Tasks) -> frozenset[Task]:
+    """The tasks whose offsets an assignor needs: all that are on disk here and not active here."""
     return frozenset(() if session.report is None else session.report.offsets) - held.active
 
 
 def _topics(session: Session) -> frozenset[str]:
-    """Brokers let the offsets of topics expire that no member of a stable group names (KIP-211)."""
+    """The topics to subscribe to. Brokers expire the offsets of topics to which no member of a stable group subscribes
+    (KIP-211)."""
     names = {topic for topic, _ in session.partitions}
     for part in session.membership.topology.subtopologies:
         names.update(part.source_topics, (topic.name for topic in part.repartition_source_topics))
@@ -54,7 +55,7 @@ def _topics(session: Session) -> frozenset[str]:
 
 
 def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition]:
-    """The input partitions of active tasks, as far as a leader has said them: Java and tools for lag read them."""
+    """The input partitions of active tasks, as far as the leader has sent them. Java's members and lag tools read them."""
     inputs: dict[str, set[str]] = {}
     patterns: set[str] = set()
     for part in session.membership.topology.subtopologies:
@@ -71,7 +72,8 @@ def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition
 
 
 def _protocols(session: Session) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:
-    """Our own layout first: the broker takes the first one that all members have. Java's second, where it can be written."""
+    """The protocols in order of preference. Ours is first: the broker chooses the first one that all members have. Java's is
+    second, if it can be written."""
     said = subscription(session)
     layouts = [(PROTOCOL_NAME, encode_subscription(said))]
     if is_numbered(session.membership.topology):
@@ -84,7 +86,7 @@ def _protocols(session: Session) -> list[JoinGroupRequest.JoinGroupRequestProtoc
 
 
 def _inputs_of_active(session: Session) -> frozenset[TopicPartition]:
-    """Whether a leader has said them or not; some of them may not exist."""
+    """All input partitions of active tasks, whether or not the leader has sent them; some may not exist."""
     active = session.held.active
     return frozenset(
         (topic, task[1])
@@ -96,7 +98,7 @@ def _inputs_of_active(session: Session) -> frozenset[TopicPartition]:
 
 
 def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupRequest]:
-    """A JoinGroup that says something new; what it claims is kept."""
+    """Builds a JoinGroup with new contents; its claims are kept."""
     session = replace(session, unique=(session.unique + 1) & 0x7FFF_FFFF)
     membership = session.membership
     request = JoinGroupRequest(
@@ -134,7 +136,7 @@ def with_member_id(join: JoinGroupRequest, member_id: str) -> JoinGroupRequest:
 
 
 def caught_up_warmups(session: Session) -> frozenset[Task]:
-    """The warm-up tasks that are near enough to their ends to be promoted."""
+    """The warm-up tasks that have caught up far enough to be promoted."""
     if session.report is None:
         return frozenset()
     return caught_up(session.owned.warmup, session.report, session.recovery_lag)

@@ -40,9 +40,9 @@ from typing import Any, NamedTuple
 
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
-from streamsrt.membership.classic.assigned import Assigned, assigned_by
+from streamsrt.membership.classic.received_assignment import Assigned, assigned_by
+from streamsrt.membership.classic.request_schedule import SHUTDOWN_PATIENCE_MS, act, must_poll
 from streamsrt.membership.classic.requests import caught_up_warmups, sync_request, with_member_id
-from streamsrt.membership.classic.sending import SHUTDOWN_PATIENCE_MS, act, must_poll
 from streamsrt.membership.classic.state import (
     BEATING,
     TAKING_PART,
@@ -104,7 +104,7 @@ class StepResult(NamedTuple):
 
 
 def step(session: Session, event: Happening, now_ms: int) -> ClassicSessionStep:
-    """The next state, and what is to be sent and told."""
+    """Returns the next state, and the requests and events that follow."""
     if session.ended:
         return ClassicSessionStep(session)
     session, events, lead = _HANDLERS[type(event)](session, event, now_ms)
@@ -114,12 +114,12 @@ def step(session: Session, event: Happening, now_ms: int) -> ClassicSessionStep:
     session = _count(session, events)
     if session.ended:
         return ClassicSessionStep(session, events=events)
-    session = _look_for_reasons(_rejoin_if_free(session, now_ms), now_ms)
+    session = _rejoin_if_due(_rejoin_if_free(session, now_ms), now_ms)
     return act(session, events, lead if session.group is ClassicMemberState.LEADING else None, now_ms)
 
 
 def alive(session: Session, polled_at_ms: int) -> Session:
-    """The processing thread was alive at this time. To be told before every event."""
+    """Records that the processing thread was active at this time. Called before every event."""
     return replace(session, polled_at_ms=polled_at_ms) if polled_at_ms > session.polled_at_ms else session
 
 
@@ -141,7 +141,8 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
 def _join(session: Session, _: Join, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.OUT or session.rejoin is not None:
         return StepResult(session)
-    # A process that comes back must not number its words as the one before did: by number it knows what answers them.
+    # A restarted process must not reuse the numbers of the previous one: numbers show which subscription an assignment
+    # answers.
     unique = now_ms & 0x7FFF_FFFF
     return StepResult(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
 
@@ -167,7 +168,7 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Step
             session = replace(session, lost_at=None)
         return StepResult(session)
     if session.tasks is TaskState.RELEASING and not event.tasks:
-        # It has said so after it asked to leave: nothing is opened any more.
+        # The processing thread has reported this after it asked to leave: nothing is opened any more.
         return _all_released(replace(session, offered=NOTHING), now_ms)
     return StepResult(session)
 
@@ -184,7 +185,7 @@ def _all_released(session: Session, now_ms: int) -> StepResult:
 
 def _leave_group(session: Session) -> StepResult:
     static = session.membership.instance_id is not None
-    # What the broker keeps of it would shut down the application again when that is back.
+    # Otherwise the subscription stored by the broker would shut down the application again when the member returns.
     remains = static and session.leave is not None and session.leave.remain and not session.told_shutdown
     if not session.member_id or remains:
         return _end(session, (LeftGroup(),))
@@ -227,7 +228,7 @@ def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> St
     return StepResult(session, (EndpointsChanged(event.partitions),))
 
 
-# ------------------------------------------------------------------------------------------- what the network answers
+# --------------------------------------------------------------------------------------------- network responses
 
 
 def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> StepResult:
@@ -255,7 +256,7 @@ def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> 
 
 
 def _is_awaited(session: Session, answered: InFlight | None) -> bool:
-    """Whether the answer still means anything: the member may have left, or have lost everything, meanwhile."""
+    """Whether the response still counts: the member may have left, or lost all tasks, in the meantime."""
     wanted = ClassicMemberState.JOINING if answered is InFlight.JOIN else ClassicMemberState.SYNCING
     return session.group is wanted
 
@@ -283,7 +284,7 @@ def _answered(session: Session, event: Answered, now_ms: int) -> StepResult:
 
 
 def _rebalances(session: Session, now_ms: int) -> StepResult:
-    """The group waits for this member to join."""
+    """Joins again, because the group waits for this member."""
     session, events, _ = _recovered(session, now_ms)
     if session.unheard_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
         return StepResult(_leave_group(session).session, events)
@@ -305,12 +306,13 @@ def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int)
 def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -> StepResult:
     code = response.error_code
     if code == ErrorCode.MEMBER_ID_REQUIRED and session.join is not None:
-        # The same words again, now with the id (KIP-394).
+        # The same request, now with the id (KIP-394).
         return StepResult(
             replace(session, member_id=response.member_id, join=with_member_id(session.join, response.member_id))
         )
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH and not session.topology_wanted:
-        # The coordinator of a streams group assigns, and does not know the topology: the same, with its text.
+        # The coordinator of a streams group assigns the tasks, but does not know the topology: the same request with its
+        # text.
         session = replace(session, topology_wanted=True, join=None)
         return StepResult(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -439,7 +441,7 @@ def _ask_to_join(session: Session, reason: str, now_ms: int, *, is_forced: bool 
     return replace(session, rejoin=Rejoin(reason, now_ms, is_forced))
 
 
-def _look_for_reasons(session: Session, now_ms: int) -> Session:
+def _rejoin_if_due(session: Session, now_ms: int) -> Session:
     if session.group is not ClassicMemberState.IN or session.rejoin is not None:
         return session
     if session.gone and not is_held(session.gone, session.held):
@@ -489,8 +491,8 @@ def _ask_again_for_id(session: Session, now_ms: int) -> StepResult:
 
 
 def _on_old_generation(session: Session, now_ms: int) -> StepResult:
-    """A dynamic member is part of a newer generation only if a JoinGroup of its own arrived, with its claims; brokers keep a
-    static one that missed a generation (KAFKA-13419)."""
+    """Keeps or loses the tasks of an old generation. A dynamic member is part of a newer one only if its own JoinGroup
+    arrived, with its claims; brokers keep a static one that missed a generation (KAFKA-13419)."""
     if session.membership.instance_id is not None and not session.join_was_lost:
         return _lose_tasks(session, "a generation of the group was missed", now_ms)
     session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
@@ -498,7 +500,7 @@ def _on_old_generation(session: Session, now_ms: int) -> StepResult:
 
 
 def _retry(session: Session, reason: str, now_ms: int) -> StepResult:
-    """Tasks, generation and what was to be sent stay."""
+    """Schedules a retry. Tasks, generation and the pending request are kept."""
     until_ms = now_ms + _back_off_ms(session, session.failures)
     session = replace(
         session,
@@ -564,7 +566,7 @@ def _without_group(session: Session) -> Session:
 
 
 def _rejoin_if_free(session: Session, now_ms: int) -> Session:
-    """Join anew, unless tasks are still to be given up or a request of the former membership is under way."""
+    """Joins anew, unless tasks are still being released or a request of the previous membership is in flight."""
     if session.tasks not in {TaskState.LOST, TaskState.STALE} or session.lost_at is not None:
         return session
     if session.stale_leave_pending or session.in_flight is not None or session.rebalance_in_flight is not None:

@@ -34,7 +34,7 @@ RebalanceRequest: TypeAlias = types.JoinGroupRequest | types.SyncGroupRequest
 
 
 class ClassicMemberState(Enum):
-    """Where the member stands in its group."""
+    """The member's position in its group."""
 
     OUT = "out"
     JOINING = "joining"
@@ -52,7 +52,7 @@ BEATING = frozenset({ClassicMemberState.IN, ClassicMemberState.LEADING})
 
 
 class TaskState(Enum):
-    """Where it stands with its tasks. LOST and STALE: nothing is sent until nothing is open."""
+    """The state of the member's tasks. LOST and STALE: nothing is sent while tasks are open."""
 
     RUNNING = "running"
     RELEASING = "releasing"
@@ -70,7 +70,7 @@ class InFlight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """The member is to join again. ``is_forced``: the group rebalances, and waits for it."""
+    """The member has to join again. ``is_forced``: the group is rebalancing and waits for it."""
 
     reason: str
     since_ms: int
@@ -79,7 +79,7 @@ class Rejoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """All that the machine knows. ``version``: that of JoinGroup; None: the coordinator has to be found (again)."""
+    """The state of the machine. ``version``: the JoinGroup version; None: the coordinator has to be found (again)."""
 
     membership: GroupMembership
     digest: bytes = NO_DIGEST
@@ -90,10 +90,10 @@ class Session:
     member_id: str = ""
     generation: int = NO_GENERATION
     synced_generation: int = NO_GENERATION
-    """The last one whose assignment the member got."""
+    """The last generation whose assignment the member received."""
     version: int | None = None
     in_flight: InFlight | None = None
-    """On the lane of heartbeats; the search for the coordinator is on it, too."""
+    """The request in flight on the heartbeat lane, which is also used to find the coordinator."""
     rebalance_in_flight: InFlight | None = None
     back_off_until_ms: int = 0
     rebalance_back_off_until_ms: int = 0
@@ -102,45 +102,45 @@ class Session:
     fences: int = 0
     sent_at_ms: int = 0
     beat_generation: int = NO_GENERATION
-    """That of the last heartbeat."""
+    """When the last heartbeat was sent."""
 
     unique: int = 0
     join: types.JoinGroupRequest | None = None
-    """Sent and not answered: to be repeated as it is."""
+    """Sent and not answered; it is repeated unchanged."""
     id_taken_since_ms: int | None = None
-    """Since when the ``group.instance.id`` is refused, because a streams member has it."""
+    """Since when the ``group.instance.id`` is refused because a streams member has it."""
     join_was_lost: bool = False
-    """Whether an answer to a JoinGroup did not arrive since the last one that did."""
+    """Whether a response to a JoinGroup has been lost since the last one that arrived."""
     sync: types.SyncGroupRequest | None = None
     claimed: Tasks = NOTHING
-    """What the last JoinGroup said that the member holds."""
+    """The tasks that the last JoinGroup claimed."""
     told_shutdown: bool = False
-    """Whether the last JoinGroup said that the application is to shut down."""
+    """Whether the last JoinGroup requested a shutdown of the application."""
     joined_of_its_own: bool = False
     missed_sync: bool = False
     rejoin: Rejoin | None = None
     idle_rounds: int = 0
-    """Generations, one after the other, that the member began and that changed nothing for it."""
+    """Consecutive generations that the member started and that changed nothing for it."""
     synced_at_ms: int = 0
     rejoin_at_ms: int | None = None
     topology_wanted: bool = False
     gone: Tasks = NOTHING
-    """What was claimed and not given: when nothing of it is held any more, the member joins again to say so."""
+    """Tasks that were claimed and not assigned: when all of them are closed, the member joins again to report it."""
     echo: Echo | None = None
     partitions: frozenset[TopicPartition] = frozenset()
 
     assigned: Tasks = NOTHING
     owned: Tasks = NOTHING
     offered: Tasks = NOTHING
-    """The tasks of every assignment that the processing thread had not heard of when it last said what it owns, and of the
-    latest."""
+    """The tasks of the latest assignment, and of all that the processing thread had not handled when it last reported its
+    tasks."""
     assigned_at: int = 0
-    """The number of the last event that told what to run."""
+    """The number of the last event with an assignment."""
     told: int = 0
     lost_at: int | None = None
-    """The number of the TasksLost that has not been answered yet."""
+    """The number of the TasksLost event that is not confirmed yet."""
     is_new: bool = True
-    """Whether no assignment was told since the member joined anew."""
+    """Whether no assignment has been reported since the member joined anew."""
 
     recovery_lag: int = -1
     report: OffsetReport | None = None
@@ -149,23 +149,23 @@ class Session:
     sources_missing_since_ms: int | None = None
     sources_missing_told: bool = False
     protocol_name: str = PROTOCOL_NAME
-    """The layout of the generation: ours, or Java's where members of Java's are in the group."""
+    """The layout of the generation: ours, or Java's if the group has Java members."""
     stream_version: int = NEWEST_VERSION
-    """Of Java's layout, in which the member says what it has to say next."""
+    """The version of Java's layout for the member's next subscription."""
     answers: Answers | None = None
-    """Who answers queries, as a leader said in Java's layout."""
+    """The endpoints that answer queries, as sent by a leader in Java's layout."""
     shutdown_application: bool = False
     heard_of_shutdown: bool = False
-    """Whether it was told that another member wants the application to shut down."""
+    """Whether the member knows that another one requested a shutdown of the application."""
     unheard_until_ms: int | None = None
-    """Until when a leader that has told the others of a shutdown waits for one of them to join or to leave."""
+    """How long a leader that has sent a shutdown to the others waits for one of them to join or leave."""
     leave: Leave | None = None
     stale_leave_pending: bool = False
     polled_at_ms: int = 0
 
     @property
     def shuts_down(self) -> bool:
-        """Whether the group is to hear from this member that the application shuts down."""
+        """Whether this member must tell the group that the application shuts down."""
         return self.shutdown_application or self.heard_of_shutdown
 
     @property
@@ -175,7 +175,7 @@ class Session:
 
 
 def union(one: Tasks, other: Tasks) -> Tasks:
-    """Each task once, in its strongest role."""
+    """Merges both; each task once, in its strongest role."""
     active = one.active | other.active
     standby = (one.standby | other.standby) - active
     return Tasks(active, standby, (one.warmup | other.warmup) - active - standby)
@@ -188,7 +188,7 @@ def not_given(claimed: Tasks, given: Tasks) -> Tasks:
 
 
 def is_held(tasks: Tasks, held: Tasks) -> bool:
-    """Whether anything of ``tasks`` is held in the same role."""
+    """Whether any of ``tasks`` is held in the same role."""
     return bool(tasks.active & held.active or tasks.standby & held.standby or tasks.warmup & held.warmup)
 
 
@@ -197,35 +197,35 @@ def is_held(tasks: Tasks, held: Tasks) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFound:
-    """There is a connection to the coordinator, which serves JoinGroup up to this version."""
+    """A connection to the coordinator exists. ``version``: the highest JoinGroup version that it supports."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """To a heartbeat or a LeaveGroup."""
+    """The response to a Heartbeat or a LeaveGroup."""
 
     response: types.HeartbeatResponse | types.LeaveGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceAnswered:
-    """To a JoinGroup or a SyncGroup."""
+    """The response to a JoinGroup or a SyncGroup."""
 
     response: types.JoinGroupResponse | types.SyncGroupResponse
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFailed:
-    """No answer to a JoinGroup or a SyncGroup."""
+    """A JoinGroup or a SyncGroup failed without a response."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """This member has led: the assignments of the generation, as bytes by member id."""
+    """The result of leading: the assignments of the generation, as bytes by member id."""
 
     generation: int
     assignments: Mapping[str, bytes]
@@ -233,21 +233,21 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """This member can't lead the group that it is to lead, and can't be part of it."""
+    """This member can't lead the group although it has to, and can't stay in it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RejoinWanted:
-    """There is a reason to join again that only the leader knows: topics came or changed."""
+    """A reason to join again that only the leader knows: topics were created or changed."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointsFound:
-    """Who has what, as the members of this generation say."""
+    """The endpoints and tasks of the members of this generation."""
 
     partitions: Answers
 
@@ -276,7 +276,7 @@ Happening: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """The broker has made this member the leader of the generation; the answer is :class:`Led`."""
+    """The broker has made this member the leader of the generation; the result comes as :class:`Led`."""
 
     generation: int
     protocol_name: str
@@ -285,7 +285,7 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class ClassicSessionStep:
-    """What follows: on each lane one request at most; a search for the coordinator goes alone.
+    """The requests and events that follow: at most one request per lane; a search for the coordinator goes alone.
 
     ``wake_at_ms``: when to send a Tick.
     """

@@ -65,7 +65,7 @@ _UNKNOWN: Final = FutureSubscription(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class JavaSubscription:
-    """The subscription of a Java member. ``unreadable``: why only the fields of every consumer are known of it."""
+    """The subscription of a Java member. ``unreadable``: why only the standard consumer fields are known."""
 
     info: SubscriptionInfo | FutureSubscription
     topics: frozenset[str] = frozenset()
@@ -76,7 +76,8 @@ class JavaSubscription:
 
     @property
     def running(self) -> frozenset[Task]:
-        """Active tasks that run. A task that still restores its state is known by the partitions that the member owns."""
+        """The active tasks that run. A task that still restores its state is known only by the partitions that the member
+        owns."""
         if isinstance(self.info, FutureSubscription):
             return frozenset()
         return frozenset(_named(task) for task, offset in self.info.offset_sums.items() if offset == RUNNING)
@@ -103,7 +104,7 @@ class JavaAssignment:
         }
 
     def inputs(self) -> Iterable[tuple[Task, TopicPartition]]:
-        """Each task with its inputs."""
+        """Each task with its input partitions."""
         for task, partition in zip(self.info.active, self.partitions, strict=True):
             yield _named(task), partition
         for task, partitions in self.info.standby.items():
@@ -113,7 +114,8 @@ class JavaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class UserDataVersions:
-    """Versions of the user data in a generation: ``used`` by all that have to read it, and the newest ``common`` one."""
+    """Versions of the user data in a generation: ``used`` by all members that have to read it, and ``common``, the newest
+    one that all of them support."""
 
     used: int = NEWEST_VERSION
     common: int = NEWEST_VERSION
@@ -128,7 +130,7 @@ class Hosts:
 
 
 def is_numbered(topology: Topology) -> bool:
-    """Whether its subtopologies are named as in Java."""
+    """Whether its subtopologies are numbered as in Java."""
     names = {part.subtopology_id for part in topology.subtopologies}
     return bool(names) and names == {str(number) for number in range(len(names))}
 
@@ -166,7 +168,7 @@ def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSub
         if own is not None:
             return subscription_of(outer, own)
     except DecodeError as error:
-        # Its owned partitions count nevertheless: others must not get them.
+        # Its owned partitions still count: others must not get them.
         info, unreadable = _UNKNOWN, f"its user data can't be read: {error}"
     return JavaSubscription(
         info,
@@ -179,8 +181,8 @@ def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSub
 
 
 def versions_of(subscriptions: Iterable[bytes]) -> UserDataVersions:
-    """Chosen from the versions that members sent. A member with an unreadable version learns from the response which
-    one to use."""
+    """Chooses the versions from those that members sent. A member with an unreadable version learns the one to use from the
+    response."""
     used, common = NEWEST_VERSION, NEWEST_VERSION
     for metadata in subscriptions:
         try:
@@ -193,8 +195,8 @@ def versions_of(subscriptions: Iterable[bytes]) -> UserDataVersions:
 
 
 def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[NumberedTask, int]:
-    """Positions of what is on disk, and Java's word for what is active. A leader of Java's that hears of a task without a
-    changelog fails ("Tried to lookup lag for unknown task")."""
+    """Positions of state on disk, and Java's marker for active tasks. A Java leader fails if it gets a task without a
+    changelog ("Tried to lookup lag for unknown task")."""
     stateful = {part.subtopology_id for part in topology.subtopologies if part.state_changelog_topics}
     sums = dict.fromkeys(said.held.standby | said.held.warmup, 0)
     sums |= {task: offset for task, offset in said.offsets.items() if offset >= 0}
@@ -214,7 +216,7 @@ def encode_stream_assignment(
     is_java: bool,
     error: int = NO_ERROR,
 ) -> bytes:
-    """``inputs``: the inputs of each of its tasks."""
+    """``inputs``: the inputs of each of the member's tasks."""
     active = sorted((partition, _numbers(task)) for task in told.tasks.active for partition in inputs.get(task, ()))
     info = AssignmentInfo(
         version=versions.used,
@@ -230,7 +232,7 @@ def encode_stream_assignment(
 
 
 def decode_stream_assignment(assignment: bytes) -> tuple[ClassicAssignment | None, JavaAssignment] | Unreadable:
-    """The assignment in our own format, if the leader is one of ours; and in Java's."""
+    """Returns the assignment in our own format, if one of our members leads, and in Java's."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
         info = decode_assignment_info(outer.user_data or b"")
@@ -252,7 +254,7 @@ def _appended(message: bytes) -> bytes:
 
 
 def _own(rest: bytes) -> bytes | None:
-    """Our own message, or None."""
+    """Returns our own message, or None if there is none."""
     if not rest.startswith(_OURS):
         return None
     message = rest[len(_OURS) + 4 :]
@@ -269,19 +271,19 @@ def _named(task: NumberedTask) -> Task:
     return str(task[0]), task[1]
 
 
-# -------------------------------------------------------------------------------------------- of a group as it is described
+# ------------------------------------------------------------------------------------- groups as described by brokers
 
 
-def said_by_ours(protocol_name: str, metadata: bytes) -> ClassicSubscription | None:
-    """The subscription of a member in a group with this layout, if it is one of ours."""
+def decode_own_subscription(protocol_name: str, metadata: bytes) -> ClassicSubscription | None:
+    """Decodes the subscription of a member in a group with this layout; None if it is not one of ours."""
     if protocol_name not in {PROTOCOL_NAME, STREAM_PROTOCOL}:
         return None
     said = (decode_subscription if protocol_name == PROTOCOL_NAME else decode_stream_subscription)(metadata)
     return said if isinstance(said, ClassicSubscription) else None
 
 
-def told_to_ours(protocol_name: str, assignment: bytes) -> ClassicAssignment | None:
-    """The assignment of a member, if a leader of ours wrote it in our own format."""
+def decode_own_assignment(protocol_name: str, assignment: bytes) -> ClassicAssignment | None:
+    """Decodes the assignment of a member; None if the leader did not write it in our own format."""
     if protocol_name == PROTOCOL_NAME:
         told = decode_assignment(assignment)
         return told if isinstance(told, ClassicAssignment) else None

@@ -36,7 +36,7 @@ NO_PROCESS = "00000000-0000-0000-0000-000000000000"
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """The target that a member was told in a generation, and the topology that it was made for."""
+    """The target that a member received in a generation, and the topology that it was made for."""
 
     generation: int
     group_epoch: int
@@ -47,7 +47,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicSubscription:
-    """What a member says when it joins.
+    """The contents of a member's JoinGroup.
 
     ``topics``, ``owned_partitions``, ``generation_id`` and ``rack_id`` are what every consumer says; brokers and other
     tools read them. ``generation_id`` is the last generation whose assignment the member got. ``offsets`` and
@@ -59,7 +59,7 @@ class ClassicSubscription:
     topology_epoch: int
     topology_digest: bytes
     unique: int = 0
-    """Another number in each JoinGroup that is to begin a rebalance: equal bytes begin none."""
+    """A new number for each JoinGroup that has to start a rebalance: a broker ignores equal bytes."""
     topics: frozenset[str] = frozenset()
     owned_partitions: frozenset[TopicPartition] = frozenset()
     generation_id: int = NO_GENERATION
@@ -74,13 +74,13 @@ class ClassicSubscription:
     end_offsets: Mapping[Task, int] = field(default_factory=dict)
     wants_shutdown: bool = False
     heard_of_shutdown: bool = False
-    """It was told that another member wants it: others may have missed that."""
+    """Whether the member knows that another one requested it: others may have missed that."""
     missed_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A member of the answer to the leader's JoinGroup, with what it said as bytes."""
+    """A member in the response to the leader's JoinGroup, with its subscription as bytes."""
 
     member_id: str
     instance_id: str | None
@@ -89,7 +89,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicAssignment:
-    """What the leader tells a member.
+    """The leader's assignment for a member.
 
     ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo, as
     ``waits`` is.
@@ -119,6 +119,6 @@ class ClassicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no subscription or assignment of this layout."""
+    """Bytes that are not a valid subscription or assignment in this layout."""
 
     reason: str

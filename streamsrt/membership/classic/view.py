@@ -35,8 +35,8 @@ from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_
 from streamsrt.membership.classic.java_members import (
     JavaMembers,
     Told,
-    in_our_words,
     read_subscriptions,
+    to_classic_subscription,
     unlike,
     version_of,
 )
@@ -67,8 +67,8 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a static member was told by this leader, and by what it is known whether it has joined since. A member that was
-    in doubt is so until it joins."""
+    """An assignment that this leader sent to a static member, and what shows whether the member has joined since. A member
+    that was in doubt stays in doubt until it joins."""
 
     member_id: str
     unique: int
@@ -81,7 +81,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a leader keeps from one generation to the next. Nothing goes wrong without it; it saves generations.
+    """What a leader remembers between generations. It is not needed for correctness, but saves generations.
 
     ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
     after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
@@ -101,7 +101,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """A member of the generation. ``previous`` is its echo's target, without what a newer echo says of the same task."""
+    """A member of the generation. ``previous`` is the target that it echoes, without tasks for which a newer echo says
+    otherwise."""
 
     member_id: str
     instance_id: str | None
@@ -121,17 +122,17 @@ class Participant:
         return self.said.process_id
 
     @property
-    def heard_in(self) -> int:
-        """The generation in which it was last told anything."""
+    def last_generation(self) -> int:
+        """The generation of its last assignment."""
         return -1 if self.echo is None else self.echo.generation
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """A generation as its leader sees it. ``members`` in order of their ids; ``unreadable``: reasons by member id;
-    ``texts``: topologies by digest; ``invalid``: what is wrong with topologies, by digest. ``javas``: Java's members, if the
-    group speaks their protocol (``is_mixed``); ``strangers``: those with another topology, and what shows it; ``unfit``: why
-    the leader has to leave; ``leaders``: the version that it runs then."""
+    ``texts``: topologies by digest; ``invalid``: errors in topologies, by digest. ``javas``: Java's members, if the group
+    uses their protocol (``is_mixed``); ``strangers``: the ones with another topology, and what shows it; ``unfit``: why the
+    leader has to leave; ``leaders``: the version that it runs then."""
 
     generation: int
     members: tuple[Participant, ...]
@@ -155,13 +156,13 @@ class View:
 
     @property
     def echoed(self) -> Version | None:
-        """The version that the group runs, by the newest echo; None if nobody echoes anything."""
+        """The version that the group runs, by the newest echo; None without any echo."""
         newest = self._newest_echo
         return None if newest is None else Version(newest.group_epoch, newest.group_digest)
 
     @property
     def waits(self) -> Waits:
-        """What was told with that version."""
+        """The ``Waits`` that were sent with that version."""
         newest = self._newest_echo
         return {} if newest is None else newest.waits
 
@@ -173,7 +174,7 @@ class View:
 def view_of(
     generation: int, joined: Iterable[Joined], memory: Memory, leader_id: str, protocol_name: str = PROTOCOL_NAME
 ) -> View:
-    """What the leader of this generation sees; the order of ``joined`` does not matter."""
+    """Computes the view of this generation's leader; the order of ``joined`` does not matter."""
     everybody = sorted(joined, key=lambda each: each.member_id)
     if protocol_name == STREAM_PROTOCOL:
         return _mixed_view(generation, everybody, memory, leader_id)
@@ -198,7 +199,7 @@ def _mixed_view(generation: int, everybody: list[Joined], memory: Memory, leader
     told = memory.javas if memory.generation == generation - 1 else {}
     said = dict(read.ours)
     for name, java in read.javas.items():
-        said[name] = in_our_words(name, java, version, told.get(name), generation)
+        said[name] = to_classic_subscription(name, java, version, told.get(name), generation)
     ordered = [(each, said[each.member_id]) for each in everybody if each.member_id in said]
     view = _view(generation, ordered, read.unreadable, memory, leader_id)
     others = {name: text for name, java in read.javas.items() if (text := unlike(version.topology, java))}
@@ -213,7 +214,7 @@ def _mixed_view(generation: int, everybody: list[Joined], memory: Memory, leader
 
 
 def _why_unfit(read: JavaMembers, strangers: Mapping[str, str], mine: ClassicSubscription) -> str:
-    """Who was there first is right about the topology."""
+    """Returns why the leader has to leave. Members that were there first are right about the topology."""
     is_new = mine.echo is None and not mine.held
     for name, text in strangers.items():
         if read.javas[name].unreadable:
@@ -277,20 +278,20 @@ def _participant(
         return _with_previous(member)
     if memory.generation == generation - 1:
         given = memory.given.get(joined.instance_id)
-        if given is not None and _has_said_the_same(member, given) and given.was_in_doubt:
+        if given is not None and _has_same_metadata(member, given) and given.was_in_doubt:
             return _with_previous(replace(member, is_in_doubt=True))
-        if given is not None and (_has_said_the_same(member, given) or _may_have_gone_on(member, given)):
+        if given is not None and (_has_same_metadata(member, given) or _may_have_resumed(member, given)):
             return _with_previous(_as_given(member, given, memory.generation))
         return _with_previous(member)
     return _with_previous(member if is_certain else replace(member, is_in_doubt=True))
 
 
-def _has_said_the_same(member: Participant, given: Given) -> bool:
+def _has_same_metadata(member: Participant, given: Given) -> bool:
     return (member.member_id, member.said.unique) == (given.member_id, given.unique)
 
 
-def _may_have_gone_on(member: Participant, given: Given) -> bool:
-    # Java makes new process ids where it finds no state.
+def _may_have_resumed(member: Participant, given: Given) -> bool:
+    # A Java process without a state directory gets a new process id.
     is_java = given.is_java
     is_same = is_java or (member.process_id, member.version) == (given.process_id, given.version)
     return is_same and member.member_id != given.member_id and member.echo is None and not member.held
@@ -313,12 +314,12 @@ def _with_previous(member: Participant) -> Participant:
 
 
 def _without_outdated(members: Iterable[Participant]) -> Iterable[Participant]:
-    """Each member with what of its echo no newer one contradicts."""
+    """Returns each member without the parts of its echo that a newer echo contradicts."""
     ordered = list(members)
     seen_active: set[TaskId] = set()
     seen: set[tuple[str, TaskId]] = set()
     kept: dict[str, Tasks] = {}
-    for member in sorted(ordered, key=lambda m: (-m.heard_in, m.member_id)):
+    for member in sorted(ordered, key=lambda m: (-m.last_generation, m.member_id)):
         mine: list[frozenset[TaskId]] = []
         for role in (member.previous.active, member.previous.standby, member.previous.warmup):
             free = {task for task in role if (member.process_id, task) not in seen}

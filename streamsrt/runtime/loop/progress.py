@@ -65,11 +65,11 @@ class ProgressReporter:
         self._log_restore(now_ms)
         _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
 
-    def tell_last_drops(self, owned: OwnedTask) -> None:
+    def log_last_drops(self, owned: OwnedTask) -> None:
         """Logs what a task has dropped that was not told yet. Called when it closes."""
         _warn(self._drops.rest(_drops_of(owned)))
 
-    def tell_refused(self) -> None:
+    def log_refused(self) -> None:
         """Logs what the cluster refused that was not told yet."""
         _warn(self._drops.rest(_refused(self._manager)))
 

@@ -149,7 +149,7 @@ class StreamThread:
         self._processed_now = 0
         self._offsets_told: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
-        manager.on_close = self._reporter.tell_last_drops
+        manager.on_close = self._reporter.log_last_drops
         manager.while_calling = self._tell_what_is_called
         self._told_calls_ms: int | None = None
         self._told_what_helps = False
@@ -182,7 +182,7 @@ class StreamThread:
         finally:
             with ExitStack() as stack:
                 stack.callback(self._gate.close)
-                stack.callback(self._reporter.tell_refused)
+                stack.callback(self._reporter.log_refused)
                 stack.callback(self._publish)
                 stack.callback(self._end_tasks, has_failed)
         if self._state.failure is not None:
@@ -272,7 +272,7 @@ class StreamThread:
             case CommitBeforeTheyGo():
                 self._commit_before_they_go(self._manager.running())
             case LookForSources():
-                self._manager.look_for_sources()
+                self._manager.recheck_sources()
             case UpdateRouting(partitions):
                 if self._routing is not None:
                     self._routing.update(partitions)

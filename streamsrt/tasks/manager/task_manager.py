@@ -408,7 +408,7 @@ class TaskManager:
             self._globals.begin()
         return self._globals.is_ready
 
-    def look_for_sources(self) -> None:
+    def recheck_sources(self) -> None:
         """Topics may have come, grown or gone: the next :meth:`follow_sources` looks."""
         self._look_at_ms = None
 

@@ -11,8 +11,8 @@ from streamsrt.client.group import GroupDriver
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic, OffsetAndMetadata, UnknownMemberError
 from streamsrt.errors import StreamsError
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import ClassicMember
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,

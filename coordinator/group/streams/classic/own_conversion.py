@@ -19,8 +19,8 @@ from coordinator.group.streams.classic.own_layout import (
     OwnSubscription,
     OwnTold,
     Version,
+    decoded_own_assignment,
     own_subscription_of,
-    own_told_of,
 )
 from coordinator.group.streams.classic.own_members import RELEASE_TIMEOUT_MS
 from coordinator.group.streams.state import ClassicSide, Member
@@ -41,7 +41,7 @@ class Stays(NamedTuple):
 def own_stays(member: ClassicMember, protocol: Protocol, generation: int) -> Stays:
     """Raises UntranslatableError."""
     said = own_subscription_of(protocol.metadata)
-    told = own_told_of(member.assignment) or OwnTold(said.held, said.held, None)
+    told = decoded_own_assignment(member.assignment) or OwnTold(said.held, said.held, None)
     pending = _to_give_back(said.held, told.tasks)
     stays = Member(
         member_id=member.member_id,
@@ -82,7 +82,7 @@ def check_version(group_id: str, live: Live, joins: Version) -> None:
             if protocol.name == OWN_PROTOCOL:
                 said.append(own_subscription_of(protocol.metadata))
                 # If Java members are in the group, all assignments are in Java's layout.
-                told = own_told_of(member.assignment) if live.protocol == OWN_PROTOCOL else None
+                told = decoded_own_assignment(member.assignment) if live.protocol == OWN_PROTOCOL else None
                 echoes += [echo for echo in (said[-1].echo, None if told is None else told.echo) if echo is not None]
     if not said:
         return

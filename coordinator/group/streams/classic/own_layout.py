@@ -106,7 +106,7 @@ class OwnTold(NamedTuple):
     echo: Echo | None
 
 
-def own_told_of(assignment: bytes) -> OwnTold | None:
+def decoded_own_assignment(assignment: bytes) -> OwnTold | None:
     """None if the generation has no assignment yet. Raises UntranslatableError."""
     if not assignment:
         return None

@@ -23,7 +23,7 @@ there is an outcome.
 8. If a version runs alone, the leader checks what older versions have left unread in repartition topics that it does not
    have: once, and again when older members are gone. A version that begins is refused then, unless that may be lost, or
    it starts together with versions that read it; of one that runs, tasks wait
-   (:mod:`~streamsrt.membership.classic.left`).
+   (:mod:`~streamsrt.membership.classic.unread_records`).
 9. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
    the outcome warns.
 

@@ -10,7 +10,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 def with_created(image: TopicsImage, created: Mapping[str, int] | None) -> TopicsImage:
-    """The image with what has been made and is not everywhere known yet."""
+    """Adds to the image the topics that have been created and are not visible everywhere yet."""
     new = {n: TopicImage(NO_TOPIC_ID, n, count) for n, count in (created or {}).items() if n not in image}
     return TopicsImage({**image, **new}) if new else image
 

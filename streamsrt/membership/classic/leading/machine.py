@@ -1,6 +1,4 @@
-"""What the leader asks, and in which order: which version runs, which topics exist, what older versions have left
-unread.
-"""
+"""The order of the leader's questions: which version runs, which topics exist, what older versions have left unread."""
 
 from __future__ import annotations
 
@@ -18,6 +16,7 @@ from streamsrt.assignment.in_flight import (
 )
 from streamsrt.assignment.refused_update import Refusal, could_not_run
 from streamsrt.assignment.topics import NO_TOPICS, TopicSpec
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.leading.creation import FINAL, cannot_be_made, creation_detail_of, with_created
 from streamsrt.membership.classic.leading.outcome import (
     DRAINING_MS,
@@ -43,7 +42,9 @@ from streamsrt.membership.classic.leading.values import (
     TopicsListed,
     TopicsUnknown,
 )
-from streamsrt.membership.classic.left import (
+from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
+from streamsrt.membership.classic.task_assignment import changelogs_to_ask, older_versions
+from streamsrt.membership.classic.unread_records import (
     NOTHING_LEFT,
     LeftUnread,
     left_behind,
@@ -52,11 +53,8 @@ from streamsrt.membership.classic.left import (
     problem_of_update,
     returning,
 )
-from streamsrt.membership.classic.placing import changelogs_to_ask, older_versions
-from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import PROTOCOL_NAME, Joined
-from streamsrt.membership.classic.verdicts import verdicts_on
+from streamsrt.membership.classic.version_checks import verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
@@ -147,7 +145,7 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> LeadingStep:
 
 
 def _choose(leading: Leading, now_ms: int) -> LeadingStep:
-    """Begins with the first version that may run."""
+    """Starts with the first version that may run."""
     view, version, lead = leading.view, leading.version, leading.lead
     if version is None or lead is None:
         return keep(leading, "No member runs the version of the application that the group runs.")
@@ -156,20 +154,20 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
         return _refuse(leading, leading.runners, refusal, now_ms)
     missing = _missing_texts(leading, version, lead)
     if missing:
-        asked = _whom_to_ask(leading, missing)
+        asked = _members_to_query(leading, missing)
         own = replace(leading, candidates=(), asked=asked, unknown=_TEXT_MISSING)
-        if _goes_on_with_its_own(leading, own):
+        if _can_keep_group_version(leading, own):
             return _choose(own, now_ms)
         return keep(leading, _TEXT_MISSING, asked=asked)
     if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
         leading = replace(leading, memory=replace(leading.memory, looked=None))
-    looks = _is_to_look(leading)
+    looks = _needs_unread_count(leading)
     if leading.image is NO_TOPICS or (looks and not leading.lists_all):
         return _list_topics(replace(leading, lists_all=looks))
     return _configure(leading, now_ms)
 
 
-def _goes_on_with_its_own(leading: Leading, own: Leading) -> bool:
+def _can_keep_group_version(leading: Leading, own: Leading) -> bool:
     """Whether the group has a version to continue with while the next one is not known."""
     version, lead = own.version, own.lead
     if not leading.candidates or not own.runners or version is None or lead is None:
@@ -211,7 +209,7 @@ def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[byt
     return needed - view.texts.keys() - view.invalid.keys()
 
 
-def _whom_to_ask(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
+def _members_to_query(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
     """One member of each version, if possible one that is certainly there."""
     asked = set()
     for digest in digests:
@@ -247,8 +245,8 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     problem = configuration.problem
     if leading.is_update and (why := problem_of_update(leading.view, lead, configuration, leading.refused)):
         return _refuse_update(leading, why, now_ms)
-    if _is_to_look(leading):
-        return _look(leading, now_ms)
+    if _needs_unread_count(leading):
+        return _count_unread(leading, now_ms)
     if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:
         return _await(leading, CreateTopics(configuration.to_create))
     if problem is not None and leading.is_update:
@@ -265,8 +263,8 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
 
 
 def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int] | None, now_ms: int) -> LeadingStep:
-    """Both kinds of offsets are requested for topics that are gone, one after the other: the ends first, so that no
-    record is missed."""
+    """Requests both kinds of offsets for removed topics, one after the other: end offsets first, so that no record is
+    missed."""
     gone = gone_of(leading)
     if not gone:
         return assign(leading, offsets or {}, now_ms)
@@ -281,7 +279,7 @@ def _offsets_listed(leading: Leading, offsets: Mapping[TopicPartition, int] | No
     return keep(leading, why, rejoin_after_ms=DRAINING_MS)
 
 
-# ------------------------------------------------------------------------------- what nobody's topology knows any more
+# --------------------------------------------------------------------------------- topics that no version reads any more
 
 
 def _runs_beside_older(leading: Leading) -> bool:
@@ -289,27 +287,27 @@ def _runs_beside_older(leading: Leading) -> bool:
     return version is not None and bool(older_versions(leading.view, version, refused_of(leading, version)))
 
 
-def _is_to_look(leading: Leading) -> bool:
-    """Whether the leader does not know yet what versions without members have left unread."""
+def _needs_unread_count(leading: Leading) -> bool:
+    """Whether the leader still has to find out what versions without members have left unread."""
     is_known = leading.memory.looked == leading.version or _runs_beside_older(leading)
-    return not leading.has_counted and (not is_known or bool(_nobodys(leading)))
+    return not leading.has_counted and (not is_known or bool(_unread_topics(leading)))
 
 
-def _nobodys(leading: Leading) -> frozenset[str]:
+def _unread_topics(leading: Leading) -> frozenset[str]:
     version = leading.version
     return nobodys_topics(leading.view, version, refused_of(leading, version)) if version is not None else frozenset()
 
 
-def _look(leading: Leading, now_ms: int) -> LeadingStep:
-    """Counts only if a repartition topic exists that may belong to an older version."""
+def _count_unread(leading: Leading, now_ms: int) -> LeadingStep:
+    """Requests the count, but only if a repartition topic exists that may belong to an older version."""
     assert leading.version is not None
     topology, image = leading.view.texts[leading.version.digest], leading.image
     names = left_topics(leading.settings.group_id, topology, image)
     if _runs_beside_older(leading):
-        names &= _nobodys(leading)
+        names &= _unread_topics(leading)
     if not names:
         return _left_counted(leading, {}, now_ms)
-    # What is its own tells whether another version would be refused for it.
+    # Its own records show whether another version would be refused because of it.
     names |= {name for name in repartition_topics(topology) if name in image}
     return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
 
@@ -322,7 +320,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
     is_new = leading.view.echoed != version and not leading.view.javas
     leading = replace(leading, has_counted=True)
     if unread is None:
-        if may_lose or not (is_new or _nobodys(leading)):
+        if may_lose or not (is_new or _unread_topics(leading)):
             return _configure(leading, now_ms)
         why = "Offsets can't be listed, so it is not known what older versions left unread in repartition topics."
         return keep(leading, why, rejoin_after_ms=DRAINING_MS)
@@ -334,8 +332,8 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
 
 
 def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:
-    """Records are unread that this version does not read: it starts with versions that read them, waits for those, or
-    is refused."""
+    """Handles unread records that this version does not read: it starts together with versions that read them, waits for
+    those, or is refused."""
     group_id, is_certain = leading.settings.group_id, leading.verdicts.is_certain
     if is_certain and _runs_beside_older(leading):
         return _refuse_update(leading, refusal_to_follow(found.unread), now_ms)

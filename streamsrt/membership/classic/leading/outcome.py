@@ -10,8 +10,9 @@ from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.membership.classic.leader_assignments import GenerationPlan, leader_outcome
 from streamsrt.membership.classic.leading.values import Leading, LeadingStep
-from streamsrt.membership.classic.placing import (
+from streamsrt.membership.classic.task_assignment import (
     changelogs_to_ask,
     claims_of,
     draining_text,
@@ -21,8 +22,7 @@ from streamsrt.membership.classic.placing import (
     waiting_of,
     without,
 )
-from streamsrt.membership.classic.telling import GenerationPlan, told
-from streamsrt.membership.classic.verdicts import refusals
+from streamsrt.membership.classic.version_checks import refusals
 from streamsrt.membership.classic.view import Version, View
 from streamsrt.membership.values import TopicPartition
 
@@ -144,7 +144,7 @@ def _rejoin_after(
 def _task_ends(
     view: View, lead: Version, configuration: Configuration, offsets: Mapping[TopicPartition, int]
 ) -> dict[TaskId, int]:
-    """The ends of tasks for which the ends of all changelogs are known."""
+    """The end offsets of tasks, if the ends of all changelogs are known."""
     found = {}
     for task, logs in changelogs_to_ask(view, lead, configuration.task_counts).items() if offsets else ():
         ends = [offsets.get((name, task.partition)) for name, _ in logs]
@@ -155,7 +155,7 @@ def _task_ends(
 
 
 def _done(leading: Leading, plan: GenerationPlan) -> LeadingStep:
-    outcome = told(
+    outcome = leader_outcome(
         leading.view,
         plan,
         leading.settings,
@@ -175,7 +175,7 @@ def gone_of(leading: Leading) -> frozenset[TopicPartition]:
 
 
 def unread_of(leading: Leading, committed: Mapping[TopicPartition, int]) -> Unread:
-    """The records of topics that are gone which the group has not read."""
+    """The records of removed topics that the group has not read."""
     ends = leading.ends or {}
     left = {each: ends.get(each, 0) - committed.get(each, 0) for each in gone_of(leading)}
     return {each: count for each, count in left.items() if count > 0}

@@ -11,13 +11,13 @@ from streamsrt.assignment.in_flight import (
 )
 from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage, TopicSpec
-from streamsrt.membership.classic.left import NOTHING_LEFT, LeftBehind
-from streamsrt.membership.classic.placing import (
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
+from streamsrt.membership.classic.stream_layout import UserDataVersions
+from streamsrt.membership.classic.task_assignment import (
     older_versions,
 )
-from streamsrt.membership.classic.stream_layout import UserDataVersions
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
-from streamsrt.membership.classic.verdicts import Verdicts
+from streamsrt.membership.classic.unread_records import NOTHING_LEFT, LeftBehind
+from streamsrt.membership.classic.version_checks import Verdicts
 from streamsrt.membership.classic.view import Memory, Version, View
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
@@ -25,7 +25,7 @@ from streamsrt.membership.values import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ListTopics:
-    """Say which of these topics there are; None: of all."""
+    """Finds out which of these topics exist; None: lists all topics."""
 
     names: frozenset[str] | None
 
@@ -37,8 +37,8 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsets:
-    """The ends of ``partitions``, and the committed offsets of the group for ``committed``. ``written``: partitions
-    whose ends include records of open transactions, because these may become readable at any moment."""
+    """Requests the end offsets of ``partitions``, and the group's committed offsets for ``committed``. ``written``:
+    partitions whose ends include records of open transactions, because these may become readable at any moment."""
 
     partitions: frozenset[TopicPartition]
     committed: frozenset[TopicPartition] = frozenset()
@@ -47,7 +47,7 @@ class EndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CountLeft:
-    """What the group has not read of these partitions, in topics of which it has committed anything."""
+    """Counts the records of these partitions that the group has not read, in topics for which it has committed offsets."""
 
     partitions: frozenset[TopicPartition]
 
@@ -69,7 +69,7 @@ class TopicsUnknown:
 
 @dataclass(frozen=True, slots=True)
 class TopicsCreated:
-    """The attempt is over: error code and message of each topic that could not be made."""
+    """The attempt is finished: error code and message for each topic that could not be created."""
 
     errors: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
@@ -93,11 +93,11 @@ Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
-    become the group's, and others after it. ``awaits``: the effect whose answer is due. ``ends``: the offsets that were
-    asked for, while those are that the group has committed of topics that are gone. ``lists_all``: the image has all topics;
-    ``has_counted``: it is known of this version, or can't be known, what older ones have left; ``left``: what follows;
-    ``again``: members of earlier versions that are taken for it."""
+    """A generation in progress. ``version``: the one that the leader tries to assign; ``candidates``: this one, if it is to
+    become the group's, and others after it. ``awaits``: the effect whose result is expected. ``ends``: the end offsets, kept
+    while the committed offsets of removed topics are requested. ``lists_all``: the image has all topics; ``has_counted``:
+    the unread records of older versions are known for this version, or can't be known; ``left``: the consequences;
+    ``again``: members of earlier versions that are accepted because of them."""
 
     view: View
     verdicts: Verdicts

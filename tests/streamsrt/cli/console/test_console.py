@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.console.looks import Looks
+from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
 from tests.browser import Browser
@@ -140,11 +140,11 @@ def test_a_look_describes_the_group_once(shown: Shown, monkeypatch: pytest.Monke
         ask = getattr(admin, name)
         monkeypatch.setattr(admin, name, lambda names, ask=ask: asked.append(names) or ask(names))
     name = shown.scene.application_id
-    looks = Looks(network, bootstrap_servers=shown.scene.address, groups=[name])
+    snapshots = Snapshots(network, bootstrap_servers=shown.scene.address, groups=[name])
     try:
-        assert [task["lag"] for task in looks.group(name)["tasks"]] == [0] * PARTITIONS
+        assert [task["lag"] for task in snapshots.group(name)["tasks"]] == [0] * PARTITIONS
         assert asked == [[name]]
-        assert [row["lag"] for row in looks.overview()["groups"]] == [0]
+        assert [row["lag"] for row in snapshots.overview()["groups"]] == [0]
         assert asked == [[name], [name]]
     finally:
         network.stop()

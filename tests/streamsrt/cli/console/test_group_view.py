@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
+from streamsrt.cli.console.group_view import GroupSnapshot, PartView, group_json, parts_of_description, parts_of_outline
 from streamsrt.cli.console.instances import InstanceFacts
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeWatch
@@ -31,7 +31,7 @@ def shown(*members: MemberFacts, instances: dict[str, InstanceFacts] | None = No
     facts = GroupFacts(name="app", kind="streams", state="Stable", epoch=0, members=members)
     given = {"offsets": (), "rates": {}, "parts": (), "rebalances": None, **look}
     status = UpgradeWatch().status(facts, 0.0)
-    return group_json(GroupLook(facts=facts, status=status, instances=instances or {}, **given))
+    return group_json(GroupSnapshot(facts=facts, status=status, instances=instances or {}, **given))
 
 
 def reads(name: str, *sources: str) -> PartView:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from starlette.types import Message
 
-from streamsrt.cli.console.looks import Looks
 from streamsrt.cli.console.site import Site, is_local
+from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
 
@@ -62,8 +62,8 @@ def get(site: Site, path: str, *, method: str = "GET", body: bytes = b"", **head
 def site(token: str | None = None, groups: Sequence[str] = ("shop",), *, allows_changes: bool = False) -> Site:
     """Of a cluster that is never asked: what it answers is decided before that."""
     network = NetworkThread(ClientConfig(bootstrap_servers="127.0.0.1:1"))
-    looks = Looks(network, bootstrap_servers="127.0.0.1:1", groups=groups)
-    return Site(looks, token=token, host="127.0.0.1", allows_changes=allows_changes)
+    snapshots = Snapshots(network, bootstrap_servers="127.0.0.1:1", groups=groups)
+    return Site(snapshots, token=token, host="127.0.0.1", allows_changes=allows_changes)
 
 
 @pytest.mark.parametrize("path", ["/", "/console.css", "/console.js", "/graph.js"])

@@ -28,6 +28,7 @@ from streamsrt.assignment.topology import Topology, topology_of
 from streamsrt.assignment.versions import versions_of
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic import session as machine
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.state import (
     Answered,
     CoordinatorFound,
@@ -38,7 +39,6 @@ from streamsrt.membership.classic.state import (
     Session,
     Unfit,
 )
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import Echo, Joined
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from streamsrt.membership.classic.telling import LeaderOutcome
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome
 from streamsrt.membership.classic.values import Joined
 from tests.streamsrt.membership.classic import warm_takers
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel, Player

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import with_consumer_fields
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome
 from streamsrt.membership.classic.stream_layout import (
     STREAM_PROTOCOL,
     Hosts,
@@ -26,7 +27,6 @@ from streamsrt.membership.classic.stream_layout import (
     decode_stream_assignment,
     encode_stream_assignment,
 )
-from streamsrt.membership.classic.telling import LeaderOutcome
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription, Joined
 from streamsrt.membership.values import Task, Tasks, TopicPartition
 from streamsrt.wire import types

@@ -12,6 +12,7 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.java_members import foreign_inputs, tasks_of_partitions, unlike
 from streamsrt.membership.classic.layout import with_consumer_fields
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.requests import join_request
 from streamsrt.membership.classic.state import ClassicMemberState, RebalanceAnswered
 from streamsrt.membership.classic.stream_layout import (
@@ -23,7 +24,6 @@ from streamsrt.membership.classic.stream_layout import (
     decode_stream_subscription,
     encode_stream_assignment,
 )
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Joined
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.errors import StreamsInvalidTopologyError

@@ -10,8 +10,8 @@ import pytest
 
 from streamsrt.membership.classic.endpoints import BACK_OFF_MS, SPREAD_MS, TRIES_TO_WARN
 from streamsrt.membership.classic.layout import encode_assignment, encode_subscription
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.membership.values import (
     Endpoint,

@@ -12,8 +12,8 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.leading import Effect, Event, LeadingStep
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import Tick

@@ -9,9 +9,9 @@ import pytest
 
 from streamsrt.assignment.topics import Ends, Left, TopicErrors, TopicImage, TopicsImage, TopicSpec
 from streamsrt.membership.classic.layout import decode_assignment
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
 from streamsrt.membership.classic.state import ClassicMemberState
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.values import AssignmentChanged, ReportOwned, StatusChanged, TopicPartition
 from streamsrt.wire.error_codes import ErrorCode

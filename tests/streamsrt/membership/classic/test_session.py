@@ -9,7 +9,7 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
-from streamsrt.membership.classic.sending import (
+from streamsrt.membership.classic.request_schedule import (
     HAND_OVER_HEARTBEAT_MS,
     HAND_OVER_MS,
     IDLE_PAUSE_MS,

@@ -13,13 +13,13 @@ from streamsrt.membership.classic.stream_layout import (
     Hosts,
     JavaSubscription,
     UserDataVersions,
+    decode_own_assignment,
+    decode_own_subscription,
     decode_stream_assignment,
     decode_stream_subscription,
     encode_stream_assignment,
     encode_stream_subscription,
     is_numbered,
-    said_by_ours,
-    told_to_ours,
     versions_of,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Unreadable
@@ -165,10 +165,10 @@ def test_of_a_described_group_our_members_are_read_in_either_layout(protocol: st
         if is_stream
         else encode_assignment(told)
     )
-    assert said_by_ours(protocol, said) == SAID
-    assert told_to_ours(protocol, given_bytes) == told
-    assert said_by_ours("range", said) is None
-    assert told_to_ours("range", given_bytes) is None
+    assert decode_own_subscription(protocol, said) == SAID
+    assert decode_own_assignment(protocol, given_bytes) == told
+    assert decode_own_subscription("range", said) is None
+    assert decode_own_assignment("range", given_bytes) is None
     javas = encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=True)
-    assert told_to_ours("stream", javas) is None
-    assert said_by_ours("stream", b"") is None
+    assert decode_own_assignment("stream", javas) is None
+    assert decode_own_subscription("stream", b"") is None

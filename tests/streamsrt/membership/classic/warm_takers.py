@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from streamsrt.membership.classic.layout import decode_subscription
-from streamsrt.membership.classic.telling import LeaderOutcome, LeaderSettings
+from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.values import ClassicSubscription, Joined
 from streamsrt.membership.values import Task
 from tests.streamsrt.membership.classic.group_model import END, VERSIONS

@@ -38,7 +38,7 @@ def read_by(rig: Rig) -> dict[int, set[str]]:
 
 
 def look(rig: Rig) -> None:
-    rig.manager.look_for_sources()
+    rig.manager.recheck_sources()
     rig.manager.follow_sources(rig.clock_ms, "member", 1)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topics import Ends, TopicErrors, TopicsImage, TopicSpec
+from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import ClassicMember, ClassicStep
 from streamsrt.membership.classic.state import union
-from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,

@@ -10,7 +10,7 @@ import pytest
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.own_conversion import check_version
-from coordinator.group.streams.classic.own_layout import Version, own_told_of
+from coordinator.group.streams.classic.own_layout import Version, decoded_own_assignment
 from coordinator.group.streams.classic.user_data import assignment_of
 from coordinator.group.streams.state import StreamsGroup
 from streamsrt.assignment.configuration import configure
@@ -93,7 +93,7 @@ def test_members_roll_from_one_protocol_to_the_other_and_back_and_the_epoch_goes
     assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
     assert scene.live.generation > epoch
     for member in scene.live.members.values():
-        told = own_told_of(member.assignment)
+        told = decoded_own_assignment(member.assignment)
         assert told is not None
         assert told.echo is not None
         assert told.echo.version.epoch == 3

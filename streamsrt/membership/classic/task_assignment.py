@@ -46,8 +46,9 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Which members claim what. ``by_resource``: source and changelog partitions of active tasks, and ids with a partition.
-    ``by_task``: tasks in any role. ``twice``: what two members claim. ``processes``: of each member."""
+    """The claims of all members. ``by_resource``: by source and changelog partition of active tasks, and by id with
+    partition. ``by_task``: by task in any role. ``twice``: what two members claim. ``processes``: the process of each
+    member."""
 
     by_resource: Mapping[_Resource, frozenset[str]]
     by_task: Mapping[TaskId, frozenset[str]]
@@ -58,7 +59,7 @@ class Claims:
 
 
 def claims_of(view: View, image: TopicsImage) -> Claims:
-    """What everybody claims, with the topics that patterns mean by ``image``."""
+    """Collects all claims; ``image`` has the topics that patterns match."""
     parts = {digest: _resources(topology, image) for digest, topology in view.texts.items()}
     by_resource: dict[_Resource, set[str]] = {}
     by_task: dict[TaskId, set[str]] = {}
@@ -87,7 +88,7 @@ def targets_of(
     unread: Unread = NOTHING_UNREAD,
     held: frozenset[TaskId] = frozenset(),
 ) -> Mapping[str, Tasks]:
-    """The target of every member but those that get nothing, in tasks of its own version.
+    """Computes the target of every member that may get tasks, in tasks of its own version.
 
     ``ends``: ends of changelogs of the group's version that the leader asked for. ``unread``: what the group has not read of
     repartition topics that this version does not have. ``held``: tasks that nobody gets.
@@ -95,8 +96,8 @@ def targets_of(
     excluded = set(without)
     older = older_versions(view, group, excluded)
     run = {group, *older}
-    # Of two members of one process the one that was told last is the one whose offsets are newer.
-    ordered = sorted(view.members, key=lambda member: (member.heard_in, member.member_id))
+    # Of two members of one process, the one with the newer assignment has the newer offsets.
+    ordered = sorted(view.members, key=lambda member: (member.last_generation, member.member_id))
     there = [member for member in ordered if member.member_id not in excluded and member.version in run]
     return handed_over(
         [_assignor_member(member, view, group, ends) for member in there],
@@ -111,7 +112,7 @@ def targets_of(
 def gone_partitions(
     view: View, group: Version, without: Container[str], image: TopicsImage
 ) -> frozenset[TopicPartition]:
-    """Repartition topics that only older versions have which members run."""
+    """Partitions of repartition topics that only older versions with members have."""
     older = [view.texts[version.digest] for version in older_versions(view, group, without)]
     names = gone_topics(view.texts[group.digest], older)
     return frozenset((name, p) for name in names if name in image for p in range(image[name].partitions))
@@ -128,7 +129,7 @@ def waiting_of(view: View, group: Version, without: Container[str], unread: Unre
 
 
 def draining_text(view: View, group: Version, without: Container[str], unread: Unread) -> str:
-    """Which such topics are read to the end first; empty: none."""
+    """Describes the repartition topics that are read to the end first; empty if there are none."""
     older = [view.texts[version.digest] for version in older_versions(view, group, without)]
     epochs = [member.version.epoch for member in view.members]
     found = backlogs(view.texts[group.digest], older, unread, epochs)
@@ -136,9 +137,9 @@ def draining_text(view: View, group: Version, without: Container[str], unread: U
 
 
 def older_versions(view: View, group: Version, without: Container[str]) -> list[Version]:
-    """Versions before the group's that members run, the newest first: one of each epoch."""
+    """Versions before the group's that members run, newest first: one of each epoch."""
     chosen: dict[int, Version] = {}
-    for member in sorted(view.members, key=lambda member: (-member.heard_in, member.version.digest)):
+    for member in sorted(view.members, key=lambda member: (-member.last_generation, member.version.digest)):
         version = member.version
         if version.epoch < group.epoch and member.member_id not in without and version.digest not in view.invalid:
             chosen.setdefault(version.epoch, version)
@@ -168,7 +169,7 @@ def without(tasks: Tasks, lost: frozenset[TaskId]) -> Tasks:
 
 
 def inputs_of(view: View, image: TopicsImage) -> Mapping[bytes, Mapping[str, tuple[str, ...]]]:
-    """The topics that tasks read, by the digest of the version and the subtopology."""
+    """The topics that tasks read, by digest of the version and by subtopology."""
     return {
         digest: {part.id: part.input_topics for part in resolve(topology, image).topology.subtopologies}
         for digest, topology in view.texts.items()
@@ -178,7 +179,7 @@ def inputs_of(view: View, image: TopicsImage) -> Mapping[bytes, Mapping[str, tup
 def source_partitions(
     member: Participant, tasks: Tasks, inputs: Mapping[bytes, Mapping[str, tuple[str, ...]]], image: TopicsImage
 ) -> frozenset[TopicPartition]:
-    """What the member reads for these active tasks."""
+    """The source partitions that the member reads for these active tasks."""
     topics = inputs.get(member.version.digest)
     if topics is None or not image:
         return member.said.owned_partitions
@@ -193,8 +194,8 @@ def source_partitions(
 def changelogs_to_ask(
     view: View, group: Version, task_counts: Mapping[str, int]
 ) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
-    """Tasks of which somebody reports an offset and nobody an end: their changelogs, and whether one is a source topic. With
-    Java's members in the group, all tasks with state: of what those do not report they have nothing."""
+    """The changelogs of tasks for which a member reports an offset and none reports an end, and whether each is a source
+    topic. With Java's members in the group: of all tasks with state, because a Java member without a report has no state."""
     topology = view.texts[group.digest]
     parts = {part.id: part for part in topology.subtopologies}
     known = {
@@ -259,13 +260,13 @@ def _raw_resources(topology: Topology, name: str) -> tuple[frozenset[str], froze
 
 
 def _resources(topology: Topology, image: TopicsImage) -> dict[str, frozenset[str]]:
-    """Source and changelog topics of each subtopology, and its id: what has the same id meets in all versions."""
+    """Source and changelog topics of each subtopology, and its id: those with the same id conflict across versions."""
     parts = resolve(topology, image).topology.subtopologies
     return {part.id: frozenset({_of_id(part.id)}).union(*part.resources) for part in parts}
 
 
 def _of_id(name: str) -> str:
-    """No topic has such a name."""
+    """A text for the id that can't be a topic name."""
     return f"subtopology {name}"
 
 
@@ -279,14 +280,14 @@ def _partitions(parts: Mapping[bytes, Mapping[str, frozenset[str]]], digest: byt
 def _conflicts(
     view: View, claimed: Mapping[_Resource, Mapping[str, TaskId]]
 ) -> tuple[dict[str, frozenset[TaskId]], tuple[str, ...]]:
-    heard_in = {member.member_id: member.heard_in for member in view.members}
+    last_generation = {member.member_id: member.last_generation for member in view.members}
     lost: dict[str, set[TaskId]] = {}
     twice: set[str] = set()
     for owners in claimed.values():
         if len(owners) == 1:
             continue
-        newest = max(heard_in[name] for name in owners)
-        winners = [name for name in owners if heard_in[name] == newest]
+        newest = max(last_generation[name] for name in owners)
+        winners = [name for name in owners if last_generation[name] == newest]
         for name, task in owners.items():
             if len(winners) > 1 or name not in winners:
                 lost.setdefault(name, set()).add(task)

@@ -1,4 +1,4 @@
-"""When a member of a classic group sends which request: at most one on each lane."""
+"""Decides when a member of a classic group sends which request: at most one on each lane."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _on_rebalance_lane(session: Session, now_ms: int) -> tuple[Session, Rebalanc
 
 
 def _rebalance_due_ms(session: Session) -> int | None:
-    """When the rebalance lane has something to send, None if it has nothing or is busy."""
+    """When the rebalance lane has to send something; None if there is nothing to send or a request is in flight."""
     if session.rebalance_in_flight is not None:
         return None
     if session.group is ClassicMemberState.SYNCING:
@@ -100,7 +100,8 @@ def _group_due_ms(session: Session) -> int | None:
 
 
 def _heartbeat_pause_ms(session: Session) -> int:
-    """A member that learns late of a generation keeps all others waiting; meanwhile, tasks that move have no owner."""
+    """The pause before the next heartbeat. It is short after SyncGroup: a member that learns late of a generation keeps all
+    others waiting, and tasks that move have no owner meanwhile."""
     if session.group is ClassicMemberState.IN and session.sent_at_ms < session.synced_at_ms + HAND_OVER_MS:
         return min(HAND_OVER_HEARTBEAT_MS, session.heartbeat_interval_ms)
     return session.heartbeat_interval_ms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
-from streamsrt.runtime.sent_back import has_epoch_of, sent_back_members
+from streamsrt.runtime.rollback import has_epoch_of, members_to_remove
 from topology import StreamsBuilder
 from topology.graph.topology import Topology
 
@@ -34,7 +34,7 @@ def group(epoch: int | None, *members: MemberFacts) -> GroupFacts:
 
 
 def removed(facts: GroupFacts, former: Topology = OLD) -> list[str]:
-    return [each.member_id for each in sent_back_members(facts, former)]
+    return [each.member_id for each in members_to_remove(facts, former)]
 
 
 def test_members_with_a_later_version_are_removed() -> None:

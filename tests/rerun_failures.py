@@ -1,8 +1,8 @@
-"""All tests, two at once; what fails then runs once more, alone: ``python -m tests.second_look [options of pytest]``.
+"""Runs all tests, two at once, and repeats failed ones alone: ``python -m tests.rerun_failures [options of pytest]``.
 
-1. A few tests that fail beside others and pass alone do not fail the run. They are listed as its last words, with what they
-   said above: each is a fault of the product or of the test, to be found and mended.
-2. More than :data:`MOST` failures, or one that fails again, fail the run, as does whatever else pytest ends with.
+1. A few tests that fail beside others and pass alone do not fail the run. The last line lists them; their output is above.
+   Each is a bug of the product or of the test that has to be fixed.
+2. More than :data:`MOST` failures, or one that fails again, fail the run, as does any other exit code of pytest.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 
 MOST = 3
 FAILED = 1
-"""Pytest's exit code where tests have failed, and nothing else is wrong."""
+"""Pytest's exit code if tests have failed and nothing else is wrong."""
 
 
 def failed_tests(folder: Path) -> list[str]:
-    """What failed in the last run, by pytest's own notes."""
+    """Returns the tests that failed in the last run, from pytest's cache."""
     notes = folder / ".pytest_cache" / "v" / "cache" / "lastfailed"
     return sorted(json.loads(notes.read_text())) if notes.exists() else []
 
 
 def run(folder: Path, options: Sequence[str], beside: Sequence[str] = ("-n", "2", "--dist", "worksteal")) -> int:
-    """The exit code, after one run or two in the ``folder`` of the tests."""
+    """Runs pytest once or twice in ``folder`` and returns the exit code."""
     pytest = [sys.executable, "-m", "pytest"]
     code = subprocess.run([*pytest, *beside, "--cache-clear", *options], cwd=folder, check=False).returncode
     failed = failed_tests(folder)

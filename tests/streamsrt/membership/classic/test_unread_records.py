@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streamsrt.assignment.in_flight import tells_of_held, topics_met
+from streamsrt.assignment.in_flight import names_held_tasks, topics_met
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.membership.classic import leading
-from streamsrt.membership.classic.left import LeftUnread, left_of
+from streamsrt.membership.classic.unread_records import LeftUnread, left_of
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.values import NOTHING, Task
 from streamsrt.wire.client_tags import VALUE_VERSIONS
@@ -144,7 +144,7 @@ def test_what_shares_state_with_unread_records_waits_when_the_last_old_member_is
         text = detail(told, StatusCode.ASSIGNMENT_DELAYED)
         assert f"no member can read: {OLD_TOPIC}: 7 records. Tasks that share state" in text
         assert "with the next epoch (topology.epoch=4)" in text
-        assert tells_of_held(told.why)
+        assert names_held_tasks(told.why)
         assert told.rejoin_after_ms == leading.IN_FLIGHT_MS
     group.cluster.left = {}
     told = warm(group, 2)["m2"]

@@ -1,4 +1,4 @@
-"""Records that versions without members have left unread: who reads them, what waits for them, and which version is
+"""Records that versions without members have left unread: who reads them, which tasks wait for them, and which version is
 refused.
 
 When a group starts again:
@@ -30,7 +30,7 @@ from streamsrt.assignment.refused_update import topics_problem
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topology import Topology
 from streamsrt.assignment.value_versions import NO_VERSIONS, problem_of_values, read_versions
-from streamsrt.membership.classic.placing import older_versions
+from streamsrt.membership.classic.task_assignment import older_versions
 from streamsrt.membership.classic.values import Waits
 from streamsrt.membership.classic.view import Version, View
 from streamsrt.wire.client_tags import VALUE_VERSIONS
@@ -38,7 +38,7 @@ from streamsrt.wire.client_tags import VALUE_VERSIONS
 
 @dataclass(frozen=True, slots=True)
 class LeftUnread:
-    """What is unread of topics that a version does not have, and of those that it has (``own``)."""
+    """Unread records of topics that a version does not have, and of those that it has (``own``)."""
 
     unread: Unread
     own: Unread
@@ -57,7 +57,7 @@ def left_of(topology: Topology, unread: Unread) -> LeftUnread:
 
 
 def returning(view: View, version: Version, left: LeftUnread) -> tuple[frozenset[str], LeftUnread]:
-    """Members of earlier versions that read some of what this one leaves, and what those leave, too."""
+    """Returns the members of earlier versions that read some of the unread records, and what stays unread with them."""
     topics = {topic for topic, _ in left.unread}
     found = [m for m in view.members if m.version.epoch < version.epoch and topics & m.said.topics]
     return frozenset(m.member_id for m in found), left.without(topic for m in found for topic in m.said.topics)
@@ -78,13 +78,13 @@ NOTHING_LEFT = LeftBehind()
 
 
 def nobodys_topics(view: View, version: Version, without: Container[str]) -> frozenset[str]:
-    """Topics that members were told of, and that no version has which members run."""
+    """Topics that members were told of and that no version with members has."""
     texts = [view.texts.get(one.digest) for one in (version, *older_versions(view, version, without))]
     return frozenset(view.waits).difference(*(repartition_topics(text) for text in texts if text is not None))
 
 
 def left_behind(view: View, version: Version, group_id: str, unread: Unread, *, may_lose: bool) -> LeftBehind:
-    """For the version that the group runs. ``unread``: of topics that no member reads."""
+    """Returns the consequences for the group's version. ``unread``: records of topics that no member reads."""
     waits = view.waits if view.echoed == version else {}
     read = frozenset(waits) - {topic for topic, _ in unread}
     if may_lose:
@@ -99,8 +99,8 @@ def left_behind(view: View, version: Version, group_id: str, unread: Unread, *, 
     )
 
 
-def waits_to_tell(view: View, version: Version | None, without: Container[str], left: LeftBehind) -> Waits:
-    """With an assignment that is made for this version."""
+def waits_to_send(view: View, version: Version | None, without: Container[str], left: LeftBehind) -> Waits:
+    """Returns the ``Waits`` to send with an assignment for this version."""
     if version is None or view.is_mixed:
         return {}
     told = view.waits if view.echoed == version else {}
@@ -114,7 +114,7 @@ def waits_to_tell(view: View, version: Version | None, without: Container[str], 
 def problem_of_update(
     view: View, version: Version, configuration: Configuration, without: Container[str]
 ) -> str | None:
-    """Why this version can't follow those that members run: its topics, or the versions of values in its stores."""
+    """Returns why this version can't follow those that members run: its topics, or the versions of values in its stores."""
     problem = configuration.problem
     if problem is not None and problem.is_fatal:
         return topics_problem(problem)

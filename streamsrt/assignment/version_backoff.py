@@ -19,7 +19,7 @@ _DOUBLINGS = 16
 
 @dataclass(frozen=True, slots=True)
 class Setbacks:
-    """Those of one version. ``until_ms``: when more is handed to it."""
+    """The setbacks of one version. ``until_ms``: when it may get more tasks."""
 
     epoch: int
     count: int
@@ -30,7 +30,7 @@ class Setbacks:
         return 0 if self.count < 2 else min(FIRST_PAUSE_MS << min(self.count - 2, _DOUBLINGS), MAX_PAUSE_MS)
 
     def is_paused(self, epoch: int, now_ms: int) -> bool:
-        """Whether that version gets nothing more now."""
+        """Whether that version gets no more tasks now."""
         return self.epoch == epoch and now_ms < self.until_ms
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Setbacks:
 
 
 def after_setback(known: Setbacks | None, epoch: int, now_ms: int) -> Setbacks:
-    """What is known after a member with that version has gone."""
+    """Counts a setback: a member with that version has gone."""
     is_another = known is None or known.epoch != epoch or now_ms >= known.until_ms + FORGOTTEN_AFTER_MS
     count = 1 if known is None or is_another else known.count + 1
     return Setbacks(epoch, count, now_ms + Setbacks(epoch, count, 0).pause_ms)

@@ -1,4 +1,4 @@
-"""Which version of the program a group runs, which one may follow, and who can't be part of it.
+"""Decides which version of the program a group runs, which one may follow, and which members are refused.
 
 1. The group runs the version that the newest echo names. If nobody echoes anything, it runs the highest epoch; of
    several digests, the smallest.
@@ -31,8 +31,8 @@ from streamsrt.membership.classic.view import Participant, Version, View
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """``group``: what the group runs, None of an empty view. ``is_certain``: somebody echoes it. ``candidates``: versions
-    that it may go on to, the first one first."""
+    """``group``: the version that the group runs, None if there are no members. ``is_certain``: a member echoes it.
+    ``candidates``: versions that may follow, in order."""
 
     group: Version | None
     is_certain: bool
@@ -54,7 +54,7 @@ def verdicts_on(view: View, group_id: str) -> Verdicts:
 
 
 def _beside_java(view: View, group_id: str) -> Verdicts:
-    """The leader runs the group's version, as Java's members do."""
+    """Computes the result for a group with Java's members: the leader runs the group's version, as they do."""
     group = view.echoed or view.leaders
     refused = {name: unlike_java(group_id, text) for name, text in view.strangers.items()}
     for member in view.members:
@@ -64,7 +64,7 @@ def _beside_java(view: View, group_id: str) -> Verdicts:
 
 
 def refusals(view: View, group: Version, group_id: str, taken_from: Version | None = None) -> dict[str, Refusal]:
-    """Who is refused by a group that runs ``group``. ``taken_from``: the version that it has just left for that.
+    """Returns the members to refuse if the group runs ``group``. ``taken_from``: the version that the group had just before.
 
     Members of the next epoch are none of them.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsrt.assignment.setbacks import FORGOTTEN_AFTER_MS, Setbacks, after_setback
+from streamsrt.assignment.version_backoff import FORGOTTEN_AFTER_MS, Setbacks, after_setback
 
 
 def after(*times_ms: int, epoch: int = 1) -> Setbacks:

@@ -33,14 +33,14 @@ _POLL_S = 0.1
 
 
 def runs(member: MemberFacts, topology: Topology) -> bool:
-    """Whether a member says that it runs this topology."""
+    """Whether a member reports that it runs this topology."""
     return member.digest is not None and topology.digest.startswith(member.digest)
 
 
-def sent_back_members(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
-    """Members with a later epoch than those that run the former topology; all with another version where nobody runs it.
+def members_to_remove(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
+    """Members with a later epoch than those that run the former topology; if nobody runs it, all with another version.
 
-    A member with an earlier epoch is an older one yet, or the former topology is itself on its way in: it is not touched.
+    A member with an earlier epoch is kept: it is older still, or the former topology is itself being rolled out.
     """
     epochs = [each.epoch for each in facts.members if runs(each, former) and each.epoch is not None]
     lowest = min(epochs, default=-1)
@@ -49,10 +49,10 @@ def sent_back_members(facts: GroupFacts, former: Topology) -> list[MemberFacts]:
 
 
 def has_epoch_of(facts: GroupFacts, former: Topology) -> bool:
-    """Whether the group's epoch is one of the former topology already, as far as the group tells.
+    """Whether the group's epoch already belongs to the former topology, as far as the group reports it.
 
-    A streams group tells topics only. The same topics with other steps between them are the former topology where the epoch
-    was raised twice since: by the version that is sent back, and by this.
+    A streams group reports topics only. The same topics with other steps between them count as the former topology if the
+    epoch was raised twice since: by the version that is rolled back, and by this rollback.
     """
     if facts.epoch is None:
         return False

@@ -1,7 +1,7 @@
-"""Looks at the cluster for the page: one at a time, each shared by all browsers that ask at about the same time.
+"""Snapshots of the cluster for the page: one at a time, each shared by all browsers that ask at about the same time.
 
-1. A look is taken on request: while no page is open, nothing is requested from the cluster.
-2. A rate comes from two looks. After a pause without looks the first one has none.
+1. A snapshot is taken on request: while no page is open, nothing is requested from the cluster.
+2. A rate comes from two snapshots. After a pause without snapshots the first one has none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from streamsrt.cli.console.changes import change_letters
 from streamsrt.cli.console.dead_letters import letters_of
-from streamsrt.cli.console.group_view import GroupLook, PartView, group_json, parts_of_description, parts_of_outline
+from streamsrt.cli.console.group_view import GroupSnapshot, PartView, group_json, parts_of_description, parts_of_outline
 from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
 from streamsrt.cli.described_group import Described
 from streamsrt.cli.group_lag import offset_rows_of
@@ -22,7 +22,7 @@ from streamsrt.cli.top import Overview
 from streamsrt.client.network import NetworkThread
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import GroupFacts, ToldRebalance, describe, facts_of, look, told_rebalances
+from streamsrt.runtime.group_facts import DescribedRebalance, GroupFacts, describe, described_rebalances, facts_of, look
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
@@ -33,14 +33,14 @@ _REBALANCES: Final = 100
 
 
 class _Watched:
-    """What is remembered of one application between two looks."""
+    """The values kept for one application from one snapshot to the next."""
 
     def __init__(self) -> None:
         self.upgrade = UpgradeWatch()
         self._read: tuple[float, dict[str, int]] | None = None
 
     def rates(self, offsets: Sequence[Json], at_s: float) -> dict[str, float]:
-        """Records a second by topic, as their committed offsets have grown."""
+        """Computes the records a second by topic from the growth of committed offsets."""
         now: dict[str, int] = {}
         for row in offsets:
             if isinstance(offset := row["current_offset"], int):
@@ -55,8 +55,8 @@ class _Watched:
         }
 
 
-class Looks:
-    """May be called by any thread. Everything raises BrokerError where the cluster can't be reached."""
+class Snapshots:
+    """Thread-safe. All methods raise BrokerError if the cluster can't be reached."""
 
     def __init__(
         self,
@@ -79,21 +79,21 @@ class Looks:
         self._changing = threading.Lock()
 
     def overview(self) -> Json:
-        """Every application, a row each."""
-        return self._fresh(("overview", ""), FRESH_S, self._look_over)
+        """Returns one row per application."""
+        return self._fresh(("overview", ""), FRESH_S, self._take_overview)
 
     def group(self, name: str) -> Json:
-        """One application. Raises ConfigError where there is none."""
+        """Returns one application. Raises ConfigError if it does not exist."""
         self._check(name)
-        return self._fresh(("group", name), FRESH_S, lambda: self._look_at(name))
+        return self._fresh(("group", name), FRESH_S, lambda: self._take_group(name))
 
     def rows_of_key(self, name: str, store: str, key: str) -> Json:
-        """The rows of a key, as the instances answer. Raises ConfigError, InstanceUnreachableError."""
+        """Returns the rows of a key, as the instances report them. Raises ConfigError, InstanceUnreachableError."""
         self._check(name)
         return rows_of_key(_addresses(look(self._network.admin, name)), store, key)
 
     def letters(self, topic: str) -> Json:
-        """A dead-letter topic that the command names. Raises ConfigError for another one."""
+        """Returns the letters of a dead-letter topic that the command names. Raises ConfigError for another one."""
         self._check_letters(topic)
         return self._fresh(("letters", topic), LETTERS_FRESH_S, lambda: letters_of(self._bootstrap_servers, topic))
 
@@ -122,11 +122,11 @@ class Looks:
             self._kept[key] = (self._clock(), taken)
             return taken
 
-    def _look_over(self) -> Json:
+    def _take_overview(self) -> Json:
         rows = self._overview.rows(self._clock())
         return {"groups": [asdict(row) for row in rows], "letter_topics": self._letter_topics}
 
-    def _look_at(self, name: str) -> Json:
+    def _take_group(self, name: str) -> Json:
         at_s, described = self._clock(), describe(self._network.admin, name)
         facts = facts_of(self._network.admin, described)
         watched = self._watched.setdefault(name, _Watched())
@@ -134,7 +134,7 @@ class Looks:
         instances = ask_instances(_addresses(facts))
         streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
         return group_json(
-            GroupLook(
+            GroupSnapshot(
                 facts=facts,
                 status=watched.upgrade.status(facts, at_s),
                 offsets=offsets,
@@ -153,7 +153,7 @@ def _addresses(facts: GroupFacts) -> list[str]:
 def _parts(
     name: str, described: Described | None, instances: Mapping[str, InstanceFacts], facts: GroupFacts
 ) -> list[PartView]:
-    """Of the newest version that an instance tells, else as the group is described."""
+    """Returns the parts of the newest version that an instance reports, else those in the group's description."""
     told = [each.topology for each in instances.values() if each.topology.get("subtopologies")]
     newest = max(told, key=lambda outline: int(outline.get("epoch") or 0), default=None)
     topology = None if described is None else described.topology
@@ -163,8 +163,8 @@ def _parts(
     return [] if topology is None else parts_of_description(topology.subtopologies or ())
 
 
-def _rebalances(described: Described | None) -> list[ToldRebalance] | None:
-    told = None if described is None else told_rebalances(described)
+def _rebalances(described: Described | None) -> list[DescribedRebalance] | None:
+    told = None if described is None else described_rebalances(described)
     if told is None:
         return None
     return list(reversed(told[-_REBALANCES:]))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.second_look import MOST, run
+from tests.rerun_failures import MOST, run
 
 pytestmark = pytest.mark.system
 

@@ -15,8 +15,8 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import Tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.membership.classic.java_members import tasks_of_partitions
-from streamsrt.membership.classic.placing import source_partitions
 from streamsrt.membership.classic.stream_layout import Hosts, UserDataVersions, encode_stream_assignment
+from streamsrt.membership.classic.task_assignment import source_partitions
 from streamsrt.membership.classic.values import ClassicAssignment
 from streamsrt.membership.classic.view import Participant, View, tasks_of
 from streamsrt.membership.values import Task, TopicPartition
@@ -40,7 +40,7 @@ def encode_for_all(
     inputs: Inputs,
     image: TopicsImage,
 ) -> dict[str, bytes]:
-    """The assignments by member id."""
+    """Returns the assignments by member id."""
     members = {member.member_id: member for member in view.members}
     read = {name: _read_by(members.get(name), told, view, inputs, image) for name, told in everybody.items()}
     hosts = _hosts(members, everybody, read)
@@ -72,7 +72,8 @@ def _error(told: ClassicAssignment) -> int:
 def _read_by(
     member: Participant | None, told: ClassicAssignment, view: View, inputs: Inputs, image: TopicsImage
 ) -> _Inputs:
-    """What each task reads. Where the topics are not known: of active tasks, what the member owns."""
+    """Returns the partitions that each task reads. If the topics are not known: those of active tasks, as the member owns
+    them."""
     if member is None:
         return {}
     tasks = tasks_of(told.tasks)

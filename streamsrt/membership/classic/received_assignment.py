@@ -36,8 +36,8 @@ FIRST_VERSION_THAT_TELLS_A_LEADER = 9
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``told``: what is to be taken; where it is None, ``why_not`` says why, and ``error`` is final. ``is_stored``: it was
-    said to the process before this one."""
+    """``told``: the assignment to take; if it is None, ``why_not`` gives the reason, and ``error`` is final. ``is_stored``:
+    it was made for the process before this one."""
 
     told: ClassicAssignment | None = None
     why_not: str = ""
@@ -51,7 +51,7 @@ class Assigned:
 
 
 def assigned_by(session: Session, data: bytes) -> Assigned:
-    """``data``: of the answer to the session's SyncGroup."""
+    """``data``: the assignment in the response to the session's SyncGroup."""
     if session.protocol_name != STREAM_PROTOCOL:
         told = decode_assignment(data)
         return Assigned(why_not=told.reason) if isinstance(told, Unreadable) else _assigned(session, told)
@@ -59,7 +59,7 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
     if isinstance(read, Unreadable):
         return Assigned(why_not=read.reason)
     own, java = read
-    found = _said_by_java(session, java) if own is None else _assigned(session, own)
+    found = _assigned_by_java(session, java) if own is None else _assigned(session, own)
     return replace(
         found,
         stream_version=min(java.info.common_version, NEWEST_VERSION),
@@ -67,7 +67,7 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
     )
 
 
-def _said_by_java(session: Session, java: JavaAssignment) -> Assigned:
+def _assigned_by_java(session: Session, java: JavaAssignment) -> Assigned:
     membership, info = session.membership, java.info
     if membership.instance_id is not None and session.synced_generation == NO_GENERATION and not session.missed_sync:
         return Assigned(why_not="the assignment may be that of an earlier process")
@@ -115,7 +115,7 @@ def _assigned(session: Session, told: ClassicAssignment) -> Assigned:
         if told.group_epoch > membership.topology.epoch:
             text = f"The group has run epoch {told.group_epoch} under this group.instance.id."
             return Assigned(error=refusal(membership, ErrorCode.STREAMS_TOPOLOGY_FENCED, text))
-        if not _may_go_on(session, told):
+        if not _may_resume(session, told):
             return Assigned(why_not="the assignment is that of an earlier process")
     if told.error_code != ErrorCode.NONE:
         return Assigned(error=refusal(membership, told.error_code, told.error_text))
@@ -131,7 +131,7 @@ def _assigned(session: Session, told: ClassicAssignment) -> Assigned:
     return Assigned(told, echo=echo, statuses=statuses, unknown=unknown, is_stored=not is_meant)
 
 
-def _may_go_on(session: Session, stored: ClassicAssignment) -> bool:
+def _may_resume(session: Session, stored: ClassicAssignment) -> bool:
     is_first = session.synced_generation == NO_GENERATION and session.claimed == NOTHING
     tells_leader = session.version is not None and session.version >= FIRST_VERSION_THAT_TELLS_A_LEADER
     return (
@@ -141,6 +141,6 @@ def _may_go_on(session: Session, stored: ClassicAssignment) -> bool:
         and stored.error_code == ErrorCode.NONE
         and stored.process_id == session.membership.process_id
         and stored.group_digest == session.digest
-        # What a member with an older topology keeps may be tasks that this one does not have.
+        # A member with an older topology may keep tasks that this topology does not have.
         and not any(status.code == StatusCode.STALE_TOPOLOGY for status in stored.statuses)
     )

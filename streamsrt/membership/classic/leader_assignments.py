@@ -18,14 +18,14 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
+from streamsrt.membership.classic.java_assignments import Inputs, encode_for_all
 from streamsrt.membership.classic.java_members import Told
 from streamsrt.membership.classic.layout import encode_assignment
-from streamsrt.membership.classic.left import NOTHING_LEFT, LeftBehind, waits_to_tell
-from streamsrt.membership.classic.placing import inputs_of, source_partitions
 from streamsrt.membership.classic.stream_layout import UserDataVersions
-from streamsrt.membership.classic.stream_telling import Inputs, encode_for_all
+from streamsrt.membership.classic.task_assignment import inputs_of, source_partitions
+from streamsrt.membership.classic.unread_records import NOTHING_LEFT, LeftBehind, waits_to_send
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo
-from streamsrt.membership.classic.verdicts import is_stale
+from streamsrt.membership.classic.version_checks import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
 from streamsrt.membership.values import Status
 from streamsrt.wire.error_codes import ErrorCode
@@ -65,10 +65,10 @@ class LeaderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationPlan:
-    """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
-    ``postponed``: why the next version is not taken yet; ``unknown``: why it is not even looked at; ``draining``: what is
-    read to the end before it is handed over; ``asked``: members that are to send their topology; ``left``: what follows from
-    what older versions have left unread."""
+    """The leader's decisions. ``group`` None: the group has no version yet. ``waiting``: why no new tasks are assigned;
+    ``postponed``: why the next version is not accepted yet; ``unknown``: why it is not even considered; ``draining``: topics
+    that are read to the end before a hand-over; ``asked``: members that must send their topology; ``left``: consequences of
+    records that older versions have left unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -89,7 +89,7 @@ class GenerationPlan:
 
 @dataclass(frozen=True, slots=True)
 class TopicsWatch:
-    """What of the topics the assignment rests on: another hash of the same topology calls for a new generation.
+    """The topics that the assignment depends on: if the hash of the same topology changes, a new generation is needed.
 
     ``names``: topics to look at, None where patterns need all.
     """
@@ -109,7 +109,8 @@ class TopicsWatch:
 
 @dataclass(frozen=True, slots=True)
 class LeaderOutcome:
-    """What the leader sends with its SyncGroup, by member id; what it keeps; what it logs; what it watches until then."""
+    """What the leader sends with its SyncGroup, by member id, what it keeps and logs, and the topics that it watches until
+    the next generation."""
 
     assignments: Mapping[str, bytes]
     memory: Memory
@@ -117,10 +118,10 @@ class LeaderOutcome:
     watch: TopicsWatch | None = None
     told: Mapping[str, ClassicAssignment] = field(default_factory=dict)
     unfit: str = ""
-    """Why this member can't lead, and has to leave; there are no assignments then."""
+    """Why this member can't lead and has to leave; there are no assignments then."""
 
 
-def told(
+def leader_outcome(
     view: View,
     plan: GenerationPlan,
     settings: LeaderSettings,
@@ -129,7 +130,7 @@ def told(
     subscriptions_bytes: int,
     versions: UserDataVersions,
 ) -> LeaderOutcome:
-    why, waits = _why(view, plan, memory), waits_to_tell(view, plan.group, plan.refused, plan.left)
+    why, waits = _why(view, plan, memory), waits_to_send(view, plan.group, plan.refused, plan.left)
     inputs = inputs_of(view, plan.image)
     shutdown = _shutdown(view)
     everybody: dict[str, ClassicAssignment] = {}
@@ -273,11 +274,11 @@ def _memory(view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping
         },
         members={m.member_id: _name(m) for m in view.members},
         version=plan.group,
-        javas=_told_to_javas(view, plan, everybody),
+        javas=_java_members_told(view, plan, everybody),
     )
 
 
-def _told_to_javas(view: View, plan: GenerationPlan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
+def _java_members_told(view: View, plan: GenerationPlan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
     group = plan.group
     if group is None:
         return {}
@@ -311,7 +312,7 @@ def _name(member: Participant) -> str:
 
 
 def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
-    """Why there is a new generation, as far as its leader led the one before."""
+    """Returns why there is a new generation, if its leader also led the one before."""
     if plan.waiting:
         return plan.waiting
     drains = [text.rstrip(".") for text in (plan.draining, plan.left.detail) if text]
