@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class Assembled(NamedTuple):
-    """A processing thread that has begun to join its group, what asks its stores, and its tasks."""
+    """A processing thread that has started to join its group, the queries to its stores, and its tasks."""
 
     loop: StreamThread
     queries: LocalQueries
@@ -63,7 +63,7 @@ class Assembled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is taken from outside: a clock in epoch milliseconds that never goes back, and ids for members."""
+    """What assembly takes from outside: a clock in epoch milliseconds that never goes back, and member ids."""
 
     now_ms: Callable[[], int]
     new_id: Callable[[], uuid.UUID]
@@ -82,7 +82,7 @@ def assemble(
     replica: int = 0,
     surroundings: Surroundings | None = None,
 ) -> Assembled:
-    """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`.
+    """Creates the parts and starts to join the group. ``on_state``, ``on_failure``: see :class:`StreamThread`.
 
     ``replica``: the number of this process among those that share the directory; each has global stores of its own.
     """
@@ -150,7 +150,7 @@ def _restoring(network: NetworkThread) -> Restoring:
 
 
 def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
-    """Writes the dead letters of what failed, if there are any."""
+    """Writes the dead letters of refused records, if there are any."""
     refused.send_last_letters()
     try:
         network.producer.flush(_LAST_LETTERS_TIMEOUT_S)
@@ -219,7 +219,7 @@ def _committer(
 
 
 def membership_of(config: StreamsConfig, topology: Topology, process_id: str, member_id: uuid.UUID) -> GroupMembership:
-    """What a member of the application's group brings."""
+    """Returns what a member of the application's group sends when it joins."""
     return GroupMembership(
         group_id=config.application_id,
         member_id=base64.urlsafe_b64encode(member_id.bytes).decode().rstrip("="),
@@ -248,7 +248,7 @@ def joined(
     network: NetworkThread,
     surroundings: Surroundings,
 ) -> GroupMember:
-    """A member that has begun to join, by the protocol that is configured."""
+    """Returns a member that has started to join, with the configured protocol."""
     if config.group_instance_id is not None:
         timeout_ms = _session_timeout_ms(config.application_id, network)
         membership = replace(membership, streams_session_timeout_ms=timeout_ms)
@@ -267,7 +267,7 @@ def joined(
 
 
 def leader_settings(config: StreamsConfig) -> LeaderSettings:
-    """What this instance decides by while it leads a classic group."""
+    """The settings that this instance uses while it leads a classic group."""
     return LeaderSettings(
         group_id=config.application_id,
         session_timeout_ms=config.session_timeout_ms,
@@ -280,7 +280,8 @@ def leader_settings(config: StreamsConfig) -> LeaderSettings:
 
 
 def _session_timeout_ms(group_id: str, network: NetworkThread) -> int:
-    """The group's, for it is in no answer to a member; Kafka's default where the broker does not say it."""
+    """Returns the group's session timeout, which no response to a member contains; Kafka's default if the broker does not
+    report it."""
     try:
         timeout_ms = network.admin.describe_group_configs(group_id).get("streams.session.timeout.ms")
     except StreamsError as error:
@@ -306,7 +307,7 @@ def wall_clock() -> Callable[[], int]:
 
 
 def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Administering) -> None:
-    """Raises MissingTopicError where a topic that is written to is not there; it names those that are read, too."""
+    """Raises MissingTopicError if an output topic does not exist; the message names missing input topics, too."""
     outputs = {
         sink.topic
         for subtopology in topology.subtopologies
@@ -327,7 +328,7 @@ def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Admi
 
 
 class PartitionCounts:
-    """How many partitions an output topic has; asked once per topic. Raises MissingTopicError."""
+    """Looks up the partition count of output topics, once per topic. Raises MissingTopicError."""
 
     def __init__(self, network: NetworkThread) -> None:
         self._network = network
@@ -347,7 +348,8 @@ class PartitionCounts:
 
 
 def without_old_state(directory: StateDirectory, config: StreamsConfig) -> StateDirectory:
-    """The directory, without what nobody has written to for ``state.cleanup.dir.max.age.ms``: before anything is open."""
+    """Returns the directory after deleting state that was not written to for ``state.cleanup.dir.max.age.ms``. Called
+    before anything is open."""
     max_age_ms = config.state_cleanup_dir_max_age_ms
     if max_age_ms >= 0:
         for store, partition in directory.clean_obsolete(time.time_ns() // 1_000_000, max_age_ms):
@@ -369,13 +371,13 @@ def endpoint(server: str) -> Endpoint | None:
 
 
 def own_host(config: StreamsConfig) -> HostInfo | None:
-    """Where this instance says that it answers queries."""
+    """The address at which this instance answers queries, if it is configured."""
     own = endpoint(config.application_server)
     return None if own is None else HostInfo(own.host, own.port)
 
 
 def topology_settings(config: StreamsConfig) -> dict[str, Any]:
-    """The topology's part of the configuration: what its internal topics and stores are like."""
+    """The topology's part of the configuration: settings of its internal topics and stores."""
     return {
         **{f"topic.{key}": value for key, value in config.topic_configs.items()},
         "upgrade.from": config.upgrade_from or "",
@@ -386,22 +388,22 @@ def topology_settings(config: StreamsConfig) -> dict[str, Any]:
 
 
 def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
-    """A topology as an instance with this configuration runs it. Raises MissingSerdeError."""
+    """Returns the topology as an instance with this configuration runs it. Raises MissingSerdeError."""
     configured = topology.configured(topology_settings(config))
     ready = configured.with_default_serdes(config.default_key_serde, config.default_value_serde)
     return ready if config.topology_epoch is None else replace(ready, epoch=config.topology_epoch)
 
 
 def _iteration_max_ms(config: StreamsConfig) -> int:
-    """Exactly once, a commit that is late is a transaction that times out."""
+    """Limits an iteration with exactly once: a late commit would let the transaction time out."""
     if not config.is_exactly_once:
         return 0
     return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
 
 
 def client_config(config: StreamsConfig, process_id: str = "", thread: int = 1) -> ClientConfig:
-    """The network's part of the configuration. ``process_id``: of the state directory; by that and the number of its stream
-    thread the transactions of an instance are known, over its restarts."""
+    """Returns the network's part of the configuration. ``process_id``: of the state directory; with the number of the
+    stream thread it identifies the transactions of an instance across restarts."""
     return ClientConfig(
         bootstrap_servers=config.bootstrap_servers,
         client_id=config.client_id or f"streamsrt-{config.application_id}",

@@ -83,7 +83,7 @@ class BundledBroker:
         return self.address
 
     def stop(self) -> None:
-        """Stops the broker if it was started here: it drains, syncs and closes its logs."""
+        """Stops the broker if this object started it: it drains, syncs and closes its logs."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""Committing, at least once.
+"""Commits at least once.
 
 The order is what makes a crash harmless:
 
@@ -38,7 +38,7 @@ _COMMIT_TIMEOUT_S = 10.0
 
 
 class Committing(Protocol):
-    """What the processing thread asks of a committer, whatever the processing guarantee."""
+    """What the processing thread needs from a committer, with either processing guarantee."""
 
     @property
     def is_atomic(self) -> bool:
@@ -46,11 +46,12 @@ class Committing(Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the last commit was refused since the member epoch moves on: the same offsets may be committed soon."""
+        """Whether the last commit was refused because the member epoch has changed: the same offsets can be committed
+        soon."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether offsets wait to be committed."""
+        """Whether uncommitted offsets are pending."""
 
     @property
     def commits(self) -> int: ...
@@ -59,11 +60,11 @@ class Committing(Protocol):
     def committed_records_end(self) -> Mapping[TopicPartition, int]: ...
 
     def prepare_start(self, now_ms: int) -> bool:
-        """Whether tasks may start now."""
+        """Returns whether tasks may start now."""
 
     def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
-        """Commits what these tasks have done. Raises RecordError. Then it is not known which of their results were
-        written: nothing of them may be committed any more, they are to be opened again."""
+        """Commits the work of these tasks. Raises RecordError. Then it is unknown which of their results were written:
+        nothing of them may be committed any more, and they have to be reopened."""
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """Commits the pending offsets. Offsets that can't be committed now stay pending, or are dropped with the
@@ -71,15 +72,15 @@ class Committing(Protocol):
         """
 
     def keep_only(self, partitions: Container[TopicPartition]) -> None:
-        """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
+        """Drops pending offsets of all other partitions: their new owners start from the group's committed offsets."""
 
     def forget(self) -> None:
-        """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
+        """Drops unsent output and uncommitted offsets: the tasks belong to other members, or repeat their work."""
 
 
 class Committer:
-    """Commits tasks, at least once. Belongs to the processing thread. ``idle`` is entered while it waits for the cluster:
-    others may read the tasks' stores then."""
+    """Commits tasks at least once. Belongs to the processing thread. ``idle`` is entered while it waits for the cluster:
+    other threads may read the tasks' stores then."""
 
     is_atomic = False
 
@@ -103,7 +104,7 @@ class Committer:
 
     @property
     def is_pending(self) -> bool:
-        """Whether offsets wait to be committed."""
+        """Whether uncommitted offsets are pending."""
         return bool(self._pending)
 
     def prepare_start(self, now_ms: int) -> bool:
@@ -149,23 +150,23 @@ class Committer:
             self._pending.clear()
 
     def keep_only(self, partitions: Container[TopicPartition]) -> None:
-        """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
+        """Drops pending offsets of all other partitions: their new owners start from the group's committed offsets."""
         self._pending = {tp: offset for tp, offset in self._pending.items() if tp in partitions}
 
     def forget(self) -> None:
-        """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
+        """Drops unsent output and uncommitted offsets: the tasks belong to other members, or repeat their work."""
         self._pending.clear()
         self._collector.discard()
 
 
 def allow_queries(idle: AbstractContextManager[None]) -> None:
-    """Releases the lock over tasks and stores, and takes it back: queries that wait are answered in between."""
+    """Releases the lock on tasks and stores and takes it again, so that pending queries are answered."""
     with idle:
         pass
 
 
 def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) -> list[tuple[OwnedTask, CommitState]]:
-    """The first half of a commit of these tasks. Between two of them others may read the stores."""
+    """Does the first half of a commit of these tasks. Other threads may read the stores between two tasks."""
     states = []
     for owned in tasks:
         states.append((owned, owned.task.prepare_commit()))
@@ -174,14 +175,14 @@ def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) 
 
 
 def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle: AbstractContextManager[None]) -> None:
-    """The second half. Between two tasks others may read the stores."""
+    """Does the second half. Other threads may read the stores between two tasks."""
     for owned in tasks:
         owned.task.post_commit(changelog_ends(owned, ends))
         allow_queries(idle)
 
 
 def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:
-    """By store, the offset after its last acknowledged changelog record of this flush."""
+    """Returns by store the offset after its last acknowledged changelog record of this flush."""
     found = {}
     for spec in owned.subtopology.stores:
         tp = owned.task.restore_target(spec.name)

@@ -37,7 +37,7 @@ _REASONS: Mapping[str, str] = {
 
 
 class Drops(NamedTuple):
-    """What somebody has dropped since it was opened. ``last``: by counter, what failed of the last one."""
+    """The drop counts of one task since it was opened. ``last``: the last failure, by counter."""
 
     who: str
     of: str
@@ -46,13 +46,13 @@ class Drops(NamedTuple):
 
 
 class DropLog:
-    """What was logged for each task. A task that is opened again counts from zero."""
+    """The drop counts already logged for each task. A task that is reopened counts from zero."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], tuple[int, int]] = {}
 
     def lines(self, all_drops: Iterable[Drops], now_ms: int) -> list[str]:
-        """What is to be said now. ``all_drops``: of each that is open."""
+        """Returns the lines to log now. ``all_drops``: the counts of each open task."""
         found: list[str] = []
         said: dict[tuple[str, str], tuple[int, int]] = {}
         for drops in all_drops:
@@ -69,7 +69,8 @@ class DropLog:
         return found
 
     def rest(self, drops: Drops) -> list[str]:
-        """What was not said yet of one that closes. It counts from zero if it is opened again."""
+        """Returns the lines for a task that closes, with the counts not logged yet. If it is reopened, it counts from
+        zero."""
         found: list[str] = []
         for name in _REASONS:
             before, _ = self._said.pop((drops.who, name), (0, 0))
@@ -87,7 +88,7 @@ def _line(drops: Drops, name: str, count: int) -> str:
 
 
 def late_records_advice(counters: Mapping[str, int]) -> str:
-    """What to tell somebody whose run dropped many records as late, empty if there were few. ``counters``: of all tasks."""
+    """Returns advice for a run that dropped many records as late, empty if there were few. ``counters``: of all tasks."""
     late, processed = counters.get("dropped_late", 0), counters.get("processed", 0)
     if late < _MANY_LATE or late < processed * _LARGE_SHARE_LATE:
         return ""

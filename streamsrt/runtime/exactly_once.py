@@ -41,7 +41,7 @@ _EPOCH_ATTEMPTS = 250
 
 
 def transactional_sink(producer: Producing) -> Callable[[str, int, bytes, int], None]:
-    """Where the collector of an exactly-once application sends its batches.
+    """Returns the function with which an exactly-once application's collector sends its batches.
 
     A batch of a transaction that is lost already is dropped: the next commit says so, and the tasks start over.
     """
@@ -57,7 +57,7 @@ def transactional_sink(producer: Producing) -> Callable[[str, int, bytes, int], 
 
 class ExactlyOnceCommitter:
     """Commits all tasks of a thread in transactions. Belongs to the processing thread. ``idle`` is entered while it waits
-    for the cluster: others may read the tasks' stores then."""
+    for the cluster: other threads may read the tasks' stores then."""
 
     is_atomic = True
     is_pending = False
@@ -88,8 +88,8 @@ class ExactlyOnceCommitter:
     # ---------------------------------------------------------------------------------------------------------- start
 
     def prepare_start(self, now_ms: int) -> bool:
-        """Whether tasks may start: the transactional id is this thread's, and nothing of it is undecided.
-        Raises ConfigError, RequestFailedError for what no waiting will cure."""
+        """Returns whether tasks may start: the transactional id belongs to this thread, and no earlier transaction of it
+        is pending."""
         if self._transactions.is_ready:
             return True
         if now_ms < self._retry_at_ms:
@@ -108,7 +108,7 @@ class ExactlyOnceCommitter:
     # --------------------------------------------------------------------------------------------------------- commit
 
     def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
-        """Commits what these tasks have done; they must be all that have done something.
+        """Commits the work of these tasks, which must include all tasks that have done any.
 
         Raises TransactionLostError, DeliveryTimeoutError: the tasks are to start over. Raises RecordError.
         """
@@ -151,15 +151,15 @@ class ExactlyOnceCommitter:
         )
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
-        """Nothing waits: offsets are committed with the results or not at all."""
+        """Does nothing: offsets are committed with the results or not at all."""
 
     def keep_only(self, partitions: Container[TopicPartition]) -> None:
-        """Nothing waits."""
+        """Does nothing: there are no pending offsets."""
 
     # ----------------------------------------------------------------------------------------------------------- undo
 
     def forget(self) -> None:
-        """Undoes what is not committed: the tasks are others' by now, or do their work again."""
+        """Aborts uncommitted work: the tasks belong to other members, or repeat their work."""
         self._collector.discard()
         if self._transactions.is_open or not self._transactions.is_ready:
             self._initialize()

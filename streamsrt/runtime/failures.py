@@ -1,4 +1,5 @@
-"""What is committed when the processing thread ends with an error. The table: :mod:`streamsrt.tasks.error_policy`."""
+"""Decides what is committed when the processing thread ends with an error. The table:
+:mod:`streamsrt.tasks.error_policy`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from streamsrt.tasks.error_policy import ErrorAction, action_for
 
 
 def commits_at_the_end(error: StreamsError, *, is_atomic: bool) -> bool:
-    """Whether what was done before is committed when it ends. ``is_atomic``: a failing record undoes its transaction."""
+    """Whether earlier work is committed when the thread ends. ``is_atomic``: a failing record aborts its transaction."""
     if not error.is_in_order:
         return False
     match action_for(error):

@@ -66,7 +66,7 @@ class MemberFacts:
 
 
 class KnownVersion(NamedTuple):
-    """A version that a group knows: its repartition topics, and whether the group was sent back from it."""
+    """A version that a group knows: its repartition topics, and whether the group was rolled back from it."""
 
     epoch: int
     repartition_topics: frozenset[str]
@@ -75,7 +75,7 @@ class KnownVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol.
+    """A group at one moment. ``epoch``: of its topology, None if it has none. ``state``: as its protocol names it.
 
     ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
@@ -100,12 +100,12 @@ class GroupFacts:
 
     @property
     def holds(self) -> bool:
-        """Whether tasks wait for records that no member reads, according to the newest assignment."""
+        """Whether tasks are held back by records that no member reads, according to the newest assignment."""
         return names_held_tasks(self.why)
 
     @property
     def task_ends(self) -> dict[Task, int]:
-        """The largest end of the changelogs of each task that any member has reported: the newest."""
+        """The largest end offset of the changelogs of each task that any member has reported: the newest."""
         found: dict[Task, int] = {}
         for member in self.members:
             for task, end in member.ends.items():
@@ -114,7 +114,7 @@ class GroupFacts:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """The epochs that members run, the newest first."""
+        """The epochs that members run, newest first."""
         return tuple(sorted({each.epoch for each in self.members if each.epoch is not None}, reverse=True))
 
     def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
@@ -126,13 +126,13 @@ GroupDescription: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup | Desc
 
 
 def look(admin: Administering, name: str) -> GroupFacts:
-    """The present state of the group. Raises ConfigError if it does not exist, RequestFailedError if it can't be
+    """Returns the present state of the group. Raises ConfigError if it does not exist, RequestFailedError if it can't be
     described."""
     return facts_of(admin, describe(admin, name))
 
 
 def describe(admin: Administering, name: str) -> GroupDescription:
-    """The coordinator's description of the group. Raises ConfigError if there is no group of an application."""
+    """Requests the coordinator's description of the group. Raises ConfigError if it is not an application's group."""
     kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
     if kind == "streams":
         return admin.describe_streams_groups([name])[0]
@@ -143,8 +143,7 @@ def describe(admin: Administering, name: str) -> GroupDescription:
 
 
 def facts_of(admin: Administering, described: GroupDescription) -> GroupFacts:
-    """The facts of a description, with the records in flight. Raises RequestFailedError if it says that they are not
-    known."""
+    """Converts a description, with the records in flight. Raises RequestFailedError if they are unknown according to it."""
     if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
         return _with_drained(admin, _of_streams_group(described))
     return _with_drained(admin, _of_classic_group(described))
@@ -156,7 +155,7 @@ def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
 
 
 def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
-    """With the unread records in repartition topics that no member reads, as far as it is known what members read.
+    """Adds the unread records in repartition topics that no member reads, as far as the members' topics are known.
 
     While members run, only topics count for which the group has committed offsets: tasks wait only for these.
     """
@@ -172,13 +171,14 @@ def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
 
 
 def _read(facts: GroupFacts) -> frozenset[str]:
-    """Topics that members read, or that old members read to the end."""
+    """Topics that members read, or that older members read to the end."""
     read = frozenset().union(facts.in_flight, *(each.reads for each in facts.members))
     return read.union(*(each.repartition_topics for each in facts.versions if each.epoch in facts.epochs))
 
 
 def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
-    """Topics with names of repartition topics of this group, and not of another group whose name begins the same."""
+    """Yields topics named like repartition topics of this group, without those of another group whose name starts the
+    same."""
     others = {each.group_id for each in admin.list_groups() if each.group_id.startswith(f"{group}-")}
     for topic in admin.topics():
         if is_called_repartition(group, topic) and not any(topic.startswith(f"{other}-") for other in others):
@@ -203,8 +203,8 @@ def unread_records(admin: Administering, group: str, topics: Collection[str]) ->
 
 
 def describe_when_settled(admin: Administering, name: str, timeout_s: float = SETTLED_S) -> GroupFacts:
-    """Like :func:`look`, but waits until a rebalance of a classic group is over: until then it is not known what its
-    members run, and must not be guessed. Raises RequestFailedError if that takes too long."""
+    """Like :func:`look`, but waits until a classic group's rebalance is over: before that, the versions of its members
+    are unknown and must not be guessed. Raises RequestFailedError on timeout."""
     deadline = time.monotonic() + timeout_s
     while (facts := look(admin, name)).kind == "classic" and facts.state not in _SETTLED:
         if time.monotonic() > deadline:
@@ -256,7 +256,7 @@ def _versions(described: _Described, repartition_topics: frozenset[str]) -> tupl
 
 
 class DescribedRebalance(TypedDict):
-    """One assignment of a streams group, in the words of the bundled broker."""
+    """One assignment of a streams group, as the bundled broker describes it."""
 
     epoch: int
     at_ms: int
@@ -265,8 +265,8 @@ class DescribedRebalance(TypedDict):
 
 
 def described_rebalances(described: _Described) -> list[DescribedRebalance] | None:
-    """Why a streams group was assigned again, and what moved, the newest last. None: the broker is not the bundled one
-    and does not report it.
+    """Returns why a streams group was assigned again, and which tasks moved, newest last. None: the broker is not the
+    bundled one and does not report it.
     """
     told = (described.unknown_tags or {}).get(REBALANCES_TAG)
     return None if told is None else list(json.loads(told))

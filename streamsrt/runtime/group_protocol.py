@@ -35,7 +35,7 @@ _IS_STREAMS_GROUP = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAI
 
 
 class Seen(NamedTuple):
-    """What a cluster says of a group, and of itself. ``announces_whole_protocol``: of KIP-1071."""
+    """What a cluster reports about a group and about itself. ``announces_whole_protocol``: all of KIP-1071."""
 
     is_streams_group: bool
     classic_members: int
@@ -48,7 +48,7 @@ class ProtocolDecision(NamedTuple):
 
 
 def decided(seen: Seen) -> ProtocolDecision:
-    """See the module."""
+    """Decides by the rules in the module's docstring."""
     if seen.is_streams_group:
         return ProtocolDecision("streams", "that is the protocol of its group")
     if seen.classic_members:
@@ -74,14 +74,14 @@ def look(group_id: str, admin: Administering) -> Seen:
 
 
 class GroupProtocol:
-    """Of one instance, over its stream threads."""
+    """The protocol of one instance, kept across its stream threads."""
 
     def __init__(self) -> None:
         self._settled: StreamsConfig | None = None
         self._is_final = False
 
     def settle(self, config: StreamsConfig, admin: Administering) -> StreamsConfig:
-        """The configuration with the protocol that is decided on; as it is where it names one. Raises BrokerError."""
+        """Returns the configuration with the protocol decided on; unchanged if it names one. Raises BrokerError."""
         if config.group_protocol != "auto":
             return config
         if self._settled is None:
@@ -92,8 +92,8 @@ class GroupProtocol:
         return self._settled
 
     def decides_again(self, error: StreamsError) -> bool:
-        """Whether a stream thread failed since its group has become one of the other protocol: the first time, another one
-        is to take its place, by what is decided then."""
+        """Whether a stream thread failed because its group now has the other protocol: the first time, a new thread
+        replaces it, with the protocol decided on then."""
         is_refused = isinstance(error, MembershipRefusedError) and error.error_code in _OTHER_TYPE
         if self._settled is None or self._is_final or not is_refused:
             return False

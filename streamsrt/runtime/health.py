@@ -37,8 +37,9 @@ class Readiness:
 
 
 def why_not_ready(state: State, progress: Progress, *, others_have_tasks: bool = False) -> list[str]:
-    """Why not all of its tasks process; empty where they do. An instance without any is ready where other instances are
-    known to have them (it asks those), and where it is behind the group's topology: those with the newer one have them."""
+    """Returns why some of its tasks do not process; empty if all do. An instance without tasks is ready if other
+    instances are known to have them (it asks them), or if it is behind the group's topology: then members with the newer
+    one have them."""
     if state is not State.RUNNING:
         reasons = [f"the application is {state.value}"]
     elif not all(task.phase == "running" for task in progress.tasks if task.role == "active"):
@@ -55,12 +56,12 @@ def why_not_ready(state: State, progress: Progress, *, others_have_tasks: bool =
 
 
 def is_behind(progress: Progress) -> bool:
-    """Whether the group has taken a newer topology than that of this instance."""
+    """Whether the group has accepted a newer topology than this instance's."""
     return any(status.startswith(StatusCode.STALE_TOPOLOGY.name) for status in progress.statuses)
 
 
 def why_task(task: TaskProgress) -> str:
-    """What a task does, and what it waits for."""
+    """Describes what a task is doing and what it waits for."""
     what = f"task {task.task_id} ({task.role}) is {task.phase}"
     left = sum(each.remaining_records for each in task.restoring)
     if task.phase == "created":
@@ -84,7 +85,8 @@ def why_task(task: TaskProgress) -> str:
 
 
 def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> list[str]:
-    """Why the instance should be restarted; else empty. ``silent_s``: since the last iteration of its loop."""
+    """Returns why the instance should be restarted; else empty. ``silent_s``: seconds since the last iteration of its
+    loop."""
     if state in (State.ERROR, State.NOT_RUNNING):
         return [f"the application is {state.value}"]
     if state is not State.CREATED and silent_s > limit_s:
@@ -96,7 +98,7 @@ def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> 
 
 
 def where_is(thread_id: int | None) -> str:
-    """The line of the application's code that a thread is in, as ``file:line in function``; empty where it is in none."""
+    """The line of the application's code that a thread is in, as ``file:line in function``; empty if it is in none."""
     frame = None if thread_id is None else sys._current_frames().get(thread_id)
     stack = list(_frames(frame))
     stack.reverse()

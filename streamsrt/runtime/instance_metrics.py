@@ -36,7 +36,7 @@ _TIMEOUT_S = 2.0
 
 
 class InstanceMetrics:
-    """Keeps what rates are made of, from one time that somebody asks to the next."""
+    """Computes metrics, and keeps the counts that rates need from one request to the next."""
 
     def __init__(self) -> None:
         self._rates = Rates(time.monotonic_ns())
@@ -50,7 +50,8 @@ class InstanceMetrics:
         state: State,
         process_id: str,
     ) -> list[Metric]:
-        """Of the processing thread with its tasks and stores. ``state``: of the application that has this one thread."""
+        """Returns the metrics of the processing thread with its tasks and stores. ``state``: of the application with this
+        one thread."""
         board = MetricList(self._rates, time.monotonic_ns(), loop.now_ms())
         progress = loop.progress
         thread_metrics(board, tags, progress, loop.meter)

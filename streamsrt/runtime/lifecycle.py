@@ -13,11 +13,11 @@ class Response(Enum):
     """What happens to an instance whose processing thread failed. Source: ``StreamThreadExceptionResponse``."""
 
     REPLACE_THREAD = "replace_thread"
-    """A new one joins the group and goes on where the last commit was."""
+    """A new one joins the group and continues from the last commit."""
     SHUTDOWN_CLIENT = "shutdown_client"
-    """This instance ends, the others go on."""
+    """This instance ends, the others continue."""
     SHUTDOWN_APPLICATION = "shutdown_application"
-    """All instances end: the group tells them."""
+    """All instances end: the group distributes the request."""
 
 
 OnFailure: TypeAlias = Callable[[StreamsError], Response]
@@ -30,13 +30,13 @@ class GroupMembershipOperation(Enum):
     DEFAULT = "default"
     """A static member stays until its session ends, any other leaves."""
     LEAVE_GROUP = "leave_group"
-    """Its tasks move at once, those of a static member too."""
+    """It leaves the group: its tasks move at once, those of a static member too."""
     REMAIN_IN_GROUP = "remain_in_group"
-    """Its tasks wait for it until its session ends."""
+    """It stays in the group: its tasks wait for it until its session ends."""
 
 
 def application_shutdown() -> ApplicationShutdownError:
-    """What an instance ends with that another one asked to stop."""
+    """Returns the error with which an instance ends if another one requested a shutdown."""
     return ApplicationShutdownError(
         "an instance of the application failed and requested a shutdown for the entire application: its log says why. This "
         "one has committed its work; restart the instances when the cause is fixed."

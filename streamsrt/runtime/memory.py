@@ -30,7 +30,7 @@ def budget_text(config: StreamsConfig) -> str:
 
 
 def memory_use(config: StreamsConfig, tasks: Iterable[OwnedTask], rocksdb: RocksDBOptions) -> MemoryUse:
-    """What is used now. Called on the processing thread."""
+    """Returns the present usage. Called on the processing thread."""
     tasks = list(tasks)
     return MemoryUse(
         limit_bytes=config.memory_bytes,
@@ -42,7 +42,7 @@ def memory_use(config: StreamsConfig, tasks: Iterable[OwnedTask], rocksdb: Rocks
 
 
 def memory_text(memory: MemoryUse) -> str:
-    """For people."""
+    """Describes the usage for people."""
     return (
         f"memory of state {memory.used_bytes / MIB:.0f} of {memory.limit_bytes / MIB:.0f} MiB, "
         f"{memory.state_bytes / MIB:.0f} MiB stored"

@@ -1,4 +1,4 @@
-"""What the processing thread counts about itself: plain integers, updated once per iteration, never per record.
+"""The processing thread's counters about itself: plain integers, updated once per iteration, never per record.
 
 Rates, ratios and maxima cover the last half minute, as in Kafka (``metrics.sample.window.ms``); totals are since the
 start. Another thread may read at any time: each number is consistent, two of them may be from adjacent iterations.
@@ -42,11 +42,11 @@ class ThreadMeter:
         return tuple((work.count, work.items, work.time_ns) for work in self.works())
 
     def works(self) -> tuple[Work, ...]:
-        """In the order of :data:`KINDS`."""
+        """Returns the counters in the order of :data:`KINDS`."""
         return self.poll, self.process, self.punctuate, self.commit
 
     def sample(self, now_ns: int) -> None:
-        """Called once an iteration: keeps what the rates are computed from."""
+        """Keeps a sample from which the rates are computed. Called once per iteration."""
         self.turned_ns = now_ns
         samples = self._samples
         if samples and now_ns - samples[-1][0] < _SAMPLE_NS:
@@ -57,7 +57,7 @@ class ThreadMeter:
 
     @contextmanager
     def timing(self, work: Work) -> Iterator[None]:
-        """Times what is done within."""
+        """Measures the time spent in the ``with`` block."""
         began_ns = time.monotonic_ns()
         try:
             yield
@@ -65,7 +65,7 @@ class ThreadMeter:
             work.add(began_ns, time.monotonic_ns(), 1)
 
     def rates(self) -> dict[str, tuple[float, float, float]]:
-        """By kind of work: how often a second, for how many records a second, and which part of the time it takes."""
+        """Returns by kind of work: calls per second, records per second, and the share of the time."""
         began_ns, before = self._samples[0]
         passed_ns = max(1, time.monotonic_ns() - began_ns)
         return {

@@ -45,14 +45,14 @@ class Metric:
 
 @dataclass(slots=True)
 class MetricList:
-    """Metrics that are being written down. ``now_ns``: of the monotonic clock; ``now_ms``: what the tasks' clock shows."""
+    """Collects metrics. ``now_ns``: of the monotonic clock; ``now_ms``: of the tasks' clock."""
 
     rates: Rates
     now_ns: int
     now_ms: int
     found: list[Metric] = field(default_factory=list)
     asked: set[Hashable] = field(default_factory=set)
-    """Whose rates were asked for."""
+    """The client whose rates are requested."""
 
     def per_second(self, what: Hashable, total: float) -> float:
         self.asked.add(what)
@@ -62,17 +62,17 @@ class MetricList:
         self.found.append(Metric(name, group, value, tags, description))
 
     def rate(self, group: str, name: str, total: float, tags: Mapping[str, str], what: str) -> None:
-        """How quickly a total grows."""
+        """Adds the rate at which a total grows."""
         value = self.per_second((group, name, *tags.values()), total)
         self.add(group, f"{name}-rate", value, tags, f"{what}, per second")
 
     def counted(self, group: str, name: str, total: float, tags: Mapping[str, str], what: str) -> None:
-        """A total, and how quickly it grows."""
+        """Adds a total and its rate."""
         self.add(group, f"{name}-total", total, tags, f"{what}, since the start")
         self.rate(group, name, total, tags, what)
 
     def work(self, group: str, name: str, work: Work, tags: Mapping[str, str], *, per_ms: float = 1.0) -> None:
-        """How long it took, in nanoseconds unless ``per_ms`` says otherwise."""
+        """Adds durations, in nanoseconds unless ``per_ms`` says otherwise."""
         average = work.time_ns / work.count if work.count else 0.0
         self.add(group, f"{name}-latency-avg", average / per_ms, tags, f"how long a {name} took, since the start")
         self.add(group, f"{name}-latency-max", work.longest_ns / per_ms, tags, f"longest {name}, recently")
@@ -80,7 +80,7 @@ class MetricList:
     def spread(
         self, group: str, name: str, spread: Spread, now: int, tags: Mapping[str, str], what: str, *, low: bool = False
     ) -> None:
-        """The recent mean and maximum, and the minimum if it is wanted."""
+        """Adds the recent mean and maximum, and the minimum if requested."""
         self.reading(group, name, spread.read(now), tags, what, low=low)
 
     def reading(
@@ -100,11 +100,11 @@ class About:
     topology: str
     recording_level: str
     process_id: str
-    """Of the state directory; empty until that is open."""
+    """The id in the state directory; empty until that is open."""
 
 
 def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive: int, failed: int) -> Iterator[Metric]:
-    """Of the instance."""
+    """Yields the metrics of the instance."""
     of_state = {**tags, "process-id": about.process_id, "state": state.value}
     yield Metric("client-state", CLIENT, list(State).index(state), of_state, "state of the client")
     version, commit = installed()
@@ -122,7 +122,7 @@ def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive
 
 
 def installed() -> tuple[str, str]:
-    """Version and commit of this library, as its installer has noted them (PEP 610); ``unknown`` where it has not."""
+    """Returns version and commit of this library, as its installer recorded them (PEP 610); ``unknown`` without a record."""
     try:
         package = metadata.distribution("streamsrt")
     except metadata.PackageNotFoundError:
@@ -132,7 +132,7 @@ def installed() -> tuple[str, str]:
 
 
 def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress, meter: ThreadMeter) -> None:
-    """Of the processing thread."""
+    """Adds the metrics of the processing thread."""
     rates = meter.rates()
     for kind, work in zip(ThreadMeter.KINDS, meter.works(), strict=True):
         calls_rate, items_rate, ratio = rates[kind]
@@ -155,13 +155,14 @@ def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progres
 
 
 def thread_state_metrics(board: MetricList, tags: Mapping[str, str], process_id: str, state: ThreadState) -> None:
-    """Source: KIP-1091."""
+    """Adds the thread's state. Source: KIP-1091."""
     of_state = {**tags, "process-id": process_id, "state": state.value}
     board.add(THREAD, "thread-state", list(ThreadState).index(state), of_state, "state of the stream thread")
 
 
 def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metric]:
-    """Of all state of the process, beside its budget. These are this runtime's: Java has no budget over all."""
+    """Yields the memory of all state of the process, and its budget. Kafka Streams has no such metrics: Java has no total
+    budget."""
     yield Metric("memory-limit-bytes", MEMORY, memory.limit_bytes, tags, "cache.max.bytes")
     yield Metric("memory-used-bytes", MEMORY, memory.used_bytes, tags, "bytes of record caches and of RocksDB")
     yield Metric(

@@ -47,7 +47,7 @@ _KEYS = ("key", "lower", "upper")
 
 
 class Ask(NamedTuple):
-    """``query``: with keys as bytes."""
+    """A query, with keys as bytes."""
 
     store: str
     query: Query
@@ -59,14 +59,14 @@ class Ask(NamedTuple):
 
 
 class More(NamedTuple):
-    """The next rows of a scan."""
+    """Requests the next rows of a scan."""
 
     scan: int
     timeout_s: float
 
 
 class KnownInstances(NamedTuple):
-    """What the group coordinator said of the instances."""
+    """Requests the instances that the group coordinator reported."""
 
 
 class CountPartitions(NamedTuple):
@@ -78,7 +78,7 @@ class Sizes(NamedTuple):
 
 
 class Metrics(NamedTuple):
-    """Those of the stream thread."""
+    """Requests the metrics of the stream thread."""
 
 
 Request = Ask | More | KnownInstances | CountPartitions | Sizes | Metrics
@@ -86,7 +86,7 @@ Request = Ask | More | KnownInstances | CountPartitions | Sizes | Metrics
 
 @dataclass(frozen=True, slots=True)
 class QueryChannel:
-    """Where the stream threads of one application listen."""
+    """The address at which an application's stream threads listen."""
 
     name: str
     secret: bytes
@@ -100,7 +100,7 @@ class QueryChannel:
 
 
 class Answering(Protocol):
-    """What a stream thread has: :class:`streamsrt.app.KafkaStreams`."""
+    """What the server needs of a stream thread: :class:`streamsrt.app.KafkaStreams`."""
 
     def local_queries(self) -> StoreQueries:
         """Raises InvalidStateStoreError."""
@@ -109,7 +109,7 @@ class Answering(Protocol):
 
 
 class QueryServer:
-    """Answers in a stream thread's process, on threads of its own, for as long as that runs."""
+    """Answers in a stream thread's process, on its own threads, as long as that runs."""
 
     def __init__(self, channel: QueryChannel, index: int, instance: Answering) -> None:
         self._instance = instance
@@ -185,7 +185,7 @@ def _ask(queries: StoreQueries, request: Ask, scans: dict[int, Any]) -> dict[int
 
 
 class _Scan(NamedTuple):
-    """Rows that a stream thread keeps for us."""
+    """Rows of a scan that a stream thread holds for the caller."""
 
     connection: Connection
     lock: threading.Lock
@@ -193,7 +193,7 @@ class _Scan(NamedTuple):
 
 
 class _ProcessRouting(Routing):
-    """What the stream threads know of the other instances; asked now and then."""
+    """The other instances, as the stream threads know them; refreshed regularly."""
 
     def __init__(self, stores: StoreDirectory, queries: ProcessQueries) -> None:
         self._counts: dict[str, int] = {}
@@ -215,7 +215,7 @@ class _ProcessRouting(Routing):
 
 
 class ProcessQueries(StoreQueries):
-    """Asks all stream threads of this instance. ``threads``: how many there are now."""
+    """Queries all stream threads of this instance. ``threads``: their current number."""
 
     def __init__(self, channel: QueryChannel, stores: StoreDirectory, threads: Callable[[], int]) -> None:
         self._channel = channel
@@ -248,7 +248,7 @@ class ProcessQueries(StoreQueries):
             try:
                 connection, answers = self._ask_one(index, request, timeout_s)
             except StreamsRebalancingError as error:
-                # Which partitions it will have is not known: without it no key can be said to be absent.
+                # Its future partitions are unknown: without it no key can be reported as missing.
                 if active_only:
                     raise
                 rebalancing = error
@@ -277,11 +277,11 @@ class ProcessQueries(StoreQueries):
         return [size for sizes in self._all_answers(Sizes(timeout_s), timeout_s) for size in sizes]
 
     def metrics(self) -> list[Metric]:
-        """Of all stream threads that answer."""
+        """Returns the metrics of all stream threads that answer."""
         return [metric for found in self._all_answers(Metrics(), DEFAULT_TIMEOUT_S) for metric in found]
 
     def first_answer(self, request: Request) -> Any:
-        """Of the first stream thread that has one. Raises StreamsRebalancingError."""
+        """Returns the first answer of any stream thread. Raises StreamsRebalancingError."""
         for answer in self._all_answers(request, DEFAULT_TIMEOUT_S):
             return answer
         raise StreamsRebalancingError("no stream thread of this instance has joined the group yet: try again")
@@ -323,7 +323,7 @@ def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any
 
 
 def _with_bytes(query: Query, store: str, stores: StoreDirectory) -> Query:
-    """The query with keys as their store's serde makes them. Raises UserError."""
+    """Returns the query with keys serialized by the store's serde. Raises UserError."""
     if isinstance(query, PrefixQuery):
         try:
             return replace(query, prefix=query.serde.serialize(query.prefix), serde=serdes.bytes)

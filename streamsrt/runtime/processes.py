@@ -34,9 +34,9 @@ _LOOK_S = 0.1
 
 
 class StreamProcesses:
-    """``work`` is what each worker does; ``prepare`` is done in the supervisor's process before the first one, and what it
-    returns lives as long as that. ``on_state`` is called on a thread of this object. ``leaving``: what happens to the
-    memberships when SIGTERM ends the supervisor."""
+    """Starts and stops the processes. ``work`` is executed by each worker; ``prepare`` runs in the supervisor's process
+    before the first one, and its result lives as long as that process. ``on_state`` is called on a thread of this object.
+    ``leaving``: what happens to the memberships when SIGTERM ends the supervisor."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class StreamProcesses:
         self.summary = Summary(State.REBALANCING, Progress(state=State.REBALANCING), False, 0, 0, threads)
 
     def start(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        """Returns when the first worker has joined the group, or a stop is requested before. Raises what a worker failed
-        with before, and UserError where this process has used RocksDB already: its threads would be missing in a forked
-        one."""
+        """Returns when the first worker has joined the group, or when a stop is requested before. Raises the error of a
+        worker that failed before, and UserError if this process has used RocksDB already: its threads would be missing in
+        a forked process."""
         if RocksDBStore.opened_by == os.getpid():
             raise UserError(
                 "num.stream.threads above 1 forks this process, which has opened state stores before: start the "
@@ -80,7 +80,7 @@ class StreamProcesses:
         self._reader = threading.Thread(target=self._read, args=(ours,), name="streamsrt-processes", daemon=True)
         self._reader.start()
         while not self._began.wait(_LOOK_S) and not stop_requested():
-            # A signal handler only sets a flag: it may take no lock, and so can't end the wait.
+            # A signal handler only sets a flag: it must not take a lock, so it can't end the wait.
             pass
         if self._ended.is_set():
             self.raise_failure()
@@ -126,7 +126,7 @@ class StreamProcesses:
     def _tell(self, command: Command) -> None:
         if self._control is not None:
             with self._sending, suppress(OSError):
-                # It has ended by itself: that is known already, or will be in a moment.
+                # It has ended by itself: this is known already, or will be in a moment.
                 self._control.send(command)
 
     def stop(self, membership: GroupMembershipOperation) -> None:
@@ -134,7 +134,7 @@ class StreamProcesses:
         self._tell(Stop(membership))
 
     def set_threads(self, count: int) -> None:
-        """Adds workers, or lets the last ones leave."""
+        """Adds workers, or stops the last ones."""
         self.threads = count
         self._tell(SetThreads(count))
 
@@ -142,11 +142,11 @@ class StreamProcesses:
         self._tell(SetPaused(paused))
 
     def join(self, timeout_s: float | None) -> bool:
-        """Waits for the end of all of them; whether it has come."""
+        """Waits for all workers to end; returns whether they have."""
         return self._ended.wait(timeout_s)
 
     def raise_failure(self) -> None:
-        """Raises what ended them, if it was no stop."""
+        """Raises the error that ended the workers, unless they were stopped."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

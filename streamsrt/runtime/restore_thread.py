@@ -35,7 +35,7 @@ PATIENCE_S = 10.0
 
 
 class HandoverLock:
-    """Who works with the stores that are followed: the restore thread, step by step, or who makes it stand still.
+    """Decides who may use the followed stores: the restore thread, step by step, or a thread that pauses it.
 
     Those who want it to stand still come first, and there may be several of them.
     """
@@ -48,14 +48,14 @@ class HandoverLock:
         self._patience_s = patience_s
 
     def begin(self) -> None:
-        """The restore thread: begins a step, as soon as nobody wants it to stand still."""
+        """Called by the restore thread: begins a step as soon as no thread pauses it."""
         with self._changed:
             while self._stops:
                 self._changed.wait()
             self._is_working = True
 
     def end(self) -> None:
-        """The restore thread: has ended its step."""
+        """Called by the restore thread: ends its step."""
         with self._changed:
             self._is_working = False
             if self._stops:
@@ -89,7 +89,7 @@ class HandoverLock:
 
 
 class RestoreThread:
-    """The contract is :class:`~streamsrt.tasks.restore.changelog_work.Restoring`.
+    """Implements :class:`~streamsrt.tasks.restore.changelog_work.Restoring` on a thread.
 
     ``arrived`` is set when the fetcher has something; ``wake`` lets the processing thread come around.
     """
@@ -129,7 +129,7 @@ class RestoreThread:
         wanted = list(changelogs)
         if not wanted:
             return
-        # In this order, so that a changelog that is polled is already known as new.
+        # This order ensures that a polled changelog is already known as new.
         self._new.extend(wanted)
         self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
         self._followed.update(each.changelog for each in wanted)
@@ -155,7 +155,7 @@ class RestoreThread:
         return self._work.position(changelog)
 
     def reports(self) -> list[Report]:
-        """See ``Restoring.reports``. Raises StateError where the thread has died."""
+        """See ``Restoring.reports``. Raises StateError if the thread has died."""
         if self._died_of is not None:
             error = self._died_of
             raise StateError(
@@ -173,7 +173,7 @@ class RestoreThread:
         return taken
 
     def doing(self) -> str:
-        """What it is at, in words."""
+        """Describes what the thread is doing."""
         tp = self._work.working_on
         return "it is between two changelogs" if tp is None else f"it applies the changelog {tp[0]}-{tp[1]}"
 
@@ -188,7 +188,7 @@ class RestoreThread:
     def _run(self) -> None:
         try:
             while True:
-                # Before looking: what comes in between ends the wait.
+                # Cleared before the check: anything that arrives meanwhile ends the wait.
                 self._arrived.clear()
                 while not self._is_over and self._step():
                     pass
@@ -200,7 +200,7 @@ class RestoreThread:
             self._wake()
 
     def _step(self) -> bool:
-        """Whether there was something to do."""
+        """Does one step; returns whether there was anything to do."""
         work, lock = self._work, self.standing_still
         passed: set[TopicPartition] = set()
         is_over = False
@@ -233,7 +233,7 @@ class RestoreThread:
             self._work.follow(self._new.popleft())
 
     def _hold_back(self, passed: set[TopicPartition]) -> None:
-        """Lets nothing more come of what the processing thread is slow to take."""
+        """Pauses partitions whose records the processing thread takes too slowly."""
         with self._passing:
             if self._work.reports.passed_bytes > PASSED_BYTES:
                 self._fetcher.pause(passed)

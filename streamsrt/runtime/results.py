@@ -1,4 +1,4 @@
-"""What an application writes while it runs, read back: for notebooks, scripts and experiments.
+"""Reads back the records that an application writes while it runs: for notebooks, scripts and experiments.
 
 1. Results are the records written after the end that the topics had before the run: those of every instance, and of any
    other writer.
@@ -69,7 +69,8 @@ def _text(value: object) -> str:
 
 
 class Results:
-    """Reads what comes into ``topics`` (none: all that the topology names) between :meth:`begin` and :meth:`read`.
+    """Reads the records written to ``topics`` (none: all output topics that the topology names) between :meth:`begin` and
+    :meth:`read`.
 
     Raises UserError for a topic that the topology does not write to.
     """
@@ -92,12 +93,13 @@ class Results:
         self._from: dict[TopicPartition, int] = {}
 
     def begin(self) -> None:
-        """Remembers where the topics end. Raises MissingTopicError, BrokerError."""
+        """Remembers the end offsets of the topics. Raises MissingTopicError, BrokerError."""
         with self._connected() as network:
             self._from = self._ends(network)
 
     def read(self) -> CollectedRecords:
-        """By topic what has come since, in order within each partition. Raises DeserializationError, BrokerError."""
+        """Returns the records written since, by topic, in order within each partition. Raises DeserializationError,
+        BrokerError."""
         found = CollectedRecords({topic: [] for topic in self._topics})
         with self._connected() as network:
             ends = self._ends(network)

@@ -73,7 +73,7 @@ def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology,
 
     Raises what the group refuses a member with, and RequestFailedError where it takes too long.
     """
-    # It runs nothing and answers nothing; and it must not be taken for an instance that has an id.
+    # It runs no tasks and answers no queries, and must not be confused with an instance that has an id.
     config = StreamsConfig.of(config, group_instance_id=None, application_server=None)
     surroundings = Surroundings(wall_clock(), uuid.uuid4)
     membership = membership_of(config, former, str(uuid.uuid4()), uuid.uuid4())

@@ -22,7 +22,7 @@ _RATIO = 1e6
 
 
 def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) -> None:
-    """Of the stores of one task."""
+    """Adds the metrics of one task's stores."""
     for spec in owned.subtopology.stores:
         name, store = spec.name, owned.stores[spec.name]
         of_store = {**tags, "task-id": str(owned), f"{scope(spec)}-state-id": name}
@@ -45,7 +45,7 @@ def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) 
 
 
 def global_store_metrics(board: MetricList, tags: Mapping[str, str], consumer: GlobalConsumer) -> None:
-    """Of the global stores of one stream thread, under the task id that they have in Kafka Streams."""
+    """Adds the metrics of one stream thread's global stores, under the task id that they have in Kafka Streams."""
     for spec, store, cache in consumer.open_stores():
         _store(board, {**tags, "task-id": GLOBAL_TASK_ID, f"{scope(spec)}-state-id": spec.name}, store, cache)
 
@@ -70,7 +70,7 @@ def _operations(board: MetricList, of_store: Mapping[str, str], meter: StoreMete
 
 
 def _accesses(owned: OwnedTask, store: str, meter: StoreMeter) -> int:
-    """How often the record cache of a store was asked: by records that came to nodes with the store, or by user code."""
+    """Returns the number of accesses to a store's record cache: by records at nodes with the store, and by user code."""
     nodes = owned.task.meter.nodes
     by_nodes = sum(
         nodes[node.name].processed

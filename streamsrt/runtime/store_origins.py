@@ -1,4 +1,4 @@
-"""What stores hold in the other members of the group, according to their client tags.
+"""Compares what stores contain in this and in other members of the group, by their client tags.
 
 1. A store with a generated name uses the changelog of that name, which the members of the group share. So a version in
    which the name stands for something else than in the running members would mix up two tables, and is refused. With a
@@ -44,7 +44,7 @@ _NAME_DIGITS = 12
 
 
 class RunningMember(NamedTuple):
-    """A member of the group: ``name`` for people."""
+    """A member of the group; ``name`` is for people."""
 
     name: str
     topology_epoch: int
@@ -72,27 +72,28 @@ class OriginMark:
 
     @classmethod
     def read(cls, text: str) -> OriginMark | None:
-        """What :meth:`text` wrote; None for anything else, such as a tag of the user's own."""
+        """Parses what :meth:`text` wrote; None for anything else, such as a tag of the user."""
         data = _decoded(text, _BYTES)
         return None if data is None else cls(data[:5], int.from_bytes(data[5:13], "big"), data[13:15], data[15:])
 
     def text(self) -> str:
-        """27 characters."""
+        """Encodes the mark in 27 characters."""
         data = self.steps + self.topics.to_bytes(8, "big") + self.python + self.functions
         return _encoded(data)
 
     def is_same_as(self, other: OriginMark) -> bool:
-        """Whether both are fed and filled in the same way, by whatever functions. A topic more or less is the same."""
+        """Whether both have the same inputs and steps, regardless of functions. One topic more or less makes no
+        difference."""
         return self.steps == other.steps and _overlap(self.topics, other.topics)
 
     def has_other_functions(self, other: OriginMark) -> bool:
-        """Whether the code differs, as far as the versions of Python let it be compared."""
+        """Whether the code differs, as far as it can be compared across Python versions."""
         return self.python == other.python and self.functions != other.functions
 
 
 @dataclass(frozen=True, slots=True)
 class SideMark:
-    """A side of a join in 11 bytes, of which ``code`` are three: its steps and functions."""
+    """A side of a join in 11 bytes, three of them for ``code``: its steps and functions."""
 
     topics: int
     code: bytes
@@ -102,7 +103,7 @@ class SideMark:
         return cls(_bits(side.topics), _hashed(repr((side.keyed_by, side.functions)))[:3])
 
     def is_wider(self, other: SideMark) -> bool:
-        """A topic more or less is the same side."""
+        """Whether both are the same side, with possibly one topic more or less."""
         return _overlap(self.topics, other.topics)
 
 
@@ -119,7 +120,7 @@ class SidesMark:
 
     @classmethod
     def read(cls, text: str) -> SidesMark | None:
-        """What :meth:`text` wrote; None for anything else, such as a tag of the user's own."""
+        """Parses what :meth:`text` wrote; None for anything else, such as a tag of the user."""
         data = _decoded(text, 22)
         if data is None:
             return None
@@ -127,11 +128,11 @@ class SidesMark:
         return cls((kept, met))
 
     def text(self) -> str:
-        """30 characters."""
+        """Encodes the marks in 30 characters."""
         return _encoded(b"".join(side.topics.to_bytes(8, "big") + side.code for side in self.sides))
 
     def has_changed(self, after: SidesMark) -> bool:
-        """Whether what is kept of one side would be taken for what came from the other one."""
+        """Whether stored records of one side would be read as records of the other one."""
         return sides_changed(self.sides, after.sides, _LIKENESSES)
 
 
@@ -139,7 +140,7 @@ _LIKENESSES = (SideMark.__eq__, lambda one, other: one.topics == other.topics, S
 
 
 def origin_tags(topology: Topology) -> dict[str, str]:
-    """The client tags that tell the group what the topology's stores hold that could be taken for something else."""
+    """Returns the client tags with the marks of all stores that could be misread."""
     stores = sorted(spec.name for spec in _logged(topology))
     known = origins(topology) if stores else {}
     tags = {_key(name): OriginMark.of(known[name]).text() for name in stores if is_generated(name)}
@@ -153,7 +154,7 @@ def continues_generated(topology: Topology) -> bool:
 
 
 def may_be_misread(topology: Topology) -> bool:
-    """Whether members could hold something else in a store of the topology than it does."""
+    """Whether a store of the topology could have other contents in another member."""
     of_joins = sides_of_stores(topology.subtopologies)
     return any(
         is_generated(spec.kept_as) or is_generated(spec.name) or spec.name in of_joins for spec in _logged(topology)
@@ -161,7 +162,7 @@ def may_be_misread(topology: Topology) -> bool:
 
 
 def check_origins(application_id: str, topology: Topology, members: Iterable[RunningMember]) -> None:
-    """Raises TopologyMismatchError if a store holds something else in a running member."""
+    """Raises TopologyMismatchError if a store has other contents in a running member."""
     if not may_be_misread(topology):
         return
     known = origins(topology)
@@ -180,8 +181,8 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
 
 
 def warn_of_unknown(application_id: str, topology: Topology, admin: Administering) -> None:
-    """Warns if stores with generated names continue changelogs that have records, and nobody can tell which table they
-    belong to: no other instance runs, and there is no state on disk.
+    """Warns if stores with generated names continue non-empty changelogs of an unknown table: no other instance runs, and
+    there is no state on disk.
     """
     stores = {
         f"{application_id}-{spec.changelog_name}": spec.name for spec in _logged(topology) if is_generated(spec.kept_as)
@@ -204,7 +205,7 @@ def warn_of_unknown(application_id: str, topology: Topology, admin: Administerin
 
 
 def _swapped(topology: Topology, known: Mapping[str, Origin], tags: Mapping[str, str]) -> dict[str, str]:
-    """The stores of joins whose sides are the other way round in a member with these client tags."""
+    """Returns the stores of joins whose sides are swapped in a member with these client tags."""
     found = {}
     for spec in sorted(_logged(topology), key=lambda spec: spec.name):
         origin, before = known[spec.name], SidesMark.read(tags.get(_key(spec.kept_as, STORE_SIDES), ""))
@@ -246,7 +247,7 @@ def _marks(client_tags: Mapping[str, str]) -> dict[str, OriginMark]:
 
 
 def _logged(topology: Topology) -> list[StoreSpec]:
-    """Those whose rows are in a changelog of their own, which the members of the group share."""
+    """Returns the stores with their own changelog, which the members of the group share."""
     found = {spec.name: spec for each in topology.subtopologies for spec in each.stores}
     return [spec for spec in found.values() if spec.has_own_changelog]
 

@@ -64,7 +64,7 @@ class StreamThreadFailedError(StreamsError):
 
 
 class Failure(NamedTuple):
-    """An error on its way from one process to another."""
+    """An error transferred from one process to another."""
 
     pickled: bytes
     text: str
@@ -88,7 +88,7 @@ class Failure(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a worker tells now and then. ``quiet``: all its input is processed and committed."""
+    """A worker's regular report. ``quiet``: all its input is processed and committed."""
 
     state: State
     progress: Progress
@@ -96,7 +96,7 @@ class Report(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What the supervisor tells of all of them."""
+    """The supervisor's report on all workers."""
 
     state: State
     progress: Progress
@@ -119,7 +119,7 @@ class SetPaused(NamedTuple):
 
 
 class ShutDown(NamedTuple):
-    """The group asked the whole application to end."""
+    """The group requested a shutdown of the application."""
 
 
 Command: TypeAlias = Stop | SetThreads | SetPaused
@@ -140,7 +140,7 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Slot:
-    """What is remembered of the workers with an index: when the next one may start."""
+    """The history of the workers with one index: when the next one may start."""
 
     start_at_s: float = 0.0
     pause_s: float = 0.0
@@ -174,7 +174,7 @@ class Supervisor:
         self._told_s = 0.0
 
     def run(self) -> None:
-        """Until all workers have ended, after a stop or a failure."""
+        """Runs until all workers have ended, after a stop or a failure."""
         signal.signal(signal.SIGTERM, lambda number, frame: self._stop(self._leaving))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while self._stopping is None or self._workers:
@@ -191,7 +191,7 @@ class Supervisor:
     def _send_up(self, message: Message) -> None:
         if self._control is not None:
             with suppress(OSError):
-                # The application's process is gone: that is noticed when it is read from.
+                # The application's process is gone; the next read notices it.
                 self._control.send(message)
 
     # ------------------------------------------------------------------------------------------------------------ workers
@@ -212,7 +212,7 @@ class Supervisor:
         ours, theirs = Pipe()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
-                # The log's disk may be full: that is no reason to do without workers.
+                # The log's disk may be full; the workers still start.
                 stream.flush()
         pid = fork()
         if pid == 0:
@@ -223,7 +223,7 @@ class Supervisor:
         if self._is_paused:
             self._send(self._workers[index], SetPaused(True))
         if self._stopping is not None:
-            # SIGTERM came since the fork: its handler does not know this worker.
+            # SIGTERM came after the fork: its handler does not know this worker.
             self._end(self._workers[index], self._stopping)
         logger.info("stream thread %d runs as process %d", index, pid)
 
@@ -315,7 +315,7 @@ class Supervisor:
 
     def _send(self, worker: _Worker, command: Command) -> None:
         with suppress(OSError):
-            # One that is gone is noticed when it is read from.
+            # If the process is gone, a read notices it.
             worker.control.send(command)
 
     def _stop(self, membership: GroupMembershipOperation) -> None:
@@ -329,7 +329,7 @@ class Supervisor:
             logger.error("stream thread %d did not stop within %g s and was killed", worker.index, _STOP_TIMEOUT_S)
             os.kill(worker.pid, signal.SIGKILL)
 
-    # ----------------------------------------------------------------------------------------------------------- telling
+    # --------------------------------------------------------------------------------------------------------- reporting
 
     def _tell(self) -> None:
         now_s = time.monotonic()
@@ -352,7 +352,7 @@ class Supervisor:
 
 
 def total_of(state: State, parts: Iterable[Progress]) -> Progress:
-    """What several stream threads do together."""
+    """Adds up the progress of several stream threads."""
     parts = list(parts)
     counters: Counter[str] = Counter()
     for part in parts:
@@ -381,14 +381,14 @@ def _ending(status: int) -> str:
 
 
 def fork() -> int:
-    """As ``os.fork``: for a process whose other threads hold nothing that the new one needs."""
+    """Like ``os.fork``, for a process whose other threads hold nothing that the child needs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when the thread that forked it is gone."""
+    """Has the kernel kill this process when the thread that forked it ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent or parent == 1:
@@ -396,7 +396,7 @@ def die_with_parent() -> None:
 
 
 def exit_now(code: int) -> NoReturn:
-    """Ends a forked process without what its parent registered for its own end."""
+    """Ends a forked process without the exit handlers of its parent."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

@@ -16,7 +16,7 @@ _LATENCY = "milliseconds from a record's timestamp to its arrival at the node"
 
 
 def task_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) -> None:
-    """Of one task."""
+    """Adds the metrics of one task."""
     of_task = {**tags, "task-id": str(owned)}
     _restoring(board, of_task, owned)
     if not owned.is_active:
@@ -33,7 +33,7 @@ def task_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) -
 
 
 def user_metrics(board: MetricList, of_task: Mapping[str, str], metrics: UserMetrics) -> None:
-    """What the processors of a task count by themselves."""
+    """Adds the metrics that the processors of a task define themselves."""
     for key, meter in metrics.meters.items():
         tags = {**of_task, "processor-node-id": key.node, **dict(key.tags)}
         what = metrics.descriptions[key] or "a metric of the program"
@@ -47,7 +47,7 @@ def user_metrics(board: MetricList, of_task: Mapping[str, str], metrics: UserMet
 
 
 def shares_of_time(board: MetricList, tags: Mapping[str, str], tasks: Iterable[OwnedTask]) -> None:
-    """Which part of the time that goes into processing goes into each active task."""
+    """Adds each active task's share of the processing time."""
     spent = {
         str(owned): board.per_second(
             ("active-process-ratio", *tags.values(), str(owned)), owned.task.meter.process.time_ns

@@ -23,7 +23,7 @@ LOCK_FILE = "topology.lock"
 
 
 def read_lock(path: Path) -> TopologyOutline | None:
-    """The version in the file; None where there is no file. Raises ConfigError."""
+    """Reads the version in the file; None if there is no file. Raises ConfigError."""
     try:
         return TopologyOutline.from_json(orjson.loads(path.read_bytes()))
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def write_lock(path: Path, version: TopologyOutline) -> None:
 
 
 def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology:
-    """The topology with the epoch of the lock file. ``epoch``: the one that is set.
+    """Returns the topology with the epoch of the lock file. ``epoch``: the configured one.
 
     Raises TopologyMismatchError where it is not the one in the file, ConfigError where there is no file.
     """
@@ -64,7 +64,7 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
 
 
 def changes_text(found: TopologyDiff) -> str:
-    """What differs, a line each."""
+    """Describes the differences, one per line."""
     parts = [f"  subtopology {each.id}: {each.change}" for each in found.subtopologies if each.change != "same"]
     state = [
         f"  {each.kind} {each.name}: {each.fate}{f' ({each.reason})' if each.reason else ''}"

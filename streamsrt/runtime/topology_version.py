@@ -1,4 +1,4 @@
-"""Which version of the topology ran last: with this state directory, and in the other members of the group.
+"""Checks which version of the topology ran last: with this state directory, and in the other members of the group.
 
 1. The same topology epoch with another topology is refused: before the group is joined, so that the others do not
    notice, and again when it is joined and no task is open yet. Two versions that start at the same moment may each look
@@ -44,12 +44,12 @@ _TAG_DIGITS = 16
 
 
 def digest_tag(topology: Topology) -> dict[str, str]:
-    """The client tag that tells the version of a member."""
+    """Returns the client tag with the version of a member."""
     return {TOPOLOGY_DIGEST: topology.digest[:_TAG_DIGITS]}
 
 
 def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
-    """The client tag that tells the versions of the values in its stores; none where all have version 1."""
+    """Returns the client tag with the versions of the values in its stores; none if all have version 1."""
     versions = {
         internal_topic_name(application_id, spec.changelog_name): ValueVersion(
             spec.version, frozenset(version for version, _ in spec.upcasts)
@@ -65,19 +65,20 @@ def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
 def check_group(
     config: StreamsConfig, topology: Topology, admin: Administering, on_disk: LocalVersion | None = None
 ) -> None:
-    """Asks the group for its members. Raises TopologyMismatchError as :func:`check_members` does, and BrokerError.
+    """Requests the group's members and checks them. Raises TopologyMismatchError as :func:`check_members` does, and
+    BrokerError.
 
     ``on_disk``: of an instance that starts. Warns if nobody can tell what generated store names stand for.
     """
     name = config.application_id
-    # A version without an epoch is the first one, or the one that runs.
+    # A version without an epoch is the first one, or the running one.
     is_later = topology.epoch > 0
     if config.group_protocol != "classic":
         (group,) = admin.describe_streams_groups([name])
         check_members(name, topology, group)
         is_alone = not group.members
     elif is_later and may_be_misread(topology):
-        # Its leader compares versions, by their digests.
+        # The group's leader compares versions by their digests.
         (classic,) = admin.describe_classic_groups([name])
         check_origins(name, topology, _classic_members(classic))
         is_alone = not classic.members
@@ -91,8 +92,8 @@ def check_group(
 def check_members(
     application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
 ) -> None:
-    """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if a
-    store holds something else in it.
+    """Raises TopologyMismatchError if a member of the group runs another topology with the same epoch, or if one of its
+    stores has other contents.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """
@@ -114,7 +115,7 @@ def _streams_members(described: types.StreamsGroupDescribeResponse.DescribedGrou
 
 
 def _classic_members(described: types.DescribeGroupsResponse.DescribedGroup) -> Iterator[RunningMember]:
-    """Those of ours. During a rebalance the group does not tell what its members said."""
+    """Yields our own members. During a rebalance the group does not report their subscriptions."""
     for each in described.members:
         said = decode_own_subscription(described.protocol_data, each.member_metadata)
         if said is not None:
@@ -135,11 +136,11 @@ class LocalVersion:
 
     @property
     def is_first(self) -> bool:
-        """Whether none has run with this state directory."""
+        """Whether no version has run with this state directory."""
         return self._last() is None
 
     def check(self) -> None:
-        """Raises TopologyMismatchError where this version may not follow the one that ran last."""
+        """Raises TopologyMismatchError if this version may not follow the one that ran last."""
         last = self._last()
         if last is None:
             return
@@ -170,7 +171,7 @@ class LocalVersion:
         try:
             return TopologyOutline.from_json(json.loads(self._file.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError):
-            # None was written yet, or one of another format: the coordinator's comparison remains.
+            # The file is missing or has another format: the coordinator's comparison remains.
             return None
 
 

@@ -22,11 +22,12 @@ OnWork: TypeAlias = Callable[[str, int, int, int], None]
 
 
 def no_spans(kind: str, began_ns: int, ended_ns: int, items: int) -> None:
-    """Without tracing."""
+    """Used without tracing: does nothing."""
 
 
 def spans_of(config: StreamsConfig) -> OnWork:
-    """Makes a span of each piece of work. Raises ConfigError where OpenTelemetry is asked for and not installed."""
+    """Returns a function that creates a span for each piece of work. Raises ConfigError if OpenTelemetry is requested and
+    not installed."""
     if not config.otel_spans:
         return no_spans
     try:

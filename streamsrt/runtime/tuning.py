@@ -19,7 +19,7 @@ GC_THRESHOLDS = (100_000, 20, 100)
 
 
 def tune_malloc() -> bool:
-    """Keeps freed memory in the process. False where the C library is not glibc."""
+    """Keeps freed memory in the process. Returns False if the C library is not glibc."""
     try:
         libc = ctypes.CDLL("libc.so.6")
     except OSError:
@@ -32,14 +32,14 @@ def tune_malloc() -> bool:
 
 
 def tune_garbage_collector() -> None:
-    """Freezes what exists, and collects seldom."""
+    """Freezes the existing objects, and collects rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def tune_process() -> None:
-    """All of it. Call it when the application's modules are imported."""
+    """Applies all of these settings. Call it when the application's modules are imported."""
     tune_malloc()
     tune_garbage_collector()
     sys.setswitchinterval(SWITCH_INTERVAL_S)

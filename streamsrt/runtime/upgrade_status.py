@@ -27,7 +27,7 @@ Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new mem
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version that members run. ``tasks``: how many by role."""
+    """A version that members run. ``tasks``: their number by role."""
 
     topology_epoch: int | None
     digest: str | None
@@ -37,8 +37,8 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """A task that a member makes ready. ``offset`` and ``end``: None where nobody reported them. ``eta_s``: None where the
-    speed is not known."""
+    """A task whose state a member restores before it runs there. ``offset`` and ``end``: None if not reported. ``eta_s``:
+    None if the speed is unknown."""
 
     task: str
     member: str
@@ -59,7 +59,8 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Repartition topics that old members read to the end before a new version takes over: ``records`` are left."""
+    """Repartition topics that old members read to the end before a new version takes over. ``records``: how many are
+    unread."""
 
     topics: tuple[str, ...]
     records: int
@@ -74,9 +75,9 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStatus:
-    """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first. ``last_assignment``: why
-    the group was assigned last, in the words of who did it. ``drain``: None where nothing is read to the end first.
-    ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those."""
+    """``phase``: the upgrade's phase. ``advice``: what blocks and what to do, most urgent first. ``last_assignment``: why
+    the group was assigned last, as its coordinator or leader puts it. ``drain``: None if no topics have to be read to the
+    end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those."""
 
     group: str
     protocol: str
@@ -98,7 +99,7 @@ class UpgradeStatus:
 
     @property
     def eta_s(self) -> float | None:
-        """Until the last task is warm that is being warmed up now."""
+        """Seconds until the last task that is warming up now has caught up."""
         etas = [each.eta_s for each in self.warming_up]
         known = [eta for eta in etas if eta is not None]
         return max(known) if known and len(known) == len(etas) else None
@@ -114,7 +115,7 @@ class UpgradeStatus:
 
 
 class UpgradeWatch:
-    """Looks again and again. ``at_s``: any clock in seconds that does not go back."""
+    """Computes the status from consecutive snapshots. ``at_s``: any clock in seconds that does not go back."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Task], tuple[float, int]] = {}
@@ -123,7 +124,7 @@ class UpgradeWatch:
         self._drain_speed: float | None = None
 
     def status(self, now: GroupFacts, at_s: float) -> UpgradeStatus:
-        """Where the upgrade stands at this look."""
+        """Returns the status at this moment."""
         for member in now.members:
             for task, offset in member.offsets.items():
                 self._note((member.member_id, task), at_s, offset)
@@ -204,7 +205,7 @@ def _warm_ups(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> Iter
 
 
 def member_name(member: MemberFacts) -> str:
-    """By what people know it: its instance id, else its address or host, with the start of its member id."""
+    """The member's name for people: its instance id, else its address or host, with the start of its member id."""
     if member.instance_id is not None:
         return member.instance_id
     return f"{member.member_id[:8]} on {member.endpoint or member.host}"
@@ -214,7 +215,7 @@ def member_name(member: MemberFacts) -> str:
 
 
 def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
-    """What blocks, and what to do, most urgent first."""
+    """Yields what blocks and what to do, most urgent first."""
     if phase == "no members":
         yield from _without_instances(now)
         return
@@ -257,7 +258,7 @@ def _listed(left: Mapping[str, int]) -> str:
 
 
 def _own(now: GroupFacts) -> bool:
-    """Whether the group's own version reads some of what nobody reads."""
+    """Whether the group's own version reads some of the unread records."""
     return any(each.epoch == now.epoch and each.repartition_topics & now.left.keys() for each in now.versions)
 
 
@@ -281,7 +282,7 @@ def _without_instances(now: GroupFacts) -> Iterator[str]:
 
 
 def _of_unread(now: GroupFacts) -> Iterator[str]:
-    """While instances run."""
+    """Yields advice about unread records while instances run."""
     listed = _listed(now.left)
     if any(each.may_lose for each in now.with_epoch(now.epochs[0] if now.epochs else None)):
         yield (
@@ -296,7 +297,7 @@ def _of_unread(now: GroupFacts) -> Iterator[str]:
 
 
 def _readers(now: GroupFacts) -> Iterator[str]:
-    """What to start, so that what is left is read."""
+    """Yields which versions to start so that the unread records are read."""
     topics = set(now.left)
     found = []
     for version in now.versions:

@@ -161,7 +161,7 @@ class Progress:
         if state is State.REBALANCING:
             if self.member_epoch > 0:
                 return ThreadState.PARTITIONS_ASSIGNED
-            # Without membership: it has not come that far, or has lost it with all its tasks.
+            # Without membership: the thread has not joined yet, or has lost its membership and tasks.
             return ThreadState.PARTITIONS_REVOKED if self.opened_tasks else ThreadState.STARTING
         return _THREAD_STATES[state]
 
@@ -179,10 +179,10 @@ class Progress:
 
     @property
     def state_lag_records(self) -> int:
-        """How many records the standby and warm-up tasks are behind their changelogs."""
+        """The number of records by which standby and warm-up tasks are behind their changelogs."""
         return sum(each.remaining_records for task in self.tasks if task.role != "active" for each in task.restoring)
 
     @property
     def lag_records(self) -> int:
-        """How many input records the broker has that are not processed yet, as far as it is known."""
+        """The number of unprocessed input records on the broker, as far as it is known."""
         return sum(task.lag_records for task in self.tasks)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watched(Protocol):
-    """A processing thread."""
+    """A watched processing thread."""
 
     meter: ThreadMeter
 
@@ -23,7 +23,7 @@ class Watched(Protocol):
 
 
 class Watchdog:
-    """Says once for each time that an iteration takes longer than ``limit_s`` (``max.poll.interval.ms``) what keeps it.
+    """Logs once per iteration that takes longer than ``limit_s`` (``max.poll.interval.ms``) what blocks it.
 
     By then the group has taken the tasks away. ``on_stuck`` is called ``grace_s`` later, if it still has not come around,
     and again every now and then.

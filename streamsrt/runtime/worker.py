@@ -25,7 +25,7 @@ _LEAST_MEMORY_BYTES = 4 << 20
 
 
 class Instance(Protocol):
-    """:class:`streamsrt.app.KafkaStreams`, with one stream thread."""
+    """An instance: :class:`streamsrt.app.KafkaStreams`, with one stream thread."""
 
     on_stuck: Callable[[str], None] | None
 
@@ -42,7 +42,7 @@ class Instance(Protocol):
 
 
 def worker_config(config: StreamsConfig, index: int) -> StreamsConfig:
-    """The configuration of one of several workers: its part of the memory, names and addresses of its own."""
+    """Returns the configuration of one of several workers, with its share of the memory and its own names and addresses."""
     count = config.num_stream_threads
     values: dict[str, object] = {
         "num_stream_threads": 1,
@@ -60,15 +60,15 @@ def worker_config(config: StreamsConfig, index: int) -> StreamsConfig:
 
 
 def _address(address: str, index: int) -> str:
-    """The worker's: its port is as much higher as its index is above 1. Port 0 is a free one for each."""
+    """Returns the worker's address: its port is higher by its index minus 1. Port 0 means a free port for each."""
     host, _, port = address.rpartition(":")
     return address if not port.isdigit() or int(port) == 0 else f"{host}:{int(port) + index - 1}"
 
 
 def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bool) -> None:
-    """Runs an instance until it is stopped. Raises StreamsError, after it was reported to the supervisor."""
+    """Runs an instance until it is stopped. Raises StreamsError, after reporting it to the supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A signal handler takes no lock: the thread below looks at the flag.
+    # A signal handler must not take a lock: the thread below checks the flag.
     terminated = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: terminated.set())
     streams.on_stuck = _end_at_once
@@ -107,7 +107,7 @@ def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bo
 
 
 def _take_commands(streams: Instance, control: Connection) -> bool:
-    """Waits a little for a command and does it; False: there will be none any more."""
+    """Waits a moment for a command and executes it; returns False if there will be no more commands."""
     try:
         if not control.poll(_REPORT_S):
             return True

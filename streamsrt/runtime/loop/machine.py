@@ -107,7 +107,7 @@ LATE_COMMIT_LOG_INTERVAL_MS = 10_000
 
 
 def initial(settings: LoopSettings, now_ms: int) -> LoopState:
-    """The state of a loop that begins now."""
+    """Returns the state of a loop that starts now."""
     schedule = Schedule.of(
         {
             Deadline.COMMIT: now_ms + settings.commit_interval_ms,
@@ -125,7 +125,7 @@ def initial(settings: LoopSettings, now_ms: int) -> LoopState:
 
 
 def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
-    """What follows from an event."""
+    """Handles an event: returns the new state and the actions."""
     match event:
         case IterationBegan(has_work):
             return _begin(state, has_work, now_ms)
@@ -150,7 +150,7 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
 
 
 def may_be_drained(state: LoopState, now_ms: int) -> bool:
-    """Whether it is worth a look if all input is processed.
+    """Whether it is worth checking if all input is processed.
 
     A member without tasks has nothing to process when it has had none for a while, and the group says nothing of why.
     """
@@ -193,7 +193,7 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
     took_ms = now_ms - state.iteration.at_ms
     iteration = replace(state.iteration, at_ms=now_ms, processed_ms=took_ms)
     schedule, actions = state.schedule, list[Action]()
-    # What was processed must not wait for more records of the same partition longer than the linger time.
+    # Processed records must not wait longer than the linger time for more records of the same partition.
     if not state.is_paused and schedule.is_due(Deadline.SEND, now_ms):
         schedule = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms)
         actions.append(SendOutputs())
@@ -226,7 +226,7 @@ def _lateness(state: LoopState, iteration: IterationTimes, records: int, now_ms:
 
 
 def _next_limit(state: LoopState, took_ms: int) -> int:
-    """How many records the next iteration may process, when this one took so long."""
+    """Returns how many records the next iteration may process, given the duration of this one."""
     limit, iteration_max_ms = state.limit_records, state.settings.iteration_max_ms
     if not iteration_max_ms:
         return limit
@@ -280,7 +280,7 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
     if operation is GroupMembershipOperation.REMAIN_IN_GROUP and not state.settings.is_static:
         # No leave request: the group keeps the member's tasks until its session expires.
         return replace(state, life=Life.ENDED), (*shown, CommitBeforeTheyGo())
-    # A static member comes back: its tasks wait for it as long as its session.
+    # A static member will return: its tasks wait for it until its session expires.
     remain = state.failure is None and operation is not GroupMembershipOperation.LEAVE_GROUP
     leaving = _set(replace(state, life=Life.LEAVING), Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS)
     return leaving, (*shown, Tell(Leave(remain=remain)))
@@ -300,7 +300,7 @@ def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
         case ReleaseTasks():
             return state, (ReleaseAll(),)
         case Released():
-            # The group hears of it only now, however long the last commit took.
+            # The group learns of it only now, however long the last commit took.
             leaving = state.life is Life.LEAVING
             return _set(state, Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS) if leaving else state, ()
         case EpochChanged():

@@ -21,7 +21,7 @@ RESTORE_LOG_INTERVAL_MS = 10_000
 
 
 class ProgressReporter:
-    """Belongs to the processing thread; ``progress`` may be read from any."""
+    """Makes the snapshots. Belongs to the processing thread; any thread may read ``progress``."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class ProgressReporter:
         self.progress = Progress()
 
     def measure_memory(self) -> None:
-        """Looks how much memory and disk the state takes: it costs a look at every store."""
+        """Measures the memory and disk usage of the state; this has to visit every store."""
         self._memory = self._look_at_memory()
 
     def publish(self, state: State, statuses: tuple[str, ...], now_ms: int) -> None:
-        """Makes a new snapshot, and logs what is due."""
+        """Creates a new snapshot, and logs what is due."""
         self.progress = Progress(
             state=state,
             tasks=tuple(_task_progress(owned, now_ms) for owned in self._manager),
@@ -66,11 +66,11 @@ class ProgressReporter:
         _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
 
     def log_last_drops(self, owned: OwnedTask) -> None:
-        """Logs what a task has dropped that was not told yet. Called when it closes."""
+        """Logs a task's drops that are not logged yet. Called when it closes."""
         _warn(self._drops.rest(_drops_of(owned)))
 
     def log_refused(self) -> None:
-        """Logs what the cluster refused that was not told yet."""
+        """Logs refused records that are not logged yet."""
         _warn(self._drops.rest(_refused(self._manager)))
 
     def _log_restore(self, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Why the loop does what it does, as text, computed from its state alone."""
+"""Explains the loop's behaviour as text, computed from its state alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUSY_MS = 500
 def report(
     state: LoopState, now_ms: int, waiting: tuple[str, ...] = (), activity: Activity | None = None
 ) -> LoopReport:
-    """What is to be said at this moment.
+    """Returns the report for this moment.
 
     ``waiting``: why tasks that are to be open are not; ``activity``: what the thread has not finished yet.
     """
@@ -47,7 +47,7 @@ def report(
 
 
 def _busy_text(activity: Activity, now_ms: int) -> str:
-    """What has lasted for some time."""
+    """Describes work that has lasted for some time."""
     for_ms = now_ms - activity.since_ms
     if for_ms < BUSY_MS:
         return ""
@@ -68,7 +68,7 @@ def _busy_text(activity: Activity, now_ms: int) -> str:
 
 
 def _commit_texts(state: LoopState, now_ms: int, busy: str) -> Iterator[str]:
-    """Why the next commit is late already, and what was wrong with earlier ones, the last first."""
+    """Yields why the next commit is already late, and why earlier ones were late or slow, newest first."""
     late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
     if busy and late_ms > 0:
         yield f"the commit is {late_ms} ms late: {busy}"
@@ -79,12 +79,12 @@ def _commit_texts(state: LoopState, now_ms: int, busy: str) -> Iterator[str]:
 
 
 def slow_commit_text(slow: SlowCommit) -> str:
-    """Why a commit was slow, as far as the loop knows."""
+    """Explains why a commit was slow, as far as the loop knows."""
     return f"a commit took {slow.took_ms} ms: it waits until the brokers have acknowledged everything"
 
 
 def late_commit_text(late: LateCommit) -> str:
-    """Why a commit was late."""
+    """Explains why a commit was late."""
     iteration = late.iteration
     parts = {
         f"processed {counted(late.records, 'record')} for {iteration.processed_ms} ms": iteration.processed_ms,

@@ -1,4 +1,4 @@
-"""What the loop has to do and when: one value, sorted by time.
+"""The deadlines of the loop: one value, sorted by time.
 
 1. Each deadline is in it exactly once. Setting it again replaces it.
 2. A deadline that has passed remains until the action sets the next one, so delays can be measured.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Deadline(Enum):
-    """What may be due."""
+    """The kinds of deadlines."""
 
     COMMIT = "commit"
     SEND = "send outputs that wait for more of their partition"
@@ -44,7 +44,7 @@ class Schedule:
         return cls(_sorted(ScheduledDeadline(at_ms, what) for what, at_ms in deadlines.items()))
 
     def at_ms(self, what: Deadline) -> int | None:
-        """When it is due; None if it is not in the schedule."""
+        """Returns when the deadline is due; None if it is not in the schedule."""
         return next((at_ms for at_ms, each in self.entries if each is what), None)
 
     def is_due(self, what: Deadline, now_ms: int) -> bool:
@@ -52,7 +52,7 @@ class Schedule:
         return at_ms is not None and at_ms <= now_ms
 
     def set(self, what: Deadline, at_ms: int) -> Schedule:
-        """The schedule with this deadline at another time."""
+        """Returns a schedule with this deadline at another time."""
         rest = [entry for entry in self.entries if entry.what is not what]
         return Schedule(_sorted([*rest, ScheduledDeadline(at_ms, what)]))
 

@@ -93,7 +93,7 @@ logger = logging.getLogger(__name__)
 _ADMIN_TIMEOUT_S = 5.0
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
-CALLS_TOLD_INTERVAL_MS = 10_000
+CALLS_LOG_INTERVAL_MS = 10_000
 
 
 class StreamThread:
@@ -117,7 +117,7 @@ class StreamThread:
         blocking: Blocking = THREADS,
         check_version: Callable[[], None] = lambda: None,
     ) -> None:
-        """``check_version`` raises where other members run another version of the topology; asked whenever it has joined."""
+        """``check_version`` raises if other members run another version of the topology; called after every join."""
         self._blocking = blocking
         self._check_version = check_version
         self._gate = gate or QueryGate()
@@ -150,9 +150,9 @@ class StreamThread:
         self._offsets_told: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
         manager.on_close = self._reporter.log_last_drops
-        manager.while_calling = self._tell_what_is_called
-        self._told_calls_ms: int | None = None
-        self._told_what_helps = False
+        manager.while_calling = self._log_pending_calls
+        self._calls_logged_ms: int | None = None
+        self._has_logged_advice = False
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -167,7 +167,7 @@ class StreamThread:
             self._network.wake()
 
     def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
-        """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
+        """Runs until :meth:`stop` is called, ``until`` returns true, or something fails. Raises the failure."""
         self._thread_id = threading.get_ident()
         has_failed = True
         try:
@@ -261,7 +261,7 @@ class StreamThread:
     def _do_for_group(self, action: Action) -> None:
         match action:
             case CheckVersion():
-                self._look_for_other_versions()
+                self._check_other_versions()
             case Assign(tasks, epoch, why):
                 with self._manager.assignment_changes.assigned(epoch, why), self.meter.timing(self.meter.assigned):
                     self._assign(tasks)
@@ -360,7 +360,7 @@ class StreamThread:
         self._committer.forget()
 
     def _recover(self, error: StreamsError, *, alone: bool) -> None:
-        """Lets a damaged store be restored, and its task do again what is not committed. ``alone``: only that task does."""
+        """Has a damaged store restored and its task repeat uncommitted work. ``alone``: only this task restarts."""
         found = damaged_store(self._manager, error) if isinstance(error, StoreCorruptedError) else None
         if found is None:
             raise error
@@ -374,7 +374,7 @@ class StreamThread:
                 self._committer.forget()
 
     def _purge_repartition_topics(self) -> None:
-        """Deletes what was read from repartition topics and committed: nobody reads it again."""
+        """Deletes records of repartition topics that were read and committed: nobody reads them again."""
         done = self._committer.committed_records_end
         before = {
             tp: done[tp]
@@ -399,8 +399,8 @@ class StreamThread:
         )
         self._member.tell(ReportOwned(opened))
 
-    def _look_for_other_versions(self) -> None:
-        """It has just joined, and no task is open. Raises TopologyMismatchError."""
+    def _check_other_versions(self) -> None:
+        """Checks other members' versions; the member has just joined and has no open task. Raises TopologyMismatchError."""
         try:
             self._check_version()
         except BrokerError as error:
@@ -408,12 +408,12 @@ class StreamThread:
                 "could not determine whether the group's other members run this version of the topology: %s", error
             )
 
-    def _tell_what_is_called(self, owned: OwnedTask) -> None:
-        """Says what the end waits for, again and again: a call may take as long as it likes."""
-        now_ms, told_ms = self._now_ms(), self._told_calls_ms
-        if not self._is_stopping() or (told_ms is not None and now_ms - told_ms < CALLS_TOLD_INTERVAL_MS):
+    def _log_pending_calls(self, owned: OwnedTask) -> None:
+        """Logs repeatedly which pending calls delay the stop: a call may take any time."""
+        now_ms, told_ms = self._now_ms(), self._calls_logged_ms
+        if not self._is_stopping() or (told_ms is not None and now_ms - told_ms < CALLS_LOG_INTERVAL_MS):
             return
-        self._told_calls_ms = now_ms
+        self._calls_logged_ms = now_ms
         for text in owned.task.calls_under_way():
             logger.warning(
                 "before it ends, task %s waits for %s. A second Ctrl-C ends it at once; the records "
@@ -424,19 +424,19 @@ class StreamThread:
 
     def _give_up(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
-        self._tell_what_helps_a_start()
+        self._log_start_advice()
         with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
             self._close_as_they_are()
         self._manager.assignment_changes.lost()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
 
-    def _tell_what_helps_a_start(self) -> None:
-        """Logged once, if tasks are lost that have not run yet: this may repeat, without progress."""
+    def _log_start_advice(self) -> None:
+        """Logs advice once, if tasks are lost that have not run yet: this may repeat without progress."""
         starting = sum(owned.phase in (Phase.CREATED, Phase.RESTORING) for owned in self._manager)
-        if not starting or self._told_what_helps:
+        if not starting or self._has_logged_advice:
             return
-        self._told_what_helps = True
+        self._has_logged_advice = True
         logger.warning(
             "%d tasks were lost while they were opened or restored. If this happens repeatedly, the "
             "instance is too busy to send heartbeats in time: give it more CPU or fewer tasks (more "
@@ -450,7 +450,7 @@ class StreamThread:
             self._commit_before_they_go(leaving)
 
     def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
-        """Commits, and insists: what is not committed now is done a second time by the next owner."""
+        """Commits, and retries: the next owner repeats uncommitted work."""
         self._commit(leaving)
         for _ in range(_EPOCH_ATTEMPTS):
             if not self._committer.is_stale or self._member.member_epoch < 0:
@@ -467,14 +467,14 @@ class StreamThread:
         self._hear(Released())
 
     def _close_as_they_are(self) -> None:
-        """Closes the tasks for another reason than that all is done: what their processors raise then is only told."""
+        """Closes the tasks without finishing their work; errors raised by their processors are only logged."""
         try:
             self._manager.close_all()
         except ProcessingError as error:
             logger.warning("%s", error)
 
     def _end_tasks(self, has_failed: bool) -> None:
-        """Ends what is still open. What a processor's ``close`` raises is only told where something failed before."""
+        """Closes all tasks still open. If there was a failure before, errors of a processor's ``close`` are only logged."""
         try:
             with ExitStack() as stack:
                 stack.callback(self._manager.end)
@@ -485,7 +485,7 @@ class StreamThread:
             logger.warning("%s", error)
 
     def _end_after_failure(self, error: StreamsError) -> None:
-        """Commits what was done before, where that is known, and leaves."""
+        """Commits the earlier work, if its extent is known, and leaves."""
         consumer = self._manager.global_consumer
         if consumer is not None and consumer.gives_up(error):
             logger.warning("a new stream thread fills the store: %s", error)
@@ -499,7 +499,7 @@ class StreamThread:
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
             else:
                 if isinstance(error, RecordError) and not self._committer.is_atomic:
-                    # The dead letter of what failed. The results beside it may come twice: at least once.
+                    # The dead letter of the failed record. Other results may be written twice: at least once.
                     self._flush_outputs()
                     self._network.producer.flush(_ADMIN_TIMEOUT_S)
                 self._committer.forget()
@@ -532,7 +532,7 @@ class StreamThread:
 
     @property
     def progress(self) -> Progress:
-        """The last snapshot of what it does, and what it does at this moment. For any thread."""
+        """The last snapshot, with the present activity. May be called from any thread."""
         activity = self._activity
         if activity is not None:
             activity = replace(activity, where=self.doing())
@@ -541,18 +541,18 @@ class StreamThread:
 
     @property
     def state(self) -> LoopState:
-        """All that decides what it does next. For any thread."""
+        """The state that decides what the thread does next. May be called from any thread."""
         return self._state
 
     @property
     def was_shut_down(self) -> bool:
-        """Whether another member asked the whole application to end."""
+        """Whether another member requested a shutdown of the application."""
         return self._state.was_shut_down
 
     def doing(self) -> str:
         """What the thread is doing at this moment. May be called from any thread."""
         with suppress(RuntimeError):
-            # The tasks may change while another thread looks.
+            # The tasks may change while another thread reads them.
             processing = [where for owned in list(self._manager) if (where := owned.task.processing)]
             line = where_is(self._thread_id)
             return " ".join(
@@ -561,12 +561,12 @@ class StreamThread:
         return ""
 
     def now_ms(self) -> int:
-        """What its clock shows."""
+        """The current time of the thread's clock."""
         return self._now_ms()
 
     @property
     def restore_meter(self) -> StepMeter:
-        """What restoring took. For any thread."""
+        """The durations of restore steps. May be called from any thread."""
         return self._manager.restoring.meter
 
     @property
@@ -578,8 +578,8 @@ class StreamThread:
         return self._reporter.processed_records
 
     def commit_if_drained(self) -> bool:
-        """Whether everything that lies in the inputs of the application is processed and committed: by this member's tasks,
-        and by those of others.
+        """Returns whether all input of the application is processed and committed, by this member's tasks and those of
+        other members.
 
         Where it looks as if all is processed, it commits, and asks the cluster where its logs end. Only then it asks about
         the tasks that it does not have.
@@ -588,7 +588,7 @@ class StreamThread:
         if not may_be_drained(self._state, now_ms) or not self._manager.is_settled or self._manager.has_work():
             return False
         self._hear(DrainChecked())
-        # What was fetched is used up now and then; only at the end of the logs is it worth a commit to find out.
+        # Fetched input is used up every now and then; a commit to find out is worth it only at the end of the logs.
         if any(owned.lag_records for owned in self._manager.running()):
             return False
         self._commit_all()

@@ -39,7 +39,7 @@ class LoopSettings:
 
 
 class Life(Enum):
-    """How far the loop is."""
+    """The phase of the loop's life."""
 
     RUNNING = "runs"
     STOPPING = "is stopping"
@@ -49,8 +49,8 @@ class Life(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IterationTimes:
-    """What took the time in one iteration, in milliseconds: waiting for input and taking it in, doing what the group said,
-    processing. ``at_ms`` is when the part began that is going on."""
+    """How an iteration spent its time, in milliseconds: waiting for and taking input, following the group, processing.
+    ``at_ms``: when the current part began."""
 
     at_ms: int = 0
     polled_ms: int = 0
@@ -60,7 +60,7 @@ class IterationTimes:
 
 @dataclass(frozen=True, slots=True)
 class LateCommit:
-    """A commit that began later than it was due, and the iteration that kept it."""
+    """A commit that started late, and the iteration that delayed it."""
 
     late_ms: int
     iteration: IterationTimes
@@ -70,7 +70,7 @@ class LateCommit:
 
 @dataclass(frozen=True, slots=True)
 class SlowCommit:
-    """A commit that took long."""
+    """A commit that took a long time."""
 
     took_ms: int
     at_ms: int
@@ -78,7 +78,7 @@ class SlowCommit:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the thread does at this moment: an action that it has not finished yet. ``where``: in which record and line."""
+    """An action that the thread has not finished yet. ``where``: the record and line."""
 
     action: Action
     since_ms: int
@@ -87,12 +87,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """All that decides what the loop does next."""
+    """The complete state of the machine."""
 
     settings: LoopSettings
     schedule: Schedule
     limit_records: int
-    """How many records a task may process in the next iteration."""
+    """The maximum number of records that a task processes in the next iteration."""
     life: Life = Life.RUNNING
     is_paused: bool = False
     advanced: bool = False
@@ -100,22 +100,22 @@ class LoopState:
     is_polling: bool = True
     """Whether this iteration waits for input; it does not while fetched input is being processed."""
     wanted: Tasks | None = None
-    """What the group assigned last; None before the first assignment and without membership."""
+    """The last assignment; None before the first one and without membership."""
     assigned_at_ms: int = 0
     statuses: tuple[str, ...] = ()
-    """What the group coordinator says of the group."""
+    """The group coordinator's statuses of the group."""
     trouble: tuple[str, ...] = ()
-    """What keeps heartbeats from being answered."""
+    """Why heartbeats are not answered, if they aren't."""
     failure: StreamsError | None = None
     was_shut_down: bool = False
-    """Another member asked the whole application to end."""
+    """Whether another member requested a shutdown of the application."""
     iteration: IterationTimes = field(default_factory=IterationTimes)
     last_commit_ms: int = 0
-    """How long the last commit took."""
+    """Duration of the last commit."""
     late_commit: LateCommit | None = None
-    """The last commit that was late."""
+    """The last late commit."""
     slow_commit: SlowCommit | None = None
-    """The last commit that took long."""
+    """The last slow commit."""
 
 
 # ------------------------------------------------------------------------------------------------------------- events
@@ -123,26 +123,26 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class IterationBegan:
-    """An iteration begins. ``has_work``: some running task has input that was fetched and not processed."""
+    """An iteration begins. ``has_work``: a running task has unprocessed input."""
 
     has_work: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PollEnded:
-    """Fetched input was handed to the tasks. What the membership tells comes next."""
+    """Fetched input was handed to the tasks. Events of the membership follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputTaken:
-    """All that came since the last iteration, input and news of the group, is taken in."""
+    """All input and group events since the last iteration have been handled."""
 
     is_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The tasks have processed. ``commit_requested``: one of them asks for a commit (a user's ``context.commit()``).
+    """The tasks have processed. ``commit_requested``: one of them requests a commit (a user's ``context.commit()``).
 
     ``is_calling``: asynchronous calls are under way, for which it waited a little.
     """
@@ -154,12 +154,12 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit of all tasks has ended, whether or not offsets still wait."""
+    """A commit of all tasks has finished, even if offsets are still pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationEnded:
-    """``is_settled``: every active task runs, and this is a member of the group."""
+    """The iteration has ended. ``is_settled``: every active task runs, and this is a member of the group."""
 
     is_settled: bool
 
@@ -173,12 +173,12 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class DrainChecked:
-    """It was looked whether all input is processed."""
+    """The check whether all input is processed has finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Every task was committed and closed, and the member was told."""
+    """All tasks were committed and closed, and the member was notified."""
 
 
 IterationEvent: TypeAlias = (
@@ -200,33 +200,33 @@ LoopEvent: TypeAlias = IterationEvent | MembershipEvent
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for input or news, at most this long. Queries may read the stores meanwhile."""
+    """Wait for input or events, at most this long. Queries may read the stores meanwhile."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerQueries:
-    """Answer the queries that wait."""
+    """Answer pending queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowState:
-    """The state that the application shows."""
+    """Publish the application's state."""
 
     state: State
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Tell the membership."""
+    """Send a command to the membership."""
 
     command: Leave
 
 
 @dataclass(frozen=True, slots=True)
 class CommitBeforeTheyGo:
-    """Commit all running tasks, and insist: what is not committed is done a second time by the next owner."""
+    """Commit all running tasks, and retry: the next owner repeats uncommitted work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class CommitAll:
 
 @dataclass(frozen=True, slots=True)
 class CheckVersion:
-    """Look whether other members run another version of the topology: it has just joined, and no task is open."""
+    """Check whether other members run another version of the topology: the member has just joined and has no open task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,68 +250,68 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class GiveUpTasks:
-    """Close every task without a commit: they are others' by now."""
+    """Close every task without a commit: they belong to other members now."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAll:
-    """Commit and close every task, and report that nothing is open."""
+    """Commit and close every task, and report that none is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookForSources:
-    """Topics may have come, grown or gone."""
+    """Check again which source topics and partitions exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRouting:
-    """Which endpoint has which partitions."""
+    """Update which endpoint has which partitions."""
 
     partitions: Mapping[Endpoint, tuple[frozenset[TopicPartition], frozenset[TopicPartition]]]
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceTasks:
-    """Open tasks that wait for their stores, start those that are open, let the running ones follow their sources."""
+    """Open tasks that waited for their stores, start open ones, and let running ones follow their sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessTasks:
-    """Let each running task process up to so many records; punctuate."""
+    """Let each running task process up to this many records, and punctuate."""
 
     limit_records: int
 
 
 @dataclass(frozen=True, slots=True)
 class SendOutputs:
-    """Send what waits for more records of its partition."""
+    """Send output that waits for more records of its partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeRepartitionTopics:
-    """Delete what was read from repartition topics and committed."""
+    """Delete records of repartition topics that were read and committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Delete state that nobody has used for long."""
+    """Delete state that was unused for long."""
 
 
 @dataclass(frozen=True, slots=True)
 class TellOffsets:
-    """Tell the membership how far the tasks' state is."""
+    """Report the offsets of the tasks' state to the membership."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureMemory:
-    """Look how much memory and disk the state takes."""
+    """Measure the memory and disk usage of the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Make a new snapshot of the progress."""
+    """Create a new snapshot of the progress."""
 
 
 @dataclass(frozen=True, slots=True)
