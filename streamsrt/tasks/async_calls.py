@@ -27,7 +27,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 class AsyncCalls:
-    """The calls of one operator of one task. ``tell`` gets each outcome."""
+    """The calls of one operator of one task. ``tell`` receives each outcome."""
 
     def __init__(self, op: MapAsync, tell: Callable[[CallOutcome], None]) -> None:
         self._op = op
@@ -38,7 +38,7 @@ class AsyncCalls:
         self._is_over = False
 
     def begin(self, first: int, arguments: Sequence[tuple[object, ...]]) -> None:
-        """Calls the function with each of the arguments; they are numbered from ``first`` on. Returns at once."""
+        """Calls the function with each of the arguments, numbered from ``first`` on. Returns at once."""
         self._loop.call_soon_threadsafe(self._add, first, arguments)
 
     def cancel(self) -> None:
@@ -60,7 +60,7 @@ class AsyncCalls:
         try:
             await self._work_off()
         finally:
-            # At once, not in a callback: who adds calls in between counts on workers that find them.
+            # At once and not in a callback: a caller that adds calls in between expects workers for them.
             worker = asyncio.current_task()
             assert worker is not None
             self._workers.discard(worker)
@@ -75,7 +75,7 @@ class AsyncCalls:
             except asyncio.CancelledError as error:
                 if self._is_over:
                     raise
-                # Else whoever waits for the outcome would wait for ever.
+                # Otherwise a thread that waits for the outcome would wait forever.
                 failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
                 self._tell(CallOutcome(number, None, failure))
             except BaseException as error:  # noqa: BLE001  # raised where the outcome is waited for
@@ -85,7 +85,7 @@ class AsyncCalls:
 
 
 class NotAwaitableError(TypeError):
-    """A function that is called asynchronously returned a result, and nothing to await."""
+    """A function that is called asynchronously returned a result instead of an awaitable."""
 
 
 def _called(op: MapAsync, arguments: tuple[object, ...]) -> Awaitable[object]:

@@ -64,15 +64,15 @@ from streamsrt.tasks.input.offset_metadata import BackfillRunningError, Repartit
 
 
 class NotThereYetError(BrokerError):
-    """Topics are missing that the group coordinator creates, or that were just created. The task is retried until
-    ``task.timeout.ms`` is over."""
+    """Topics are missing that the group coordinator creates, or that were just created. The task is retried for up to
+    ``task.timeout.ms``."""
 
     def __init__(self, missing: Iterable[object]) -> None:
         super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
 
 
 class ErrorAction(Enum):
-    """What is done."""
+    """What is done about an error."""
 
     WAIT = "it is retried for task.timeout.ms; the other tasks continue"
     START_OVER = "all active tasks restart from the last commit"
@@ -83,8 +83,8 @@ class ErrorAction(Enum):
 
 
 class ErrorPolicy(NamedTuple):
-    """``starting``: while a task is opened, or it is looked for where it starts. ``running``: while it restores, processes
-    or commits."""
+    """``starting``: the action while a task is opened, or its start position is looked up. ``running``: while it
+    restores, processes or commits."""
 
     starting: ErrorAction
     running: ErrorAction
@@ -98,11 +98,11 @@ _STATE = ErrorPolicy(ErrorAction.END_UNDONE, ErrorAction.END_UNDONE)
 
 ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
     {
-        # Results that were sent may not be there: a producer's delivery time-out, a fenced producer, an aborted transaction.
+        # Results may be lost: a producer's delivery time-out, a fenced producer, an aborted transaction.
         DeliveryTimeoutError: ErrorPolicy(ErrorAction.START_OVER, ErrorAction.START_OVER),
         TransactionLostError: _LOST,
         ProducerFencedError: _LOST,
-        # The cluster: away, overloaded, not what it has to be, or it refuses.
+        # The cluster is unreachable, overloaded or unsuitable, or refuses a request.
         BrokerError: _CLUSTER,
         BrokerUnreachableError: _CLUSTER,
         DisconnectedError: _CLUSTER,
@@ -117,18 +117,18 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         StaleMemberEpochError: _CLUSTER,
         UnknownMemberError: _CLUSTER,
         NotThereYetError: _CLUSTER,
-        # The state: damaged, held by another process, or on a disk that takes nothing.
+        # State is damaged, held by another process, or on a disk that can't be written.
         StoreCorruptedError: ErrorPolicy(ErrorAction.RESTORE, ErrorAction.RESTORE),
         StateDirectoryLockedError: ErrorPolicy(ErrorAction.WAIT, ErrorAction.END_UNDONE),
         StoreClosedError: _STATE,
         StateError: _STATE,
-        # A record, or what a user's function makes of it, after the exception handlers said that it fails.
+        # A record, or a user function's result for it, fails, after the exception handlers decided so.
         RecordError: _RECORD,
         DeserializationError: _RECORD,
         ProcessingError: _RECORD,
         ProductionError: _RECORD,
         RecordRefusedError: _RECORD,
-        # The program, its surroundings, its membership.
+        # The program, its environment, its membership.
         UserError: _USER,
         ConfigError: _USER,
         MissingTopicError: _USER,
@@ -148,15 +148,15 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
 
 
 def policy_for(error: StreamsError) -> ErrorPolicy:
-    """That of the nearest class in the table."""
+    """Returns the row of the nearest class in the table."""
     return next(ERROR_POLICY[each] for each in type(error).__mro__ if each in ERROR_POLICY)
 
 
 def action_for(error: StreamsError) -> ErrorAction:
-    """What is done about it while a task runs."""
+    """Returns what is done about it while a task runs."""
     return policy_for(error).running
 
 
 def is_waited_out(error: StreamsError) -> bool:
-    """Whether a task that can't start because of it tries again."""
+    """Whether a task that can't start because of this error is retried."""
     return policy_for(error).starting is ErrorAction.WAIT

@@ -69,7 +69,7 @@ class _Part:
 
 
 class ReadOnlyStore:
-    """A global store as the processors of tasks see it."""
+    """A global store as a task's processors see it."""
 
     def __init__(self, access: UserStore) -> None:
         self._access = access
@@ -81,7 +81,7 @@ class ReadOnlyStore:
 
 
 class GlobalState:
-    """The global stores of an instance. ``stores``: the byte store of each of them, by name, open.
+    """The global stores of an instance. ``stores``: the open byte store of each of them, by name.
 
     Raises UserError for a store of a kind that can't be global.
     """
@@ -107,7 +107,7 @@ class GlobalState:
 
     @property
     def topics(self) -> frozenset[str]:
-        """What it is filled from."""
+        """The topics from which the stores are filled."""
         return frozenset(self._by_topic)
 
     @property
@@ -116,50 +116,50 @@ class GlobalState:
         return {name: part.spec for name, part in self._parts.items()}
 
     def topic_of(self, store: str) -> str:
-        """What a store is filled from."""
+        """The topic from which a store is filled."""
         (source,) = self._parts[store].subtopology.sources
         return source.topics[0]
 
     def store(self, name: str) -> tuple[StoreSpec, Cache, ProgramSerde]:
-        """A store with what is needed to read it. Raises KeyError."""
+        """Returns a store with its cache and serde. Raises KeyError."""
         part = self._parts[name]
         return part.spec, part.cache, part.plan.key_serde(part.spec)
 
     def view(self, name: str) -> View:
-        """How rows of a global table are looked up, by key as an object."""
+        """Returns the view for looking up rows of a global table by key object."""
         part = self._parts[name]
         return stored_view(part.spec, part.cache, part.plan.key_serde(part.spec))
 
     def read_only(self, name: str) -> ReadOnlyStore | None:
-        """A global store for a processor; None where there is none of that name."""
+        """Returns a global store for a processor; None if there is none with that name."""
         if name not in self._parts:
             return None
         spec, cache, serde = self.store(name)
         return ReadOnlyStore(store_access(spec, cache, serde, lambda: (0, (), 0), None, timestamped=True))
 
     def advance_time(self, now_ms: int) -> None:
-        """What the wall clock shows to the processors."""
+        """Sets the wall-clock time that the processors see."""
         for part in self._parts.values():
             part.runner.env.system_time_ms = now_ms
 
     def apply(self, topic: str, partition: int, columns: RecordColumns) -> None:
-        """Takes in records of one partition. Raises RecordError."""
+        """Applies records of one partition. Raises RecordError."""
         part, source = self._by_topic[topic]
         part.runner.run(source, topic, partition, columns)
 
     def write(self, marks: Mapping[str, int] | None = None) -> None:
-        """Writes the stores. ``marks``: by store, a number that only grows, kept with the data."""
+        """Writes the stores. ``marks``: by store, a number that only increases and is kept with the data."""
         for name, part in self._parts.items():
             part.runner.flush()
             part.cache.write((marks or {}).get(name))
 
     def evict(self, limit_bytes: int) -> None:
-        """Lets the caches hold about ``limit_bytes`` at the most."""
+        """Evicts entries until the caches hold about ``limit_bytes`` at most."""
         for part in self._parts.values():
             part.cache.evict(limit_bytes // len(self._parts))
 
     def user_metrics(self) -> dict[str, UserMetrics]:
-        """What the processors of the program count, by the id of a task."""
+        """Returns the metrics that the program's processors define, by the id of a task."""
         return {part.runner.env.task_id: part.runner.env.user_metrics for part in self._parts.values()}
 
     def counters(self) -> dict[str, int]:
@@ -168,7 +168,7 @@ class GlobalState:
         return {"dropped": sum(each.dropped() for each in counted)}
 
     def close(self) -> None:
-        """Ends the processors of the program. The stores are their owner's to close."""
+        """Closes the program's processors. The owner of the stores closes those."""
         with ExitStack() as stack:
             for part in self._parts.values():
                 stack.callback(part.runner.close)
@@ -261,7 +261,7 @@ class GlobalConsumer:
     def _open(self, spec: StoreSpec) -> LaidOut:
         try:
             store = self._directory.open_store(spec, self._replica)
-            # A damaged file may show itself only when it is read.
+            # Damage to a file may be detected only when it is read.
             store.changelog_offset()
             return store
         except StoreCorruptedError as error:
@@ -281,7 +281,7 @@ class GlobalConsumer:
             yield spec, self._stores[name], self.state.store(name)[1]
 
     def gives_up(self, error: StreamsError) -> bool:
-        """Whether the error is that a store of these is damaged: it is wiped by :meth:`close` then."""
+        """Whether the error says that one of these stores is damaged; :meth:`close` then wipes it."""
         if isinstance(error, StoreCorruptedError):
             paths = {str(self._path(name)): name for name in self._stores}
             self._damaged = paths.get(error.path)
@@ -296,7 +296,7 @@ class GlobalConsumer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything was read that was there when it began."""
+        """Whether everything was read that existed when the consumer started."""
         ends = self._ends
         return ends is not None and all(self._positions[tp] >= end for tp, end in ends.items())
 
@@ -305,12 +305,13 @@ class GlobalConsumer:
         return self._ends is not None
 
     def positions(self, store: str) -> dict[TopicPartition, int]:
-        """For each partition of a store's topic the offset behind the last record that the store holds."""
+        """Returns, for each partition of a store's topic, the offset after the last record that the store contains."""
         topic = self.state.topic_of(store)
         return {tp: at for tp, at in self._positions.items() if tp[0] == topic}
 
     def begin(self) -> None:
-        """Starts to read. Raises MissingTopicError, and BrokerError where the cluster does not answer: try again."""
+        """Starts reading. Raises MissingTopicError, and BrokerError if the cluster does not answer: then it can be called
+        again."""
         counts = self._network.admin.partitions_for(self.state.topics, timeout_s=_ADMIN_TIMEOUT_S)
         missing = sorted(self.state.topics - set(counts))
         if missing:
@@ -330,7 +331,7 @@ class GlobalConsumer:
         logger.info("global stores %s: reading %d partitions", ", ".join(self.state.specs), len(partitions))
 
     def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
-        """Where the partitions of a store's topic are to be read from."""
+        """Returns the start offsets for the partitions of a store's topic."""
         known = (
             self._directory.read_positions(self._kept_as(store), self._replica)
             if self.state.specs[store].persistent
@@ -345,7 +346,8 @@ class GlobalConsumer:
         return {tp: max(start, known.get(tp[1], 0)) for tp, (start, _) in bounds.items()}
 
     def take(self, fetched: Fetched) -> bool:
-        """Applies what was fetched of a global topic; False where it is of another one. Raises RecordError, BrokerError."""
+        """Applies fetched data of a global topic; returns False if it belongs to another topic. Raises RecordError,
+        BrokerError."""
         tp = (fetched.topic, fetched.partition)
         if tp not in self._positions:
             return False
@@ -370,14 +372,14 @@ class GlobalConsumer:
         return True
 
     def keep(self, now_ms: int) -> None:
-        """Tells the processors the time, and writes the stores now and then."""
+        """Sets the time for the processors, and writes the stores at intervals."""
         self.state.advance_time(now_ms)
         if self._changed and now_ms - self._written_at_ms >= WRITE_INTERVAL_MS:
             self._written_at_ms = now_ms
             self.write()
 
     def write(self) -> None:
-        """Writes the stores, then how far they are."""
+        """Writes the stores, then their positions."""
         if not self.has_begun:
             return
         self._changed = False
@@ -393,7 +395,7 @@ class GlobalConsumer:
         self.state.evict(self._cache_max_bytes)
 
     def close(self) -> None:
-        """Writes what there is, stops reading, and closes the stores; a damaged one is wiped."""
+        """Writes the stores, stops reading, and closes them; a damaged one is wiped."""
         if self._damaged is not None:
             try:
                 self._end()
@@ -412,7 +414,7 @@ class GlobalConsumer:
         if self._positions:
             self._network.restorer.remove_partitions(list(self._positions))
         with ExitStack() as stack:
-            # The last comes first: the processors end before the stores close, which they do in any case.
+            # In reverse order: the processors are closed before the stores, which are closed in any case.
             for name, store in self._stores.items():
                 if name != self._damaged:
                     stack.callback(store.close)

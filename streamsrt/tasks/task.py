@@ -55,7 +55,7 @@ _MEASURED_RECORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskConfig:
-    """What a task takes from the application's configuration.
+    """The settings of a task from the application's configuration.
 
     ``cache_max_bytes``: this task's share of ``statestore.cache.max.bytes``; 0 switches caching off, and changes are then
     forwarded and logged one by one. ``write_buffer_max_bytes``: what may wait for a commit to be written to the stores.
@@ -77,7 +77,7 @@ class TaskConfig:
 
     @classmethod
     def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
-        """What each of ``tasks`` tasks takes from the application's configuration. Raises ConfigError."""
+        """Returns the settings of each of ``tasks`` tasks. Raises ConfigError."""
         return cls(
             default_key_serde=config.default_key_serde,
             default_value_serde=config.default_value_serde,
@@ -100,7 +100,7 @@ class TaskConfig:
 
 
 class ExtractedRecord(NamedTuple):
-    """What a timestamp extractor is given: the record as it was read (Kafka's ``ConsumerRecord``)."""
+    """The argument of a timestamp extractor: the record as it was read (Kafka's ``ConsumerRecord``)."""
 
     topic: str
     partition: int
@@ -114,13 +114,14 @@ class ExtractedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """What a commit is about: for each input partition the next offset and its metadata (Kafka Streams' partition time)."""
+    """The contents of a commit: for each input partition the next offset and its metadata (Kafka Streams' partition
+    time)."""
 
     offsets: dict[TopicPartition, tuple[int, str]]
 
 
 class Task:
-    """One active task. ``stores``: the byte store of every store of the subtopology, by name, open.
+    """One active task. ``stores``: the open byte store of every store of the subtopology, by name.
 
     ``partitions_of_topic``: how many partitions an output topic has. ``now_ms``: the wall clock at the start. ``task_dir``
     makes the directory that its processors may use; None: a passing one.
@@ -200,11 +201,11 @@ class Task:
         return found
 
     def source_of(self, topic: str) -> SourceNode:
-        """The source that reads a topic of the task."""
+        """Returns the source that reads a topic of the task."""
         return self._sources[topic]
 
     def add_source_topic(self, source: str, topic: str) -> None:
-        """Adds a topic that a pattern source matched after the task was made."""
+        """Adds a topic that a pattern source matched after the task was created."""
         node = self.subtopology.node(source)
         assert isinstance(node, SourceNode)
         self._sources[topic] = node
@@ -235,19 +236,19 @@ class Task:
 
     @property
     def enforced_processings(self) -> int:
-        """How often records were processed though other partitions had none."""
+        """How often records were processed while other partitions had none."""
         return self._group.enforced
 
     @property
     def head_timestamp(self) -> int | None:
-        """The timestamp of the record that comes next; None where nothing is buffered."""
+        """The timestamp of the next record; None if nothing is buffered."""
         return self._group.head_timestamp
 
     def buffered_of(self, topic: str, partition: int) -> int:
         return self._group.buffered_of((topic, partition))
 
     def add_batch(self, topic: str, partition: int, columns: RecordColumns) -> None:
-        """Takes over one decoded batch of an input partition. Raises RecordError where its timestamps are not usable."""
+        """Adds a decoded batch of an input partition. Raises RecordError if its timestamps are not usable."""
         source = self._sources[topic]
         extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
         if extractor is not None:
@@ -318,7 +319,8 @@ class Task:
         return _selected(columns, timestamps, keep)
 
     def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:
-        """What the broker has of that partition: see ``max.task.idle.ms`` in ``streamsrt.tasks.input.partition_group``."""
+        """Records the broker's high watermark of a partition: see ``max.task.idle.ms`` in
+        ``streamsrt.tasks.input.partition_group``."""
         self._group.note_high_watermark((topic, partition), high_watermark)
 
     # ------------------------------------------------------------------------------------------------- work
@@ -345,7 +347,7 @@ class Task:
             if run is None:
                 break
             done += self._process_merged(run) if isinstance(run, MergedRun) else self._process_run(run)
-            # Where partitions alternate a run is a few records only.
+            # If partitions alternate, a run has only a few records.
             if done - measured >= _MEASURED_RECORDS:
                 measured = done
                 self._request_commit_if_full()
@@ -361,30 +363,30 @@ class Task:
 
     def _next_run(self, limit_records: int) -> Run | MergedRun | None:
         if len(self.source_partitions) == 1 or self.meter.exact:
-            # How late each record is, is measured run by run.
+            # Lateness is measured run by run.
             return self._group.next_run(limit_records)
         return self._group.next_merged(limit_records, lambda: self._runner.merges)
 
     @property
     def is_calling(self) -> bool:
-        """Whether asynchronous calls are under way."""
+        """Whether asynchronous calls are pending."""
         return self._runner.env.is_calling
 
     def calls_under_way(self) -> list[str]:
-        """Which asynchronous calls are, in words, and how long they take at most."""
+        """Describes the pending asynchronous calls and their maximum duration."""
         return self._runner.env.calls_under_way()
 
     def while_calling(self, look: Callable[[], None]) -> None:
-        """Lets ``look`` be called now and then while a commit waits for asynchronous calls."""
+        """Sets a function that is called at intervals while a commit waits for asynchronous calls."""
         self._runner.env.while_calling = look
 
     def await_calls(self, wait_s: float) -> None:
-        """Waits up to so long for an asynchronous call to end, and works off what has. Raises RecordError."""
+        """Waits up to this long for an asynchronous call to end, and handles the finished ones. Raises RecordError."""
         self._runner.env.await_calls(wait_s)
 
     @property
     def processing(self) -> str:
-        """The record that is being processed, in words; empty between two. May be asked by another thread."""
+        """Describes the record that is being processed; empty between records. May be called from any thread."""
         run, at = self._current, self._runner.current()
         if run is None:
             return ""
@@ -474,12 +476,12 @@ class Task:
 
     @property
     def commit_requested(self) -> bool:
-        """A processor asked for a commit, or the caches are full."""
+        """Whether a processor requested a commit, or the caches are full."""
         return self._runner.env.commit_requested
 
     @property
     def commit_needed(self) -> bool:
-        """Whether anything was done since the last commit."""
+        """Whether anything was processed since the last commit."""
         return bool(self._uncommitted) or self._has_changes() or self._is_released()
 
     def _is_released(self) -> bool:
@@ -489,11 +491,11 @@ class Task:
         return any(now.get(topic_partition) != offset for topic_partition, offset in self._held_back.items())
 
     def _has_changes(self) -> bool:
-        """Whether caches have what is not in the stores."""
+        """Whether caches have changes that are not in the stores."""
         return self._runner.has_changes() or any(cache.pending for cache in self.caches.values())
 
     def prepare_commit(self) -> CommitState:
-        """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""
+        """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
         self._runner.flush()
         self.meter.look(self._runner.env.system_time_ms)
         self._collector.flush()
@@ -519,7 +521,7 @@ class Task:
         ends = changelog_end_offsets or {}
         for name, cache in self.caches.items():
             source = self._plan.specs[name].source_topic
-            # A source topic that serves as changelog has been read as far as it was processed.
+            # A source topic that serves as changelog is read up to the processed position.
             end = ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition))
             cache.write(end)
         self._uncommitted.clear()
@@ -529,11 +531,11 @@ class Task:
             hear()
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
-        """Where the input of a partition begins: what lies before is in the stores already."""
+        """Sets the start offset of an input partition: everything before is already in the stores."""
         self._offsets[topic, partition] = self._flushed_offsets[topic, partition] = offset
 
     def position(self, store: str) -> Mapping[TopicPartition, int]:
-        """For each input partition the offset behind the last record whose effects the store holds.
+        """Returns, for each input partition, the offset after the last record whose effects the store contains.
 
         A store behind another one's cache holds what that had at the last flush.
         """
@@ -541,7 +543,7 @@ class Task:
         return self._flushed_offsets if is_behind else self._offsets
 
     def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
-        """Takes over what a committed offset's metadata knows: the partition time, and the windowed operators' stream times.
+        """Restores from a committed offset's metadata: the partition time, and the windowed operators' stream times.
 
         What is not such metadata is ignored.
         """
@@ -555,7 +557,7 @@ class Task:
         self._restore_time(topic, partition, partition_time_ms)
         for operator, seen_ms in full_names(operator_times_ms, operator_names(self.subtopology)).items():
             stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
-            # What was closed by then was emitted with the record that closed it, before the commit.
+            # Windows closed by then were emitted with the record that closed them, before the commit.
             stream_time.ms = stream_time.closed_ms = max(stream_time.ms, seen_ms)
 
     def _restore_time(self, topic: str, partition: int, time_ms: int) -> None:
@@ -563,15 +565,16 @@ class Task:
         self._runner.env.stream_time_ms = max(time_ms, self._runner.env.stream_time_ms)
 
     def partition_times(self) -> dict[TopicPartition, int]:
-        """For each input partition the latest timestamp that was processed; -1 before the first record."""
+        """Returns, for each input partition, the latest processed timestamp; -1 before the first record."""
         return dict(self._partition_times)
 
     def operator_times(self) -> dict[str, int]:
-        """For each windowed operator, by name, the stream time that it has seen."""
+        """Returns, for each windowed operator by name, its stream time."""
         return {name: time.ms for name, time in self._runner.env.stream_times.items() if time.ms >= 0}
 
     def carried(self) -> dict[str, Values]:
-        """Its times, and what else it keeps beside its stores (:mod:`streamsrt.state.carried`); after a commit."""
+        """Returns its times, and other values kept beside its stores (:mod:`streamsrt.state.carried`). Called after a
+        commit."""
         env = self._runner.env
         return {
             _STREAM_TIME: [env.stream_time_ms],
@@ -583,8 +586,8 @@ class Task:
         }
 
     def carry_on(self, values: Mapping[str, Values]) -> None:
-        """Goes on where the task was that :meth:`carried` was asked of. Before the first record, with the rows of its
-        stores."""
+        """Continues with the values that another task's :meth:`carried` returned. Called before the first record, with
+        the rows of its stores."""
         env, left = self._runner.env, dict(values)
         (env.stream_time_ms,) = map(int, left.pop(_STREAM_TIME))
         for topic, partition, ms in in_parts(left.pop(_PARTITION_TIMES), 3):
@@ -596,7 +599,7 @@ class Task:
     # ------------------------------------------------------------------------------------------------- state
 
     def restore_target(self, store: str) -> TopicPartition | None:
-        """The changelog partition of a store; None where the store has no changelog."""
+        """Returns the changelog partition of a store; None if it has no changelog."""
         topic = self._plan.changelog_topic(store)
         return None if topic is None else (topic, self.task_id.partition)
 
@@ -628,24 +631,24 @@ class Task:
 
     @property
     def user_metrics(self) -> UserMetrics:
-        """What its processors count."""
+        """Returns the metrics that its processors define."""
         return self._runner.env.user_metrics
 
     @property
     def last_skipped(self) -> Mapping[str, str]:
-        """By the name of a counter of failures, what the last record of it was that a handler let go, and why."""
+        """Returns, by name of a failure counter, the last record that a handler skipped, and why."""
         return self._runner.counters.last_skipped
 
     @property
     def stream_time_ms(self) -> int:
-        """The highest timestamp that was processed; -1 before the first record."""
+        """The highest processed timestamp; -1 before the first record."""
         return self._runner.env.stream_time_ms
 
     def is_stateful(self) -> bool:
         return bool(self.caches)
 
     def writes_changelog(self, store: str) -> bool:
-        """Whether changes of the store are sent to a topic of its own (not where its source topic is the changelog)."""
+        """Whether changes of the store are sent to its own topic (not if its source topic is the changelog)."""
         return self._plan.writes_changelog(store)
 
     def key_serde(self, store: str) -> ProgramSerde:
@@ -653,7 +656,7 @@ class Task:
         return self._plan.key_serde(self._plan.specs[store])
 
     def close(self) -> None:
-        """Ends the user's processors and forgets what is not committed. The stores are their owner's to close."""
+        """Closes the user's processors and drops uncommitted work. The owner of the stores closes those."""
         try:
             self._runner.close()
         finally:
@@ -684,7 +687,7 @@ def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -
 
 
 def operator_names(subtopology: Subtopology) -> set[str]:
-    """By which names operators know their stream times."""
+    """Returns the names under which operators keep their stream times."""
     operations = [node.operation for node in subtopology.nodes if isinstance(node, ProcessorNode)]
     return {node.name for node in subtopology.nodes} | {
         name for operation in operations if (name := getattr(operation, "time", None)) is not None

@@ -1,4 +1,4 @@
-"""What a task counts about itself: once per run of records and per iteration, never per record.
+"""The counters of a task: updated once per run of records and per iteration, never per record.
 
 1. Values that differ per record are sampled: from each run some :data:`SAMPLE` timestamps, and the latest one; from
    short runs (alternating partitions) only from one in several. If a task is ``exact`` (``metrics.recording.level``
@@ -34,7 +34,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class SourceMeter:
-    """What was processed of one topic. ``latency``: of its node's records when they were processed, in milliseconds."""
+    """The records processed of one topic. ``latency``: of its node's records when they were processed, in milliseconds."""
 
     __slots__ = ("_since", "latency", "records")
 
@@ -44,7 +44,7 @@ class SourceMeter:
         self._since = 0
 
     def done(self, timestamps: list[int], latest: int, now_ms: int) -> None:
-        """A run of records, whose latest timestamp is ``latest``."""
+        """Counts a run of records, whose latest timestamp is ``latest``."""
         count = len(timestamps)
         self.records += count
         if count <= SAMPLE:
@@ -58,13 +58,13 @@ class SourceMeter:
         self.measured(some, latest, now_ms)
 
     def measured(self, some: list[int], latest: int, now_ms: int) -> None:
-        """The latency of these records."""
+        """Measures the latency of these records."""
         count = len(some)
         self.latency.add(now_ms, count, count * now_ms - sum(some), now_ms - latest, now_ms - min(some))
 
 
 class SinkMeter:
-    """What was produced to one topic. ``latency``: of its node's records when they were produced, in milliseconds."""
+    """The records produced to one topic. ``latency``: of its node's records when they were produced, in milliseconds."""
 
     __slots__ = ("_unweighed", "bytes", "latency", "records")
 
@@ -75,7 +75,7 @@ class SinkMeter:
         self._unweighed = 0
 
     def produced(self, records: int, times: list[int], record_bytes: float, now_ms: int) -> None:
-        """So many records more. ``record_bytes``: what one takes in a batch on the average, 0.0 where that is not known."""
+        """Counts produced records. ``record_bytes``: their average size in a batch, 0.0 if unknown."""
         self.records += records
         self._unweighed += records
         if record_bytes:
@@ -87,7 +87,8 @@ class SinkMeter:
 
 
 class TaskMeter:
-    """Of one task. ``sinks``: the name of the sink node by topic; ``chosen``: of the one whose topics its records choose."""
+    """The counters of one task. ``sinks``: the name of the sink node by topic; ``chosen``: of the sink whose topics are
+    chosen per record."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class TaskMeter:
         self._other_topics = other_topics
 
     def done(self, topic: str, timestamps: list[int], latest: int, now_ms: int, stream_time_ms: int) -> None:
-        """A run of records was processed. ``stream_time_ms``: the stream time before it."""
+        """Counts a processed run of records. ``stream_time_ms``: the stream time before it."""
         source = self.sources.get(topic)
         if source is None:
             source = self.sources[topic] = SourceMeter(self._latency(self.source_nodes[topic].name))
@@ -139,12 +140,12 @@ class TaskMeter:
         return self.latencies.setdefault(node, Spread())
 
     def turned(self, began_ns: int, records: int, now_ms: int) -> None:
-        """An iteration that processed so many records is over."""
+        """Counts an iteration that processed this many records."""
         self.process.add(began_ns, self.clock_ns(), records)
         self.look(now_ms)
 
     def look_at_buffers(self, held_back: Mapping[str, SuppressionBuffer], now_ms: int) -> None:
-        """Asks suppressions what they hold back. Called after an iteration where it is ``exact``."""
+        """Measures what suppressions hold back. Called after an iteration if ``exact`` is set."""
         for name, buffer in held_back.items():
             counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
             if not buffer.counts_bytes:
@@ -153,12 +154,12 @@ class TaskMeter:
             sizes.one(now_ms, buffer.size_in_bytes)
 
     def punctuated(self, began_ns: int, ran: int, now_ms: int) -> None:
-        """So many punctuations ran."""
+        """Counts punctuations."""
         self.punctuate.add(began_ns, self.clock_ns(), ran)
         self.look(now_ms)
 
     def look(self, now_ms: int) -> None:
-        """Asks the collector what has come to it. Called before another task works."""
+        """Reads the collector's counts. Called before another task works."""
         collector = self._collector
         if collector is None:
             return
@@ -179,7 +180,7 @@ class TaskMeter:
 
 
 def task_meter(plan: ResolvedSubtopology, collector: object, level: RecordingLevel) -> TaskMeter:
-    """Of a task that is about to be made."""
+    """Creates the counters of a task."""
     subtopology = plan.subtopology
     sinks = {
         plan.topic(sink.topic, sink.repartition): sink.name for sink in subtopology.sinks if sink.topic is not None

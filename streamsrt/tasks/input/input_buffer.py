@@ -46,18 +46,19 @@ class InputBuffer:
         """All that was fetched, since the start."""
 
     def add(self, fetched: Fetched) -> None:
-        """Takes a fetch over; fetches come in order."""
+        """Adds a fetch; fetches come in order."""
         self._fetches.append(fetched)
         self.buffered_bytes += len(fetched.buffer)
         self.fetched_bytes += len(fetched.buffer)
         self.high_watermark = fetched.readable_end
 
     def jump(self, fetched: Fetched, position: int) -> None:
-        """Reading continues elsewhere: after everything that was fetched before, the position moves to ``position``."""
+        """Continues reading at another offset: after everything fetched before, the position moves to ``position``."""
         self._fetches.append(replace(fetched, offset=position, next_offset=position, error=None))
 
     def next_columns(self) -> RecordColumns | None:
-        """The next batch, decoded; None: there is none. One without records only moves the position. Raises DecodeError."""
+        """Decodes and returns the next batch, None if there is none. A batch without records only moves the position.
+        Raises DecodeError."""
         while self._open is not None or self._fetches:
             if self._open is None:
                 fetched = self._fetches.popleft()
@@ -77,5 +78,5 @@ class InputBuffer:
 
     @property
     def lag_records(self) -> int | None:
-        """How far the position is behind the end of the log; None while nothing was fetched."""
+        """Returns how far the position is behind the end of the log; None if nothing has been fetched yet."""
         return None if self.high_watermark < 0 else max(0, self.high_watermark - self.position)

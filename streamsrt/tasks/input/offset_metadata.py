@@ -45,18 +45,18 @@ _RUNNING, _DONE = "running", "done"
 
 
 class BackfillRunningError(UserError):
-    """The application's state is being written by a backfill. Let it finish (``streamsrt backfill status``), or
-    abort it with ``streamsrt backfill abort``."""
+    """A backfill is writing the application's state. Let it finish (``streamsrt backfill status``), or abort it with
+    ``streamsrt backfill abort``."""
 
 
 class RepartitionRunningError(UserError):
-    """Rows of the application's state are being moved to other partitions. Finish that with ``streamsrt state repartition
+    """Rows of the application's state are being moved to other partitions. Finish this with ``streamsrt state repartition
     --execute``."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillMark:
-    """A mark of a backfill; times in ms. ``is_done`` False: it still runs."""
+    """The mark of a backfill; times in ms. ``is_done`` False: it is still running."""
 
     backfill_id: str
     is_done: bool
@@ -65,7 +65,7 @@ class BackfillMark:
 
 
 def partition_metadata(partition_time_ms: int, operator_times_ms: Mapping[str, int]) -> str:
-    """The metadata of an offset: the partition time there, and the operators' stream times as far as there is room."""
+    """Encodes the metadata of an offset: its partition time, and as many operators' stream times as fit."""
     head = _TIME.pack(_VERSION, partition_time_ms)
     if not operator_times_ms:
         return b64encode(head).decode()
@@ -81,7 +81,7 @@ def _entries(times_ms: Mapping[str, int]) -> list[bytes]:
 
 
 def _fitting(times_ms: Mapping[str, int]) -> list[bytes]:
-    """As many entries as have room, hashes in place of names, those of the latest times first."""
+    """Returns as many entries as fit, with hashes in place of names, latest times first."""
     together: dict[int, str] = {}
     left = _MAX_BYTES
     for time_ms, short in sorted(((time_ms, _short(name)) for name, time_ms in times_ms.items()), reverse=True):
@@ -97,7 +97,7 @@ def _short(name: str) -> str:
 
 
 def full_names(times_ms: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
-    """The same times by full names. ``names``: of all operators that there may be."""
+    """Returns the times with full names. ``names``: of all possible operators."""
     if not any(name.startswith(_SHORT) for name in times_ms):
         return dict(times_ms)
     by_short = {_short(name): name for name in names}
@@ -114,7 +114,7 @@ def full_names(times_ms: Mapping[str, int], names: Iterable[str]) -> dict[str, i
 
 
 def parse_partition_metadata(metadata: str) -> tuple[int, dict[str, int]] | None:
-    """The partition time and the named times; None where the metadata is something else."""
+    """Parses the partition time and the named times; None if the metadata is something else."""
     try:
         raw = b64decode(metadata, validate=True)
         version, partition_time_ms = _TIME.unpack_from(raw)
@@ -141,23 +141,23 @@ class _Committed(Protocol):
 
 
 def running_metadata(backfill_id: str) -> str:
-    """The metadata of offsets whose state is being written."""
+    """Returns the metadata of offsets whose state is being written."""
     return f"{_PREFIX}{backfill_id}:{_RUNNING}"
 
 
 def done_metadata(backfill_id: str, partition_time_ms: int, operator_times_ms: Mapping[str, int]) -> str:
-    """The metadata of offsets up to which the state is written."""
+    """Returns the metadata of offsets up to which the state is written."""
     times = "".join(f";{quote(name, safe='')}={time}" for name, time in sorted(operator_times_ms.items()))
     return f"{_PREFIX}{backfill_id}:{_DONE};st={partition_time_ms}{times}"
 
 
 def moving_metadata(counts: Iterable[int]) -> str:
-    """The metadata of offsets whose state is being moved between partitions. ``counts``: see the module."""
+    """Returns the metadata of offsets whose state is being moved between partitions. ``counts``: see the module."""
     return f"{_MOVING_PREFIX}{','.join(map(str, counts))}:{_RUNNING}"
 
 
 def parse_moving(metadata: str) -> tuple[int, ...]:
-    """The counts of :func:`moving_metadata`; none where it is something else."""
+    """Parses the counts of :func:`moving_metadata`; empty if the metadata is something else."""
     if not metadata.startswith(_MOVING_PREFIX):
         return ()
     counts, _, state = metadata.removeprefix(_MOVING_PREFIX).partition(":")
@@ -168,7 +168,7 @@ def parse_moving(metadata: str) -> tuple[int, ...]:
 
 
 def parse_mark(metadata: str) -> BackfillMark | None:
-    """The mark that some metadata is; None where it is none."""
+    """Parses a backfill's mark; None if the metadata is something else."""
     if not metadata.startswith(_PREFIX):
         return None
     backfill_id, _, rest = metadata.removeprefix(_PREFIX).partition(":")
@@ -185,8 +185,8 @@ def parse_mark(metadata: str) -> BackfillMark | None:
 
 
 def refuse_half_written_state(application_id: str, committed: Mapping[tuple[str, int], _Committed]) -> None:
-    """Raises BackfillRunningError where a backfill has not handed the application over yet, RepartitionRunningError where
-    its state is being moved between partitions."""
+    """Raises BackfillRunningError if a backfill has not handed the application over yet, RepartitionRunningError if its
+    state is being moved between partitions."""
     for (topic, partition), offset in sorted(committed.items()):
         mark = parse_mark(offset.metadata)
         if mark is not None and not mark.is_done:

@@ -31,7 +31,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Run:
-    """Records of one batch of one partition that are processed in one go."""
+    """Records of one batch of one partition that are processed together."""
 
     __slots__ = ("columns", "topic_partition")
 
@@ -44,7 +44,7 @@ class Run:
 
 
 class MergedRun:
-    """Records of several partitions that are processed in one go: those of each, and all of them in their order."""
+    """Records of several partitions that are processed together: those of each partition, and the order of all of them."""
 
     __slots__ = ("columns", "topic_partitions")
 
@@ -77,7 +77,8 @@ class _Queue:
             self.head = None
 
     def times(self, limit_records: int) -> tuple[list[int], int, int]:
-        """By what its next records are merged: a list, and the indexes of the first one and of the one after the last.
+        """Returns the times by which its next records are merged: a list, and the indexes of the first one and of the one
+        after the last.
 
         A record that is earlier than one before it comes as soon as that one did.
         """
@@ -91,7 +92,7 @@ class _Queue:
         return latest, 0, len(latest)
 
     def take(self, stop: int) -> RecordColumns:
-        """Takes out the records of its first batch up to before index ``stop``."""
+        """Removes and returns the records of its first batch before index ``stop``."""
         columns, start = self.batches[0], self.position
         if stop == len(columns.keys):
             self.batches.popleft()
@@ -123,7 +124,7 @@ class PartitionGroup:
 
     @property
     def head_timestamp(self) -> int | None:
-        """The timestamp of the record that comes next; None where nothing is buffered."""
+        """Returns the timestamp of the next record; None if nothing is buffered."""
         return min((queue.head for queue in self._queues.values() if queue.head is not None), default=None)
 
     def add_partition(self, partition: TopicPartition) -> None:
@@ -131,12 +132,12 @@ class PartitionGroup:
         self._queues[partition] = _Queue()
 
     def buffered_of(self, partition: TopicPartition) -> int:
-        """Records of that partition that are not processed yet."""
+        """Returns the number of unprocessed records of a partition."""
         queue = self._queues[partition]
         return sum(map(len, queue.batches)) - queue.position
 
     def add(self, partition: TopicPartition, columns: RecordColumns) -> None:
-        """Takes a batch over. Raises KeyError for a partition that is not an input of the task."""
+        """Adds a batch. Raises KeyError for a partition that is not an input of the task."""
         queue = self._queues[partition]
         queue.fetched_to = columns.next_offset
         if not columns.keys:
@@ -147,7 +148,7 @@ class PartitionGroup:
             queue.open_batch()
 
     def note_high_watermark(self, partition: TopicPartition, high_watermark: int) -> None:
-        """What the broker has of that partition (rule 3)."""
+        """Records the broker's high watermark of a partition (rule 3)."""
         self._queues[partition].high_watermark = high_watermark
 
     def is_ready(self, now_ms: int) -> bool:
@@ -177,7 +178,7 @@ class PartitionGroup:
         return True
 
     def next_run(self, limit_records: int) -> Run | None:
-        """Takes the next records out: at most ``limit_records`` (1 or more). None: nothing is buffered."""
+        """Removes and returns the next records: at most ``limit_records`` (1 or more). None: nothing is buffered."""
         chosen, bound = self._next()
         if chosen is None:
             return None
@@ -185,7 +186,8 @@ class PartitionGroup:
         return self._run(chosen, self._end_of_run(queue, limit_records, bound))
 
     def next_merged(self, limit_records: int, merges: Callable[[], bool]) -> Run | MergedRun | None:
-        """As :meth:`next_run`; records of several partitions where one of them would give but a few, if ``merges``."""
+        """Like :meth:`next_run`; if ``merges``, returns records of several partitions where a run of one partition would
+        be short."""
         chosen, bound = self._next()
         if chosen is None:
             return None
@@ -197,7 +199,7 @@ class PartitionGroup:
         return self._run(chosen, self._end_of_run(queue, limit_records, bound))
 
     def _next(self) -> tuple[TopicPartition | None, int | None]:
-        """The partition whose record comes next, and up to which time its records do; None: all of them."""
+        """Returns the partition of the next record, and the time up to which its records come first; None: all of them."""
         chosen: TopicPartition | None = None
         lowest: int | None = None
         bound: int | None = None
@@ -206,7 +208,7 @@ class PartitionGroup:
             if head is None:
                 continue
             if lowest is None or head < lowest:
-                # The one that was chosen so far comes first at equal timestamps: the run ends before its head's.
+                # The partition chosen so far comes first at equal timestamps: the run ends before its head's.
                 bound = None if lowest is None else lowest - 1
                 lowest, chosen = head, partition
             elif bound is None or head < bound:
@@ -220,7 +222,7 @@ class PartitionGroup:
 
     @staticmethod
     def _end_of_run(queue: _Queue, limit_records: int, bound: int | None) -> int:
-        """The index behind the last record that comes before ``bound`` is passed."""
+        """Returns the index after the last record that comes before ``bound`` is passed."""
         columns = queue.batches[0]
         start = queue.position
         stop = min(start + limit_records, len(columns.keys))
@@ -235,14 +237,14 @@ class PartitionGroup:
         return stop
 
     def _merged(self, limit_records: int) -> MergedRun | Run:
-        """Takes out what comes before the last record of the batch that ends first, and that record."""
+        """Removes and returns all records before the last record of the batch that ends first, and that record."""
         waiting = [(partition, queue) for partition, queue in self._queues.items() if queue.head is not None]
         times = [queue.times(limit_records) for _, queue in waiting]
         lasts = [each[stop - 1] for each, _, stop in times]
         until = min(lasts)
         ends_first = lasts.index(until)
         stops = [
-            # At equal times the partition that was added first comes first.
+            # At equal times, the partition added first comes first.
             (bisect_right if number <= ends_first else bisect_left)(each, until, start, stop)
             for number, (each, start, stop) in enumerate(times)
         ]
@@ -262,7 +264,7 @@ class PartitionGroup:
         return MergedRun([partition for partition, _ in parts], MergedColumns([part for _, part in parts], order))
 
     def put_back(self, partition: TopicPartition, columns: RecordColumns) -> None:
-        """Puts records that were taken out in front again."""
+        """Puts removed records back in front."""
         queue = self._queues[partition]
         if queue.position:
             queue.batches[0] = queue.batches[0].cut(queue.position)
@@ -272,14 +274,14 @@ class PartitionGroup:
         self.buffered += len(columns.keys)
 
     def clear(self) -> None:
-        """Forgets everything that is buffered."""
+        """Drops everything that is buffered."""
         for partition in self._queues:
             self._queues[partition] = _Queue()
         self.buffered = 0
 
 
 def _limited(counts: list[int], order: list[int]) -> tuple[list[int], list[int]]:
-    """The first records of parts that had so many: how many are left of each, and their order counted through these.
+    """Limits parts to the first records: returns how many are left of each, and the order of those.
 
     A part's records keep their order, so those that are left are its first ones.
     """

@@ -1,4 +1,4 @@
-"""Which tasks were added, removed or changed their role here, and why, as far as this member knows.
+"""Records which tasks were added, removed or changed their role here, and why, as far as this member knows.
 
 1. A change is logged once, and kept among the latest changes: the texts are the same everywhere.
 2. KIP-1071 has no reasons for assignments. The reason given here follows from the old and new role of a task, the
@@ -25,7 +25,7 @@ KEPT_CHANGES = 100
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """One task that came, went or changed its role. ``change``: what it did, in words; ``why``: its cause."""
+    """One task that was added, removed or changed its role. ``change``: what happened, as text; ``why``: its cause."""
 
     task_id: str
     change: str
@@ -33,7 +33,7 @@ class AssignmentChange:
 
 
 class AssignmentChanges:
-    """The latest changes of one member's tasks, the newest last. Belongs to the processing thread."""
+    """The latest changes of one member's tasks, newest last. Belongs to the processing thread."""
 
     def __init__(self) -> None:
         self._latest: deque[AssignmentChange] = deque(maxlen=KEPT_CHANGES)
@@ -46,7 +46,7 @@ class AssignmentChanges:
 
     @contextmanager
     def because(self, cause: str) -> Iterator[None]:
-        """What changes inside of it does so for this reason."""
+        """Gives this reason to all changes in the ``with`` block."""
         before = self._cause, self._epoch
         self._cause, self._epoch = cause, None
         try:
@@ -56,7 +56,7 @@ class AssignmentChanges:
 
     @contextmanager
     def assigned(self, member_epoch: int, said: str = "") -> Iterator[None]:
-        """What changes inside of it does so since the group says so, in the assignment of that epoch.
+        """Gives the assignment of this epoch as the reason of all changes in the ``with`` block.
 
         ``said``: why, as the group coordinator says it.
         """
@@ -70,7 +70,7 @@ class AssignmentChanges:
             self._is_first = self._is_first and not self._came
 
     def lost(self) -> None:
-        """The member is not in the group any more; the next tasks that it gets are the first of a new membership."""
+        """The member is no longer in the group; the next tasks that it gets are the first of a new membership."""
         self._is_first, self._since = True, None
 
     def opened(self, task_id: str, role: Role, *, has_state: bool = False) -> None:
@@ -81,7 +81,7 @@ class AssignmentChanges:
         self._note(task_id, f"opened as {role}", f"the group gave it to this member{since}{found}")
 
     def closed(self, task_id: str, role: Role, becomes: Role | None) -> None:
-        """A task was closed. ``becomes``: the role that the assignment has for it, None if it has none."""
+        """A task was closed. ``becomes``: its role in the new assignment, None if it has none."""
         if becomes is not None:
             self._note(task_id, "closed", f"the group runs it elsewhere and wants it here as {becomes}")
         elif role == "active":
@@ -90,7 +90,7 @@ class AssignmentChanges:
             self._note(task_id, "closed", f"the group no longer wants a {role} of it here")
 
     def changed_role(self, task_id: str, before: Role, role: Role) -> None:
-        """A task that stays open has another role."""
+        """An open task has changed its role."""
         if role != "active":
             self._note(task_id, f"from {before} to {role}", f"the group wants it here as {role}")
         elif before == "warmup":
@@ -108,5 +108,5 @@ class AssignmentChanges:
         return f"{what}{': ' if self._said else ''}{self._said} (member epoch {since}{self._epoch})"
 
     def latest(self) -> tuple[AssignmentChange, ...]:
-        """The newest last."""
+        """Returns the changes, newest last."""
         return tuple(self._latest)

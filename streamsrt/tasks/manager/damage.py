@@ -1,4 +1,4 @@
-"""Which task a damaged store belongs to."""
+"""Finds the task to which a damaged store belongs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from streamsrt.tasks.manager.owned_task import OwnedTask
 
 
 def damaged_store(tasks: Iterable[OwnedTask], error: StoreCorruptedError) -> tuple[OwnedTask, str] | None:
-    """The task and the name of its store; None where it is no task's. A store lies in ``stores/NAME/PARTITION``."""
+    """Returns the task and the name of its store; None if it belongs to no task. The path of a store is
+    ``stores/NAME/PARTITION``."""
     path = Path(error.path)
     name, partition = path.parent.name, path.name
     return next(((owned, name) for owned in tasks if name in owned.stores and str(owned.key[1]) == partition), None)

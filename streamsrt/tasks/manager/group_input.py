@@ -32,7 +32,7 @@ _SHOWN_PARTITIONS = 5
 
 
 class GroupInput:
-    """Asks the cluster, and remembers the latest answer."""
+    """Requests the unread input from the cluster, and keeps the latest result."""
 
     def __init__(
         self, application_id: str, network: Network, source_topics: SourceTopics, finder: StartPositionFinder
@@ -46,8 +46,8 @@ class GroupInput:
         self._told_ms: int | None = None
 
     def is_read(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
-        """Whether the group has read and committed all of its input. ``own``: positions of this member, committed. False
-        where the cluster does not say."""
+        """Returns whether the group has read and committed all of its input; False if the cluster does not answer.
+        ``own``: committed positions of this member."""
         if self._asked_ms is None or now_ms - self._asked_ms >= ASK_INTERVAL_MS:
             self._asked_ms = now_ms
             self._is_read = self._ask(own, now_ms)
@@ -74,19 +74,19 @@ class GroupInput:
 
     def _tell(self, why: str, now_ms: int) -> None:
         if self._told_ms is None:
-            # Mostly it is over within moments.
+            # Usually this is over within moments.
             self._told_ms = now_ms
         elif now_ms - self._told_ms >= TELL_INTERVAL_MS:
             self._told_ms = now_ms
             logger.warning("not stopping yet: %s", why)
 
     def unread(self, own: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """How much is unread in each input partition of the group, those with something. Raises BrokerError."""
+        """Returns the number of unread records of each input partition of the group that has any. Raises BrokerError."""
         partitions = self._partitions()
         if own.keys() >= partitions:
             return {}
         found = self._network.admin.committed(self._group_id, require_stable=False, timeout_s=ADMIN_TIMEOUT_S)
-        # Where a transaction is not decided yet, the older offset is the truth: something is unread still.
+        # If a transaction is undecided, the older offset counts: something is still unread.
         committed = {tp: at.offset for tp, at in found.items()} | dict(own)
         starts = self._finder.list_offsets(partitions, EARLIEST)
         ends = self._finder.list_offsets(partitions, LATEST)
@@ -99,7 +99,7 @@ class GroupInput:
         return end - start if self._finder.reset_policy(tp) == "earliest" else 0
 
     def _partitions(self) -> frozenset[TopicPartition]:
-        """All that the group reads, as far as it is there."""
+        """Returns all existing input partitions of the group."""
         admin = self._network.admin
         read = self._source_topics.among(lambda names: admin.topics(names, timeout_s=ADMIN_TIMEOUT_S))
         return frozenset((name, partition) for name, topic in read.items() for partition in range(topic.partitions))

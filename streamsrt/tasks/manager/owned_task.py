@@ -30,7 +30,7 @@ from topology.graph.nodes import Subtopology
 
 
 class Phase(Enum):
-    """What is done with a task now."""
+    """The state of a task on this member."""
 
     CREATED = "created"
     RESTORING = "restoring"
@@ -51,7 +51,7 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
 
 
 class TaskStep(Enum):
-    """What an assignment does to a task. An active task that runs is committed before it is closed or recycled."""
+    """What an assignment does with a task. A running active task is committed before it is closed or recycled."""
 
     OPEN = "its stores are opened, then it is restored"
     KEEP = "nothing"
@@ -85,7 +85,7 @@ STEPS: Mapping[tuple[Role | None, Role | None], TaskStep] = MappingProxyType(
 
 @dataclass(slots=True)
 class OwnedTask:
-    """A task with its stores, its undecoded input and how far its changelogs are read."""
+    """A task with its stores, its undecoded input and the progress of its changelogs."""
 
     key: TaskKey
     role: Role
@@ -97,10 +97,10 @@ class OwnedTask:
     changelogs: dict[str, ChangelogProgress] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
     restored_to: dict[str, int] = field(default_factory=dict)
-    """By store, the end of its changelog when the task began to run."""
+    """By store, the end of its changelog when the task started to run."""
 
     def enter(self, phase: Phase) -> None:
-        """Moves to another phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""
+        """Changes the phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""
         if phase not in TRANSITIONS[self.phase]:
             raise ValueError(f"task {self}: can't go from {self.phase.value} to {phase.value}")
         self.phase = phase
@@ -114,11 +114,11 @@ class OwnedTask:
 
     @property
     def has_input(self) -> bool:
-        """Whether something was fetched for it that is not processed."""
+        """Whether fetched input is not processed yet."""
         return bool(self.task.buffered_records) or any(buffer.buffered_bytes for buffer in self.inputs.values())
 
     @property
     def lag_records(self) -> int:
-        """Input that was seen at the broker and is not processed yet."""
+        """The number of input records on the broker that are not processed yet, as far as it is known."""
         waiting = sum(buffer.lag_records or 0 for buffer in self.inputs.values())
         return waiting + self.task.buffered_records

@@ -20,7 +20,7 @@ LOOK_INTERVAL_MS = 60_000
 
 
 class SourceTopics:
-    """The topics of all sources of an application."""
+    """The topics of all of an application's sources."""
 
     def __init__(self, application_id: str, subtopologies: Mapping[str, Subtopology]) -> None:
         every = list(subtopologies.values())
@@ -40,7 +40,7 @@ class SourceTopics:
         }
 
     def among(self, find: Callable[[Collection[str] | None], Mapping[str, TopicInfo]]) -> dict[str, TopicInfo]:
-        """All topics that the application reads, those that are there: the repartition topics, too. ``find`` gives topics by
+        """Returns all existing topics that the application reads, including repartition topics. ``find`` gives topics by
         name, or all of them for None."""
         found = find(None if self._patterns else self._named)
         return {name: topic for name, topic in found.items() if name in self._named or self._is_matched(topic)}
@@ -53,11 +53,11 @@ class SourceTopics:
         return any(source.name in self._patterns for source in subtopology.sources)
 
     def may_change(self, owned: OwnedTask) -> bool:
-        """Whether the task may have to read another partition while it runs."""
+        """Whether the task may have to read other partitions while it runs."""
         return self.has_patterns(owned.subtopology) or len(owned.task.source_partitions) > 1
 
     def source_of(self, subtopology: Subtopology, topic: str) -> SourceNode | None:
-        """The source that reads a topic which its subtopology does not name."""
+        """Returns the source that reads a topic which its subtopology does not name."""
         for source in subtopology.sources:
             pattern = self._patterns.get(source.name)
             if pattern is not None and pattern.fullmatch(topic):
@@ -65,7 +65,7 @@ class SourceTopics:
         return None
 
     def match(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
-        """Adds topics to the task that a pattern of it matches."""
+        """Adds the topics to the task that one of its patterns matches."""
         if not self.has_patterns(owned.subtopology):
             return
         known = {topic for topic, _ in owned.task.source_partitions}
@@ -78,7 +78,7 @@ class SourceTopics:
 
 
 def new_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
-    """Partitions that exist and that the task should read but does not."""
+    """Returns existing partitions that the task should read but does not."""
     return [
         (topic, partition)
         for topic, partition in owned.task.source_partitions
@@ -87,7 +87,7 @@ def new_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[To
 
 
 def gone_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo], unless: Container[str]) -> list[TopicPartition]:
-    """Partitions that the task reads of topics that are no more, and has processed; ``unless``: topics that it names."""
+    """Returns partitions of deleted topics that the task has processed to the end; ``unless``: topics that it names."""
     return [
         tp for tp in owned.inputs if tp[0] not in topics and tp[0] not in unless and not owned.task.buffered_of(*tp)
     ]

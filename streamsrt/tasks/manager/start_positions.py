@@ -28,7 +28,7 @@ ADMIN_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TaskPartitions:
-    """Partitions that tasks read."""
+    """The partitions that tasks read."""
 
     changelogs: list[TopicPartition]
     sources: list[TopicPartition]
@@ -36,7 +36,7 @@ class TaskPartitions:
 
 @dataclass(frozen=True, slots=True)
 class StartPositions:
-    """Where tasks begin: bounds of their changelogs, and positions in their sources."""
+    """The start positions of tasks: bounds of their changelogs, and positions in their sources."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -44,7 +44,8 @@ class StartPositions:
 
 
 class StartPositionFinder:
-    """Asks the cluster. Every method waits for the answers, and raises BrokerError where there are none."""
+    """Requests start positions from the cluster. All methods wait for the responses, and raise BrokerError if there are
+    none."""
 
     def __init__(self, settings: TaskSettings, network: Network, source_topics: SourceTopics) -> None:
         self._settings = settings
@@ -52,10 +53,10 @@ class StartPositionFinder:
         self._source_topics = source_topics
 
     def find(self, created: list[OwnedTask], member_id: str, member_epoch: int, now_ms: int) -> StartPositions:
-        """Where these tasks begin. Raises NotThereYetError, MissingTopicError, UserError."""
+        """Returns the start positions of these tasks. Raises NotThereYetError, MissingTopicError, UserError."""
         partitions = self._partitions(created)
-        # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
-        # while its transaction markers are still under way.
+        # Offsets first, then the ends: anything committed together with an offset is then below the end, even if its
+        # transaction markers are still on their way.
         positions = self.source_positions(partitions.sources, member_id, member_epoch, now_ms)
         starts = self.list_offsets(partitions.changelogs, EARLIEST)
         ends = self.list_offsets(partitions.changelogs, LATEST)
@@ -66,7 +67,8 @@ class StartPositionFinder:
         return StartPositions(starts, ends, positions)
 
     def _partitions(self, created: list[OwnedTask]) -> TaskPartitions:
-        """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
+        """Returns the partitions that these tasks read. All topics that they read or write exist, and their partition
+        counts are known."""
         active = [owned for owned in created if owned.is_active]
         if any(self._source_topics.has_patterns(owned.subtopology) for owned in active):
             present = self._network.admin.topics(timeout_s=ADMIN_TIMEOUT_S)
@@ -94,7 +96,7 @@ class StartPositionFinder:
         if missing:
             raise NotThereYetError(missing)
         for topic in sorted(outputs):
-            # Asked for now, so that nobody has to wait for the cluster in the middle of a batch.
+            # Requested now, so that no batch has to wait for the cluster.
             self._settings.partitions_of_topic(topic)
         # A topic may have fewer partitions than another one of the same subtopology.
         return TaskPartitions(
@@ -141,7 +143,8 @@ class StartPositionFinder:
     def _commit_first(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata], member_id: str, member_epoch: int
     ) -> None:
-        """At once, and not with the first commit: who writes the topic may stop for good before this task has read any."""
+        """Commits immediately, not with the first commit: the writer of the topic may stop for good before this task has
+        read any of it."""
         if positions:
             self._network.admin.commit(
                 self._settings.application_id,
@@ -160,7 +163,7 @@ class StartPositionFinder:
         )
 
     def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
-        """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
+        """Returns the start of partitions without a committed offset. Raises UserError if the reset policy is to fail."""
         by_policy: dict[str, list[TopicPartition]] = defaultdict(list)
         for tp in fresh:
             by_policy[self.reset_policy(tp)].append(tp)
@@ -174,7 +177,7 @@ class StartPositionFinder:
             named = {"earliest": EARLIEST, "latest": LATEST}
             at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
             offsets = self.list_offsets(partitions, at)
-            # Nothing is that young: what comes next is.
+            # No record is that young: start at the next one.
             offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
             found.update(offsets)
         return found

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Lets a task begin at these positions; nothing is fetched yet."""
+    """Sets the positions at which a task starts; nothing is fetched yet."""
     for tp, position in positions.items():
         owned.inputs[tp] = InputBuffer(position.offset)
         owned.task.start_at(*tp, position.offset)
@@ -37,7 +37,7 @@ def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAnd
 
 
 class TaskInputs:
-    """Which task reads which partition."""
+    """The tasks by the partition that they read."""
 
     def __init__(self, network: Network, finder: StartPositionFinder, buffer_bytes: int) -> None:
         self._network = network
@@ -46,13 +46,13 @@ class TaskInputs:
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
 
     def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Fetches for a task that runs from now on; ``partitions``: these only."""
+        """Starts fetching for a running task; ``partitions``: only these."""
         wanted = list(owned.inputs if partitions is None else partitions)
         self._by_partition.update(dict.fromkeys(wanted, owned))
         self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted})
 
     def stop(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Fetches no more for a task, and drops what it has not processed; ``partitions``: of these only."""
+        """Stops fetching for a task, and drops its unprocessed input; ``partitions``: only of these."""
         leaving = list(owned.inputs if partitions is None else partitions)
         if leaving:
             self._network.fetcher.remove_partitions(leaving)
@@ -62,7 +62,7 @@ class TaskInputs:
             owned.paused.discard(tp)
 
     def take(self, fetched: Fetched) -> None:
-        """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""
+        """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         tp = (fetched.topic, fetched.partition)
         owned = self._by_partition.get(tp)
         if owned is None:
@@ -93,7 +93,7 @@ class TaskInputs:
         self._network.fetcher.add_partitions(found)
 
     def refill(self, owned: OwnedTask) -> None:
-        """Gives the task a batch of each partition of which it has none. Raises DeserializationError."""
+        """Gives the task a batch of each partition for which it has none. Raises DeserializationError."""
         task = owned.task
         for tp, buffer in owned.inputs.items():
             while task.buffered_of(*tp) == 0:

@@ -117,7 +117,7 @@ class TaskManager:
         self.while_calling: Callable[[OwnedTask], None] = lambda _: None
         """Called now and then with a task whose commit waits for asynchronous calls."""
 
-    # --------------------------------------------------------------------------------------------------------- what is
+    # ----------------------------------------------------------------------------------------------------------- state
 
     def __iter__(self) -> Iterator[OwnedTask]:
         return iter(self._tasks.values())
@@ -139,14 +139,14 @@ class TaskManager:
         return dict(total)
 
     def refused(self) -> tuple[dict[str, int], dict[str, str]]:
-        """How many records the cluster did not take and the production handler let go, how many dead letters were shortened,
-        and what was said of the last ones."""
+        """Returns how many records the cluster rejected and the production handler skipped, how many dead letters were
+        shortened, and the last error messages."""
         collector = self._collector
         counts = {"refused": collector.dropped_records, "shortened_letters": collector.shortened_letters}
         return counts, {"refused": collector.last_refusal, "shortened_letters": collector.last_shortened}
 
     def open_tasks(self) -> Tasks:
-        """What is open now, as it is reported to the group."""
+        """Returns the open tasks, as they are reported to the group."""
 
         def of(role: Role) -> frozenset[TaskKey]:
             return frozenset(key for key, owned in self._tasks.items() if owned.role == role)
@@ -154,7 +154,7 @@ class TaskManager:
         return Tasks(of("active"), of("standby"), of("warmup"))
 
     def task_offsets(self) -> TaskOffsets:
-        """How far the state of every task is that is open or on disk."""
+        """Returns the offsets of the state of every task that is open or on disk."""
         return task_offsets(self._tasks.values(), self._dormant)
 
     @property
@@ -200,7 +200,7 @@ class TaskManager:
         return self.open_tasks()
 
     def open_waiting(self, now_ms: int) -> bool:
-        """Tries again to open tasks whose stores another process had open; whether one of them is open now.
+        """Retries tasks whose stores another process had open; returns whether one of them is open now.
 
         Raises StateDirectoryLockedError when that has taken ``task.timeout.ms``.
         """
@@ -213,7 +213,7 @@ class TaskManager:
         return True
 
     def waiting(self) -> tuple[str, ...]:
-        """Why tasks that are to be open are not, for people."""
+        """Describes for people why assigned tasks are not open."""
         return self._waiting.texts()
 
     def _open_or_wait(self, key: TaskKey, role: Role) -> None:
@@ -227,7 +227,8 @@ class TaskManager:
             self._waiting.opened(key)
 
     def _leave_out_unknown(self, roles: dict[TaskKey, Role]) -> None:
-        """A task of a subtopology that only another version of the application has: it is never reported as open."""
+        """Leaves out tasks of a subtopology that only another version of the application has: they are never reported as
+        open."""
         for key in [key for key in roles if key[0] not in self._settings.subtopologies]:
             logger.warning("task %s_%d belongs to no subtopology of this version of the application: ignored", *key)
             del roles[key]
@@ -272,7 +273,7 @@ class TaskManager:
         spec = next(spec for spec in subtopology.stores if spec.name == name)
         try:
             store = self._directory.open_store(spec, partition)
-            # A damaged file may show itself only when it is read.
+            # Damage to a file may be detected only when it is read.
             store.changelog_offset()
             return store
         except StoreCorruptedError as error:
@@ -287,11 +288,11 @@ class TaskManager:
 
     @property
     def global_consumer(self) -> GlobalConsumer | None:
-        """What keeps the global stores; None where there are none."""
+        """The consumer of the global stores; None if there are none."""
         return self._globals
 
     def end(self) -> None:
-        """Ends the restoring, and writes and closes the global stores. No task is open any more."""
+        """Stops restoring, and writes and closes the global stores. Called when no task is open any more."""
         try:
             self.restoring.close()
         finally:
@@ -300,7 +301,7 @@ class TaskManager:
                 self._globals = None
 
     def close_all(self) -> None:
-        """Closes every task as it is, whichever of them fails; what is not committed is done again by who gets the task."""
+        """Closes every task without a commit, even if some fail to close; the next owner repeats uncommitted work."""
         with ExitStack() as stack:
             for owned in self._tasks.values():
                 stack.callback(self._close, owned)
@@ -316,18 +317,18 @@ class TaskManager:
         self.closed += 1
         self.assignment_changes.closed(str(owned), owned.role, becomes)
         with ExitStack() as stack:
-            # The last comes first: the user's processors end before the stores close, and all stores close in any case.
+            # In reverse order: the user's processors are closed before the stores, and all stores are closed in any case.
             for store in owned.stores.values():
                 stack.callback(store.close)
             stack.callback(owned.task.close)
 
     def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
-        """Throws away what the task has in memory, and opens it again."""
+        """Discards the task's memory and reopens it."""
         wiped = set(wipe)
         try:
             self._close(owned, role)
         except ProcessingError as error:
-            # The task is closed for another reason, so this error does not stop it.
+            # The task is closed for another reason, so this error does not prevent it.
             logger.warning("closing task %s failed; it is opened again anyway: %s", owned, error)
         for name in (spec.kept_as for spec in owned.subtopology.stores if spec.name in wiped):
             self._directory.wipe(name, owned.key[1])
@@ -336,12 +337,12 @@ class TaskManager:
         self._share_cache()
 
     def restart_all(self, wipe: Mapping[TaskKey, Iterable[str]] = MappingProxyType({})) -> None:
-        """Opens every active task again, from what is committed: what was sent since is not known to be written."""
+        """Reopens every active task at the last commit: output sent since then may not have been written."""
         for owned in [owned for owned in self._tasks.values() if owned.is_active]:
             self.restart(owned, owned.role, wipe=wipe.get(owned.key, ()))
 
     def clean_up(self, now_ms: int) -> None:
-        """Deletes stores that nobody has used for ``state.cleanup.delay.ms``: their tasks went elsewhere long ago.
+        """Deletes stores that were unused for ``state.cleanup.delay.ms``: their tasks moved elsewhere long ago.
 
         Global stores are written at times.
         """
@@ -363,7 +364,7 @@ class TaskManager:
     def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
         partitions = [progress.changelog for progress in owned.changelogs.values()]
         with ExitStack() as stack:
-            # A listener that raises keeps nothing from being let go.
+            # A listener that raises does not keep resources from being released.
             for tp in reversed(partitions):
                 stack.callback(self._restorer.remove, tp, promoted=promoted)
                 self._by_changelog.pop(tp, None)
@@ -374,7 +375,7 @@ class TaskManager:
     # --------------------------------------------------------------------------------------------------------- starting
 
     def start_tasks(self, now_ms: int, member_id: str, member_epoch: int) -> None:
-        """Finds out where new tasks start, and starts them. While the cluster does not answer they wait.
+        """Looks up where new tasks start, and starts them. While the cluster does not answer, they wait.
 
         Raises MissingTopicError for a topic of the user's that is gone, and what the cluster said at last when
         ``task.timeout.ms`` have passed.
@@ -400,7 +401,7 @@ class TaskManager:
             self._begin(owned, found, now_ms)
 
     def _globals_are_ready(self) -> bool:
-        """Whether the global stores hold what their topics held when they were first looked at."""
+        """Whether the global stores contain everything that their topics contained at the start."""
         if self._globals is None:
             return True
         if not self._globals.has_begun:
@@ -409,12 +410,12 @@ class TaskManager:
         return self._globals.is_ready
 
     def recheck_sources(self) -> None:
-        """Topics may have come, grown or gone: the next :meth:`follow_sources` looks."""
+        """Makes the next :meth:`follow_sources` check the topics: some may have been created, extended or deleted."""
         self._look_at_ms = None
 
     def follow_sources(self, now_ms: int, member_id: str, member_epoch: int) -> None:
-        """Lets running tasks read what they do not read yet: topics that a pattern matches now, partitions that a topic has
-        grown by. While the cluster does not answer nothing changes."""
+        """Lets running tasks read new input: topics that a pattern matches now, and new partitions. Changes nothing while
+        the cluster does not answer."""
         if member_epoch < 0 or (self._look_at_ms is not None and now_ms < self._look_at_ms):
             return
         self._look_at_ms = now_ms + LOOK_INTERVAL_MS
@@ -517,7 +518,7 @@ class TaskManager:
     # ------------------------------------------------------------------------------------------------------------ input
 
     def restored(self, report: Report) -> None:
-        """Takes note of what was restored. Raises what the broker said where a changelog can't be read."""
+        """Handles a report of the restore. Raises the broker's error if a changelog can't be read."""
         if isinstance(report, Fetched):
             if self._globals is not None:
                 self._globals.take(report)
@@ -555,11 +556,11 @@ class TaskManager:
         raise error
 
     def add_input(self, fetched: Fetched) -> None:
-        """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""
+        """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
         self._inputs.take(fetched)
 
     def process(self, limit_records: int, now_ms: int) -> int:
-        """Lets every running task process some of its input; how many records. Raises RecordError."""
+        """Lets every running task process some of its input; returns the number of records. Raises RecordError."""
         running = self.running()
         done = sum(self._process_task(owned, limit_records, now_ms) for owned in running)
         if not done:
@@ -580,13 +581,13 @@ class TaskManager:
         return done
 
     def has_work(self) -> bool:
-        """Whether some running task has input that was fetched and not processed, or calls that are under way."""
+        """Whether a running task has unprocessed input, or pending calls."""
         return any(owned.has_input or owned.task.is_calling for owned in self.running())
 
     def is_calling(self) -> bool:
-        """Whether asynchronous calls are under way in some running task."""
+        """Whether a running task has pending asynchronous calls."""
         return any(owned.task.is_calling for owned in self.running())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """For each input of the running tasks, the offset up to which everything was handed to the task."""
+        """Returns, for each input of the running tasks, the offset up to which everything was handed to the task."""
         return {tp: buffer.position for owned in self.running() for tp, buffer in owned.inputs.items()}

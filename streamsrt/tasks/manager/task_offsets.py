@@ -22,14 +22,14 @@ from topology.graph.nodes import Subtopology
 
 
 class TaskOffsets(NamedTuple):
-    """Sums by task; ``end_offsets`` lacks tasks of which an end is unknown or nobody looks for it."""
+    """Sums by task; ``end_offsets`` lacks tasks with an unknown end offset."""
 
     offsets: dict[TaskKey, int]
     end_offsets: dict[TaskKey, int]
 
 
 class DormantState:
-    """Where the stores are that lie on disk with their tasks closed, by the names that their files have."""
+    """Offsets of stores on disk whose tasks are closed, by file name."""
 
     def __init__(self, subtopologies: Mapping[str, Subtopology], directory: StateDirectory) -> None:
         self._stores = {
@@ -51,18 +51,18 @@ class DormantState:
         return self._known
 
     def left(self, owned: OwnedTask) -> None:
-        """The task is about to be closed."""
+        """Keeps the offsets of a task that is about to be closed."""
         for kept_as, name in self._stores.get(owned.key[0], {}).items():
             offset = owned.stores[name].changelog_offset() if owned.stores[name].is_open else None
             if offset is not None:
                 self._offsets[kept_as, owned.key[1]] = offset
 
     def deleted(self, store: str, partition: int) -> None:
-        """The files of that name are gone from the disk."""
+        """Forgets a store whose files were deleted."""
         self._offsets.pop((store, partition), None)
 
     def offsets(self, unless: Iterable[TaskKey]) -> dict[TaskKey, int]:
-        """The sum for every task with state on disk, but for those that are open."""
+        """Returns the sum for every task with state on disk, except open ones."""
         found: dict[TaskKey, int] = {}
         names = {name: key for key, listed in self._stores.items() for name in listed}
         for (name, partition), offset in self._offsets.items():
@@ -74,7 +74,7 @@ class DormantState:
 
 
 def task_offsets(tasks: Iterable[OwnedTask], dormant: DormantState) -> TaskOffsets:
-    """What there is to report now."""
+    """Returns the offsets to report now."""
     offsets: dict[TaskKey, int] = {}
     ends: dict[TaskKey, int] = {}
     opened = []

@@ -1,4 +1,4 @@
-"""What all tasks of a member have in common."""
+"""Settings that all tasks of a member share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topology.graph.nodes import Subtopology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """What all tasks of a member have in common. ``subtopologies``: by the id that the group knows them by."""
+    """Settings that all tasks of a member share. ``subtopologies``: by the id that the group uses."""
 
     application_id: str
     subtopologies: Mapping[str, Subtopology]

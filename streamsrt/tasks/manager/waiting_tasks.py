@@ -18,7 +18,7 @@ OPEN_BACKOFF_MS = 100
 
 
 class WaitingTasks:
-    """By task, the role that it is to have and what keeps it from being opened."""
+    """By task, its assigned role and the error that keeps it from being opened."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -30,18 +30,19 @@ class WaitingTasks:
         return len(self._tasks)
 
     def clear(self) -> None:
-        """There is another assignment."""
+        """Forgets all of them, because of a new assignment."""
         self._tasks.clear()
         self._since_ms = None
 
     def add(self, key: TaskKey, role: Role, error: StreamsError) -> None:
-        """It can't be opened. Said once."""
+        """Adds a task that can't be opened, and logs it once."""
         if key not in self._tasks:
             logger.warning("task %s_%d can't be opened yet, trying again: %s", *key, error)
         self._tasks[key] = role, error
 
     def due(self, now_ms: int) -> Iterator[tuple[TaskKey, Role]]:
-        """What is to be tried now; what is opened is :meth:`opened`. Raises what kept a task for the time-out."""
+        """Yields the tasks to retry now; the caller reports success to :meth:`opened`. Raises the error of a task that
+        has waited for the whole time-out."""
         if not self._tasks or now_ms < self._retry_at_ms:
             return
         self._since_ms = now_ms if self._since_ms is None else self._since_ms
@@ -51,9 +52,9 @@ class WaitingTasks:
         yield from [(key, role) for key, (role, _) in sorted(self._tasks.items())]
 
     def opened(self, key: TaskKey) -> None:
-        """It waits no more."""
+        """Removes a task that was opened."""
         self._tasks.pop(key, None)
 
     def texts(self) -> tuple[str, ...]:
-        """Why each of them waits, for people."""
+        """Describes for people why each of them waits."""
         return tuple(f"task {key[0]}_{key[1]} can't be opened yet: {error}" for key, (_, error) in self._tasks.items())

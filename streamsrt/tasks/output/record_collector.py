@@ -1,4 +1,4 @@
-"""What a task writes, column by column, until there is enough of it for a record batch.
+"""Collects what a task writes, column by column, until there is enough of it for a record batch.
 
 1. Operators hand over columns once per run, never single records. A partition's columns are encoded as one batch when
    they reach about ``batch_bytes`` (the record size is estimated from the previous batch; at first,
@@ -33,7 +33,7 @@ Sink = Callable[[str, int, bytes, int], None]
 
 
 class Collector(Protocol):
-    """Where a task puts what it writes."""
+    """The destination of a task's output."""
 
     def add(
         self,
@@ -110,12 +110,12 @@ class _Topic:
         self.sent_bytes = 0
 
     def look(self, columns: _Columns) -> None:
-        """Counts what has come since the last look."""
+        """Counts the records since the last count."""
         count, seen = len(columns.keys), columns.looked_at
         fresh = count - seen
         self.records += fresh
         columns.looked_at = count
-        # Nobody takes those of changelogs.
+        # Nobody reads the counts of changelogs.
         if len(self.times) < _TIMES_MAX:
             self.times += columns.timestamps[seen :: fresh // _SAMPLE if fresh > _SAMPLE else 1]
 
@@ -168,7 +168,7 @@ class RecordCollector:
         partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key.
+        """Adds records. ``partition``: of all of them, or of each; None: chosen by ``partition_keys`` or by key.
 
         ``partition_keys`` stand in for the keys where those are not what is partitioned by (windowed keys).
         """
@@ -216,11 +216,11 @@ class RecordCollector:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that something was written to."""
+        """The topics that were written to."""
         return tuple(self._topics)
 
     def take_produced(self, topic: str) -> tuple[int, list[int]]:
-        """How many records have come for a topic since the last call, and some of their timestamps."""
+        """Returns how many records were added for a topic since the last call, and some of their timestamps."""
         known = self._topics.get(topic)
         if known is None:
             return 0, []
@@ -232,7 +232,7 @@ class RecordCollector:
         return taken
 
     def record_bytes(self, topic: str) -> float:
-        """What a record of the topic takes in a batch on the average; 0.0 where none was encoded yet."""
+        """Returns the average size of a topic's records in a batch; 0.0 if none was encoded yet."""
         known = self._topics.get(topic)
         return known.sent_bytes / known.sent_records if known is not None and known.sent_records else 0.0
 
@@ -241,7 +241,7 @@ class RecordCollector:
         return known
 
     def send_alone(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        """Hands one record over at once, before what waits for company. Raises MissingTopicError."""
+        """Sends one record immediately, before any buffered ones. Raises MissingTopicError."""
         known = self._topics.get(topic) or self._open(topic)
         batch = encode_batch(
             [key],
@@ -289,7 +289,7 @@ class RecordCollector:
             self._send(topic, partition, columns)
 
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
-        """Hands all over in batches of equal length: a last one of a few records would cost as much as the others."""
+        """Sends all of it in batches of equal size: a last batch of a few records would cost as much as the others."""
         count, known = len(columns.keys), self._topics[topic]
         known.look(columns)
         batches = max(1, round(count / columns.enough))
@@ -303,7 +303,7 @@ class RecordCollector:
         columns.clear()
 
     def _send_slice(self, topic: str, partition: int, columns: _Columns, start: int, stop: int) -> int:
-        """Hands over records ``start`` to ``stop`` as one batch; as several where one would be larger than is allowed.
+        """Sends records ``start`` to ``stop`` as one batch, or as several if one would exceed the maximum size.
 
         The result is their size in bytes.
         """
@@ -330,13 +330,13 @@ class RecordCollector:
         return len(batch)
 
     def discard(self) -> None:
-        """Forgets what was not handed over: of tasks that others run by now, or that do their work again."""
+        """Drops unsent output: its tasks belong to other members now, or repeat their work."""
         for known in self._topics.values():
             for columns in known.columns:
                 columns.clear()
 
     def flush(self) -> None:
-        """Encodes and hands over everything that is left."""
+        """Encodes and sends everything that is buffered."""
         for topic, known in self._topics.items():
             for partition, columns in enumerate(known.columns):
                 if columns.keys:

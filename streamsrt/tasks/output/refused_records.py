@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def sinks_of(topology: Topology) -> dict[str, str]:
-    """By topic, the node that writes it; topics that a record chooses are not among them."""
+    """Returns the sink node by topic, without topics that are chosen per record."""
     return {
         node.topic: node.name
         for part in topology.subtopologies
@@ -47,7 +47,7 @@ def sinks_of(topology: Topology) -> dict[str, str]:
 
 
 class RefusedRecords:
-    """What the producer and the collector of a thread ask about records that the cluster does not take."""
+    """Handles records that the cluster rejects, for the producer and the collector of a thread."""
 
     def __init__(self, handlers: ExceptionHandlers, collector: RecordCollector, nodes: Mapping[str, str]) -> None:
         self._handlers = handlers
@@ -56,7 +56,7 @@ class RefusedRecords:
         self._last_letters: tuple[DeadLetter, ...] = ()
 
     def __call__(self, record: RefusedRecord) -> RefusalAnswer:
-        """Raises ProductionError where the handler itself fails."""
+        """Returns what happens to a rejected record. Raises ProductionError if the handler itself fails."""
         if self._is_sent_shorter(record):
             return RefusalAnswer.DROP
         context = ErrorContext(
@@ -95,7 +95,7 @@ class RefusedRecords:
         return RefusalAnswer.FAIL
 
     def _is_sent_shorter(self, record: RefusedRecord) -> bool:
-        """Whether it is a dead letter that is too large, and another one has gone out in its place."""
+        """Whether it is a dead letter that was too large, and a shorter one was sent instead."""
         if record.topic != self._handlers.dead_letter_topic or record.error.error_code not in TOO_LARGE:
             return False
         letter = DeadLetter(record.topic, record.key, record.value, record.timestamp, record.headers)
@@ -112,7 +112,7 @@ class RefusedRecords:
             self._collector.send_alone(letter.topic, letter.key, letter.value, letter.timestamp, letter.headers)
 
     def send_last_letters(self) -> None:
-        """Sends the dead letters of what failed. What goes wrong with them is logged."""
+        """Sends the dead letters of failed records. Errors are logged."""
         letters, self._last_letters = self._last_letters, ()
         try:
             self._send(letters)

@@ -35,7 +35,7 @@ STEP_RECORDS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A changelog that is to be applied from ``position`` on, to ``end_offset`` or (None) for ever."""
+    """A changelog to apply from ``position`` on, to ``end_offset`` or (None) forever."""
 
     changelog: TopicPartition
     position: int
@@ -45,7 +45,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """So much was applied since the last report of that changelog. ``fetched_bytes`` as they came, compressed."""
+    """Reports records applied since the last report of that changelog. ``fetched_bytes``: their compressed size."""
 
     changelog: TopicPartition
     position: int
@@ -56,7 +56,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A changelog can't be applied from here on. ``offset``: of the fetch."""
+    """Reports that a changelog can't be applied any further. ``offset``: of the fetch."""
 
     changelog: TopicPartition
     offset: int
@@ -81,7 +81,7 @@ class Reports:
 
     @property
     def passed_bytes(self) -> int:
-        """What lies here of fetches that are passed on."""
+        """The size of fetched data that waits to be passed on."""
         return self._passed_bytes
 
     def add(self, report: Report) -> None:
@@ -95,7 +95,7 @@ class Reports:
                 self._passed_bytes += len(report.buffer)
 
     def take(self) -> list[Report]:
-        """All of them, and of each changelog in their order."""
+        """Removes and returns all reports; those of each changelog in their order."""
         if not self:
             return []
         with self._lock:
@@ -104,7 +104,7 @@ class Reports:
         return taken
 
     def drop(self, changelog: TopicPartition) -> Applied | None:
-        """Takes what there is of one changelog; what went wrong with it does not matter any more."""
+        """Removes and returns the report of one changelog; its failures no longer matter."""
         with self._lock:
             self._others = [
                 each for each in self._others if not (isinstance(each, Failed) and each.changelog == changelog)
@@ -140,13 +140,13 @@ class _Life:
 
 
 class RestoreStep(NamedTuple):
-    """What was done in a step. ``is_restoring``: for an active task, and not for a standby."""
+    """The result of a step. ``is_restoring``: for an active task, not for a standby."""
 
     changelog: TopicPartition
     is_restoring: bool
     records: int
     is_over: bool
-    """The changelog needs no more fetching: it is at its end, or something is wrong."""
+    """Whether fetching of the changelog can stop: it is at its end, or has failed."""
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ class _Fetch:
 
 
 class StepMeter:
-    """How often stores were brought on and how long that took, by what for. Written by who drives the work.
+    """Counts restore steps and their duration, by purpose. Written by the driver of the work.
 
     ``is_timed``: whether that has a thread of its own, whose time is told.
     """
@@ -178,7 +178,8 @@ class StepMeter:
 
 
 class ChangelogWork:
-    """See the module. One thread at a time may be in it; only :attr:`reports` are for any thread."""
+    """Applies changelogs by the rules in the module's docstring. Used by one thread at a time; only :attr:`reports` is
+    for any thread."""
 
     def __init__(self, step_records: int = STEP_RECORDS) -> None:
         self.reports = Reports()
@@ -188,19 +189,19 @@ class ChangelogWork:
         self._current: _Fetch | None = None
 
     def follow(self, followed: Followed) -> None:
-        """Begins the life of a changelog."""
+        """Starts to follow a changelog."""
         self.release(followed.changelog)
         self._lives[followed.changelog] = _Life(followed)
 
     def release(self, changelog: TopicPartition) -> Applied | None:
-        """Ends it. Nothing is applied to it any more, and what was and is not told is the result."""
+        """Stops following a changelog: nothing more is applied to it. Returns its last report."""
         life = self._lives.pop(changelog, None)
         if life is not None:
             life.is_over = True
         return self.reports.drop(changelog)
 
     def position(self, changelog: TopicPartition) -> int | None:
-        """The offset up to which its store holds the changelog; None where nobody follows it."""
+        """Returns the offset up to which the store contains the changelog; None if it is not followed."""
         life = self._lives.get(changelog)
         return None if life is None else life.position
 
@@ -210,12 +211,12 @@ class ChangelogWork:
 
     @property
     def working_on(self) -> TopicPartition | None:
-        """The changelog of the last step or of the one that is under way. For any thread."""
+        """Returns the changelog of the present or last step. May be called from any thread."""
         current = self._current
         return None if current is None else current.life.changelog
 
     def take(self, fetched: Iterable[Fetched]) -> set[TopicPartition]:
-        """Takes over what was fetched just now. The result: the partitions of which something is passed on."""
+        """Adds fetched data. Returns the partitions whose data is passed on."""
         passed = set()
         for each in fetched:
             tp = (each.topic, each.partition)
@@ -228,7 +229,7 @@ class ChangelogWork:
         return passed
 
     def step(self) -> RestoreStep | None:
-        """Applies some of what was taken; None where there was nothing to apply."""
+        """Applies some of the data; returns None if there was nothing to apply."""
         current = self._current = self._current or self._next()
         if current is None:
             return None
@@ -285,7 +286,7 @@ class ChangelogWork:
 
 
 def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
-    """The records below an offset, at which restoring continues."""
+    """Returns the records below an offset at which restoring continues."""
     count = sum(columns.offset_at(index) < end_offset for index in range(len(columns.keys)))
     kept = columns.cut(0, count)
     kept.next_offset = end_offset
@@ -293,39 +294,41 @@ def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
 
 
 class Restoring(Protocol):
-    """Who drives the work. Called by the processing thread, or by whoever holds the lock (:mod:`streamsrt.queries.gate`)."""
+    """Drives the work. Called by the processing thread, or by a thread that holds the lock
+    (:mod:`streamsrt.queries.gate`)."""
 
     @property
     def meter(self) -> StepMeter:
-        """What it took. For any thread to read."""
+        """Counts and durations of steps. May be read by any thread."""
 
     @property
     def standing_still(self) -> AbstractContextManager[None]:
-        """``with restoring.standing_still:`` no changelog is applied; may be nested. Enter it only to look at a store that
-        is followed: it waits until a step is over."""
+        """No changelog is applied inside ``with restoring.standing_still:``, which may be nested. Enter it only to access
+        a followed store: it waits until the present step is finished."""
 
     def start(self) -> None:
-        """What the fetcher brings is taken from now on. May be called again."""
+        """Starts to handle fetched data. May be called again."""
 
     def follow(self, changelogs: Iterable[Followed]) -> None:
-        """Fetches and applies these from now on. Their stores are touched by nobody else, but while it stands still."""
+        """Fetches and applies these changelogs from now on. No other thread may use their stores, except while the
+        restore stands still."""
 
     def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
-        """Ends that. When it returns nothing of them is being applied, and there will be no report of them; the result is
-        what was not reported."""
+        """Stops following these changelogs. When it returns, nothing of them is being applied and they have no more
+        reports; the result contains the unreported ones."""
 
     def position(self, changelog: TopicPartition) -> int | None:
-        """Up to where the store holds its changelog. Only while it stands still."""
+        """Returns the offset up to which the store contains its changelog. Call it only while the restore stands still."""
 
     def reports(self) -> Iterable[Report]:
-        """What has come about since it was last asked for. Whoever takes one may call anything here before the next."""
+        """Yields the reports since the last call. The caller may use any method before it takes the next one."""
 
     def close(self) -> None:
-        """Ends it. All changelogs are released."""
+        """Stops restoring. All changelogs are released."""
 
 
 class InlineRestoring:
-    """Restores when it is asked for reports, on the thread that asks. The contract is :class:`Restoring`."""
+    """Restores when reports are requested, on the requesting thread. Implements :class:`Restoring`."""
 
     def __init__(self, fetcher: Fetching) -> None:
         self.standing_still: AbstractContextManager[None] = nullcontext()
@@ -334,7 +337,7 @@ class InlineRestoring:
         self._work = ChangelogWork()
 
     def start(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing: there is no thread to start."""
 
     def follow(self, changelogs: Iterable[Followed]) -> None:
         wanted = list(changelogs)
@@ -365,4 +368,4 @@ class InlineRestoring:
             yield from self._work.reports.take()
 
     def close(self) -> None:
-        """Nothing runs by itself."""
+        """Does nothing: there is no thread to stop."""

@@ -20,7 +20,7 @@ class RestoreListener:
     """
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start_offset: int, end_offset: int) -> None:
-        """Restoring begins at ``start_offset``; the task runs when ``end_offset`` is reached."""
+        """Restoring starts at ``start_offset``; the task runs when ``end_offset`` is reached."""
 
     def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end_offset: int, records: int) -> None:
         """``records`` records were applied."""
@@ -36,7 +36,7 @@ class StandbyListener:
     """Receives the progress of the stores of standby and warm-up tasks, which follow their changelogs."""
 
     def on_update_start(self, changelog: TopicPartition, store: str, start_offset: int) -> None:
-        """The store follows its changelog from ``start_offset`` on."""
+        """The store starts to follow its changelog, at ``start_offset``."""
 
     def on_batch_loaded(
         self, changelog: TopicPartition, store: str, task_id: str, batch_end_offset: int, records: int, end_offset: int

@@ -24,7 +24,7 @@ from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LI
 
 @dataclass(slots=True)
 class ChangelogProgress:
-    """How far the restore of one store is. ``end_offset`` is None for a standby, which follows for ever."""
+    """The restore progress of one store. ``end_offset`` is None for a standby, which follows its changelog forever."""
 
     store: str
     changelog: TopicPartition
@@ -37,18 +37,18 @@ class ChangelogProgress:
     started_at_ms: int = 0
 
     def offsets_per_second(self, now_ms: int) -> float:
-        """How quickly the position has advanced since the start."""
+        """Returns the average speed since the start."""
         return (self.position - self.start_offset) * 1000 / max(1, now_ms - self.started_at_ms)
 
     def eta_s(self, now_ms: int) -> float | None:
-        """Seconds until an active task's store is restored, at the speed so far; None while nothing is known of it."""
+        """Returns the seconds until an active task's store is restored, at the average speed; None if unknown."""
         if self.end_offset is None or self.position <= self.start_offset:
             return None
         return self.remaining_records / self.offsets_per_second(now_ms)
 
     @property
     def remaining_records(self) -> int:
-        """Records between the position and the end that is restored to; compaction may make it fewer."""
+        """The number of records between the position and the end to restore to; compaction may make it fewer."""
         end = self.high_watermark if self.end_offset is None else self.end_offset
         return max(0, end - self.position)
 
@@ -59,14 +59,14 @@ class ChangelogProgress:
 
 @dataclass(slots=True)
 class Changelog:
-    """One store that is being restored: its progress, and whose it is."""
+    """A store that is being restored: its progress and its owner."""
 
     progress: ChangelogProgress
     task_id: str
 
 
 class Restorer:
-    """All changelogs that are being read. Fed with reports of what was applied."""
+    """All changelogs that are being read. It is updated by reports of applied records."""
 
     def __init__(
         self, on_restore: RestoreListener = NO_RESTORE_LISTENER, on_standby: StandbyListener = NO_STANDBY_LISTENER
@@ -83,7 +83,7 @@ class Restorer:
         return tuple(self._changelogs)
 
     def add(self, progress: ChangelogProgress, task_id: str = "") -> None:
-        """A changelog is followed from ``progress.position`` on."""
+        """Starts to follow a changelog from ``progress.position`` on."""
         tp = progress.changelog
         self._changelogs[tp] = Changelog(progress, task_id)
         if progress.end_offset is None:
@@ -93,7 +93,7 @@ class Restorer:
             _tell(self._on_restore.on_restore_start, tp, progress.store, start, end)
 
     def remove(self, changelog: TopicPartition, *, promoted: bool = False) -> ChangelogProgress | None:
-        """It is followed no more; how far it had come. ``promoted``: to go on as an active task."""
+        """Stops following a changelog; returns its progress. ``promoted``: its task becomes active."""
         known = self._changelogs.pop(changelog, None)
         if known is None:
             return None
@@ -113,7 +113,7 @@ class Restorer:
         return None if known is None else known.progress
 
     def applied(self, report: Applied) -> bool:
-        """Takes note of what was applied; whether the changelog is at its end now. Raises UserError for a listener."""
+        """Handles a report; returns whether the changelog is at its end now. Raises UserError if a listener fails."""
         known = self._changelogs.get(report.changelog)
         if known is None:
             return False
