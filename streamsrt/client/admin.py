@@ -45,14 +45,14 @@ def _result(what: str, code: int, message: str | None) -> RequestFailedError | N
 
 
 class Admin:
-    """See the module. Belongs to the network thread's loop."""
+    """Implements the requests (see the module). Belongs to the network thread's loop."""
 
     def __init__(self, cluster: Cluster, metadata: Metadata) -> None:
         self._cluster = cluster
         self._metadata = metadata
 
     async def _described(self, names: Collection[str] | None) -> dict[str, TopicMetadata]:
-        """These topics, or all. Raises RequestFailedError for those that this client may not describe."""
+        """Describes these topics, or all. Raises RequestFailedError for those that this client may not describe."""
         found = await self._metadata.fetch(names)
         hidden = sorted(set(names or ()) & self._metadata.hidden)
         if hidden:
@@ -62,7 +62,7 @@ class Admin:
         return found
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        """``attempt`` until it succeeds, fails for good, or the time is up (RequestTimedOutError)."""
+        """Repeats ``attempt`` until it succeeds, fails for good, or the time is up (RequestTimedOutError)."""
         loop = asyncio.get_running_loop()
         deadline, failures = loop.time() + timeout_s, 0
         while True:
@@ -107,7 +107,7 @@ class Admin:
     async def _wait_for_leaders(
         self, results: Mapping[str, StreamsError | None], counts: Mapping[str, int], timeout_s: float
     ) -> None:
-        """Of the topics for which that worked. ``counts``: how many partitions each has at least."""
+        """Waits until the successfully changed topics have leaders. ``counts``: their minimum partition counts."""
         done = {name: counts[name] for name, error in results.items() if error is None}
         if done:
             await self.retrying(lambda: self._check_leaders(done), timeout_s)
@@ -228,7 +228,7 @@ class Admin:
         return low
 
     async def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Partitions by the broker that leads them; those of topics that do not exist are left out."""
+        """Groups partitions by the broker that leads them; those of topics that do not exist are left out."""
         found: dict[str, TopicMetadata] = await self._described({topic for topic, _ in partitions})
         groups: dict[int, list[TopicPartition]] = {}
         for topic, partition in partitions:
@@ -271,7 +271,7 @@ class Admin:
                 GroupListing(g.group_id, g.group_type or ONLY_TYPE_BEFORE_FILTERS, g.protocol_type, g.group_state)
                 for g in response.groups
             ]
-        # Before version 5 (Kafka 3.8) brokers neither know the filter nor say the type.
+        # Before version 5 (Kafka 3.8), brokers don't know the filter and don't report the type.
         wanted = {name.lower() for name in group_types}
         found = (group for group in listed if not wanted or group.group_type.lower() in wanted)
         return sorted(found, key=lambda group: group.group_id)
@@ -320,7 +320,7 @@ class Admin:
         controller: bool,
         version_max: int | None,
     ) -> R:
-        """Any request, once."""
+        """Sends any request, once."""
         version = 1000 if version_max is None else version_max
         if coordinator_of is not None:
             return await self._cluster.send_to_coordinator(coordinator_of, message, version_max=version)
@@ -340,7 +340,7 @@ def _creatable(topic: NewTopic) -> types.CreateTopicsRequest.CreatableTopic:
 
 
 def _retry_if_all(results: Mapping[str, StreamsError | None]) -> None:
-    """A broker that refuses everything for the moment (no controller yet) is asked again."""
+    """Raises if every result is a temporary error (no controller yet), so that the request is repeated."""
     errors = list(results.values())
     if errors and all(isinstance(e, RequestFailedError) and is_retriable(e.error_code) for e in errors):
         assert errors[0] is not None

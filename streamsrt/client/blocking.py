@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Flag(Protocol):
-    """One bit that is set by many and waited for by one (``threading.Event``)."""
+    """One bit that many threads set and one waits for (``threading.Event``)."""
 
     def is_set(self) -> bool: ...
     def set(self) -> None: ...
@@ -25,7 +25,7 @@ class Flag(Protocol):
 
 
 class Condition(Protocol):
-    """``threading.Condition`` over a lock of the caller's."""
+    """A ``threading.Condition`` with a lock of the caller's."""
 
     def __enter__(self) -> bool: ...
     def __exit__(
@@ -36,23 +36,23 @@ class Condition(Protocol):
 
 
 class Blocking(Protocol):
-    """What there is to wait with."""
+    """The ways to wait."""
 
     def flag(self) -> Flag:
-        """A new one, not set."""
+        """Returns a new flag, not set."""
 
     def condition(self, lock: threading.Lock) -> Condition:
-        """A new one."""
+        """Returns a new condition."""
 
     def result(self, future: Future[T], timeout_s: float | None) -> T:
-        """The future's result. Raises TimeoutError when the time is up."""
+        """Waits for the future's result. Raises TimeoutError when the time is up."""
 
     def pause(self, timeout_s: float) -> None:
-        """Waits so long, whatever happens meanwhile."""
+        """Waits for this time, whatever happens meanwhile."""
 
 
 class _Threads:
-    """Of the operating system."""
+    """Waits with threads of the operating system."""
 
     def flag(self) -> Flag:
         return threading.Event()

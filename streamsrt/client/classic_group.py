@@ -26,7 +26,7 @@ Work: TypeAlias = Callable[[LeaderWork], Awaitable[LeaderAnswer]]
 
 
 class ClassicTodo(Todo, Protocol):
-    """``work``: what the leader has to know or to make; another one replaces it. ``describe``: one at a time."""
+    """``work``: what the leader needs to know or create; newer work replaces it. ``describe``: one request at a time."""
 
     @property
     def rebalance_request(self) -> Request[Message] | None: ...
@@ -52,7 +52,7 @@ class ClassicMachine(GroupMachine, Protocol):
 
 
 class ClassicDriver(GroupDriver):
-    """See the module, and :class:`streamsrt.client.group.GroupDriver`."""
+    """Runs a :class:`ClassicMachine`. See the module, and :class:`streamsrt.client.group.GroupDriver`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ClassicDriver(GroupDriver):
         self._describe_task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Stop without leaving."""
+        """Stops without leaving the group."""
         super().close()
         for task in (self._rebalance_task, self._work_task, self._describe_task):
             if task is not None:

@@ -42,14 +42,14 @@ TRANSPORT_ERRORS = (BrokerUnreachableError, RequestTimedOutError, NotABrokerErro
 
 
 class CoordinatorKind(Enum):
-    """What a coordinator coordinates: the key type of FindCoordinator."""
+    """The kind of coordinator: the key type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Purpose(Enum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     ADMIN = "admin"
     FETCH = "fetch"
@@ -65,7 +65,7 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class _Endpoint:
-    """What is known of reaching one address."""
+    """The connection state of one address."""
 
     failures: int = 0
     not_before: float = 0.0
@@ -80,7 +80,7 @@ class _Slot:
 
 
 def parse_servers(servers: str) -> list[Address]:
-    """``host:port,host:port``; IPv6 addresses in brackets. Raises ConfigError."""
+    """Parses ``host:port,host:port``; IPv6 addresses in brackets. Raises ConfigError."""
     addresses: list[Address] = []
     for part in (each.strip() for each in servers.split(",")):
         if not part:
@@ -95,7 +95,7 @@ def parse_servers(servers: str) -> list[Address]:
 
 
 class Cluster:
-    """See the module. Belongs to the network thread's loop."""
+    """The cluster's connections. Belongs to the network thread's loop."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -113,21 +113,21 @@ class Cluster:
     # --------------------------------------------------------------------------------------------------- connections
 
     def update(self, response: types.MetadataResponse) -> None:
-        """Take brokers and controller of a MetadataResponse."""
+        """Takes over brokers and controller of a MetadataResponse."""
         if response.brokers:
             self.cluster_id = response.cluster_id
             self.controller_id = response.controller_id
             self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
 
     async def connection(self, node_id: int, purpose: Purpose) -> Connection:
-        """To a broker by id. Raises what :func:`~streamsrt.client.connection.connect` raises."""
+        """Returns a connection to a broker by id. Raises what :func:`~streamsrt.client.connection.connect` raises."""
         broker = self.brokers.get(node_id)
         if broker is None:
             raise BrokerUnreachableError(f"Broker {node_id} is not among the cluster's brokers.")
         return await self._connection((broker.host, broker.port), purpose)
 
     async def any_connection(self, purpose: Purpose = Purpose.ADMIN) -> Connection:
-        """To whichever broker is connected or can be reached; the bootstrap servers come last."""
+        """Returns a connection to any broker that is connected or reachable; the bootstrap servers are tried last."""
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         random.shuffle(known)
         addresses = sorted(known, key=lambda address: not self._is_open(address, purpose)) + self._bootstrap
@@ -179,7 +179,7 @@ class Cluster:
             log.warning("%s:%d can't be reached, retrying: %s", *address, error)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Closes every connection."""
         for slot in self._slots.values():
             if slot.connection is not None:
                 slot.connection.close()
@@ -197,13 +197,13 @@ class Cluster:
         version_max: int = 1000,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send once and wait for the answer; without ``node`` to any broker."""
+        """Sends once and waits for the response; without ``node``, to any broker."""
         connection = await (self.any_connection(purpose) if node is None else self.connection(node, purpose))
         version = connection.version_of(type(message), version_min, version_max)
         return await connection.request(message, version=version, timeout_ms=timeout_ms)
 
     async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
-        """The broker that coordinates a group or a transactional id; remembered until :meth:`forget_coordinator`.
+        """Returns the broker that coordinates a group or a transactional id, cached until :meth:`forget_coordinator`.
         Raises RequestFailedError, which may be retriable, and transport errors."""
         known = self._coordinators.get((kind, key))
         if known is not None and known in self.brokers:
@@ -230,7 +230,7 @@ class Cluster:
         return int(found.node_id)
 
     def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """The coordinator has moved or can't be reached."""
+        """Drops a cached coordinator, because it has moved or can't be reached."""
         self._coordinators.pop((kind, key), None)
 
     async def send_to_coordinator(
@@ -244,7 +244,7 @@ class Cluster:
         version_max: int = 1000,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send once to the coordinator of a group or transactional id; forgets it when it can't be reached."""
+        """Sends once to the coordinator of a group or transactional id; drops it from the cache if it can't be reached."""
         node = await self.find_coordinator(key, kind)
         purpose = purpose or (Purpose.GROUP if kind is CoordinatorKind.GROUP else Purpose.TRANSACTION)
         try:
@@ -269,6 +269,6 @@ def may_be_retried(error: BaseException) -> bool:
 
 
 def backoff_s(config: ClientConfig, failures: int) -> float:
-    """How long to wait before the next try: exponential, with jitter (KIP-580)."""
+    """Returns the pause before the next attempt: exponential, with jitter (KIP-580)."""
     backoff_ms = min(config.retry_backoff_ms << min(failures, 16), config.retry_backoff_max_ms)
     return backoff_ms / 1000 * random.uniform(0.8, 1.2)

@@ -108,7 +108,7 @@ class _Frames(asyncio.BufferedProtocol):
 
 
 class Connection:
-    """See the module. Made by :func:`connect`; belongs to the loop that it was made on."""
+    """A connection made by :func:`connect`. Belongs to the loop that it was created on."""
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
         self.host, self.port = host, port
@@ -136,7 +136,7 @@ class Connection:
     # ------------------------------------------------------------------------------------------------------- opening
 
     async def open(self, tls: ssl.SSLContext | None) -> None:
-        """Connect, ask for the versions, authenticate."""
+        """Connects, requests the API versions, and authenticates."""
         loop = asyncio.get_running_loop()
         timeout_s = self._config.connection_setup_timeout_ms / 1000
         try:
@@ -159,7 +159,7 @@ class Connection:
         except OSError as error:
             self.close()
             if tls is not None and isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
-                # That may also be a broker that is just ending: it is tried again.
+                # The broker may also be shutting down: the request is retried.
                 raise BrokerUnreachableError(
                     f"{self.address} closed the connection during the TLS handshake. Check security.protocol="
                     f"{self._config.security.protocol}: a listener without TLS needs "
@@ -192,7 +192,7 @@ class Connection:
     # ------------------------------------------------------------------------------------------------------ requests
 
     def version_of(self, request_type: type[Message], version_min: int = 0, version_max: int = 1000) -> int:
-        """The version in which both sides speak this request. Raises UnsupportedBrokerError."""
+        """Returns the highest version of this request that both sides support. Raises UnsupportedBrokerError."""
         key = request_type.API_KEY
         assert key is not None
         if key not in self.api_versions:
@@ -216,8 +216,9 @@ class Connection:
     def request(
         self, message: Request[R], *, version: int | None = None, timeout_ms: int | None = None
     ) -> asyncio.Future[R]:
-        """Send, and get the answer's future. Raises DisconnectedError, UnsupportedBrokerError; the future as well, and
-        RequestTimedOutError, after which the connection is closed: its later answers would be late as well."""
+        """Sends a request and returns the future of its response. Raises DisconnectedError, UnsupportedBrokerError. The
+        future raises these, and RequestTimedOutError, after which the connection is closed because later responses would
+        be late, too."""
         if version is None:
             version = self.version_of(type(message))
         loop = asyncio.get_running_loop()
@@ -304,7 +305,7 @@ class Connection:
                 future.set_exception(self._error)
 
     def close(self) -> None:
-        """Close at once; requests in flight fail."""
+        """Closes at once; requests in flight fail."""
         self._fail(DisconnectedError(f"The connection to {self.address} was closed by this client."))
 
 

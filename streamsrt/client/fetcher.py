@@ -46,7 +46,7 @@ _NOTHING = memoryview(b"")
 
 
 def whole_batches(records: memoryview) -> tuple[int, int]:
-    """Size of the whole batches at the beginning, and the offset that follows their last record (-1: there is none)."""
+    """Returns the size of the whole batches at the beginning, and the offset after their last record (-1: there is none)."""
     position, next_offset, end = 0, -1, len(records)
     while position + _OVERHEAD_BYTES + 15 <= end:
         base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(records, position)
@@ -59,7 +59,7 @@ def whole_batches(records: memoryview) -> tuple[int, int]:
 
 
 class _Partition:
-    """What is known of fetching one partition. ``position`` is where the next Fetch begins."""
+    """The fetch state of one partition. ``position`` is where the next Fetch begins."""
 
     __slots__ = (
         "buffered",
@@ -85,14 +85,15 @@ class _Partition:
         self.topic_id = NO_TOPIC_ID
 
     def fits(self, topic_id: bytes) -> bool:
-        """Whether its position is one in this topic."""
+        """Whether its position belongs to this topic."""
         if self.topic_id == NO_TOPIC_ID:
             self.topic_id = topic_id
         return topic_id in (self.topic_id, NO_TOPIC_ID)
 
 
 class Fetcher:
-    """See the module, and :class:`streamsrt.client.interface.Fetching` for what may be called from other threads."""
+    """Fetches partitions. See the module, and :class:`streamsrt.client.interface.Fetching` for what other threads may
+    call."""
 
     def __init__(
         self,
@@ -204,7 +205,7 @@ class Fetcher:
     # --------------------------------------------------------------------------------------------------- on the loop
 
     def _wake(self) -> None:
-        """Look which brokers are needed, and let their tasks look what to fetch."""
+        """Finds out which brokers are needed, and wakes their tasks."""
         self._wake_scheduled = False
         with self._lock:
             wanted = list(self._partitions)
@@ -218,7 +219,7 @@ class Fetcher:
             wake.set()
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Stops fetching."""
         for task in self._nodes.values():
             task.cancel()
         await asyncio.gather(*self._nodes.values(), return_exceptions=True)
@@ -253,7 +254,8 @@ class Fetcher:
             pass
 
     def _choose(self, node_id: int) -> tuple[list[_Partition], bool, float | None]:
-        """The partitions to fetch now; whether others of this broker wait for room; when a resting one may be tried."""
+        """Chooses the partitions to fetch now. Also returns whether others of this broker wait for buffer space, and when
+        a backed-off one may be retried."""
         now, chosen, others_wait = self._loop.time(), [], False
         retry_at: float | None = None
         with self._lock:
@@ -307,7 +309,7 @@ class Fetcher:
             self._signal.set()
 
     def _tell_of_new_topics(self, partitions: list[_Partition]) -> None:
-        """Their positions were in topics that are gone. The others are fetched next."""
+        """Reports positions in topics that were deleted. The other partitions are fetched next."""
         delivered = False
         for partition in partitions:
             topic, number = partition.tp
@@ -351,7 +353,7 @@ class Fetcher:
     def _deliver(
         self, partition: _Partition, generation: int, position: int, data: types.FetchResponse.PartitionData
     ) -> bool:
-        """Take one partition's part of an answer. True: there is something for the processing thread."""
+        """Delivers one partition's part of a response. True: there is something for the processing thread."""
         if data.error_code != ErrorCode.NONE:
             return self._deliver_error(partition, generation, position, data)
         records = _NOTHING if data.records is None else memoryview(data.records)
@@ -400,7 +402,7 @@ class Fetcher:
             return False
         error: FetchError
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Apache Kafka does not say where the log begins and ends.
+            # Apache Kafka does not report where the log begins and ends.
             known = data.log_start_offset >= 0
             bounds = f", which begins at {data.log_start_offset} and ends at {data.high_watermark}" if known else ""
             error = OffsetOutOfRangeError(

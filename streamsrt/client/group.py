@@ -23,7 +23,7 @@ GroupEvent: TypeAlias = Any  # likewise
 
 
 class Todo(Protocol):
-    """What a machine wants next (:class:`streamsrt.membership.session.SessionStep`). Times are monotonic milliseconds."""
+    """The requests of a machine (:class:`streamsrt.membership.session.SessionStep`). Times are monotonic milliseconds."""
 
     @property
     def request(self) -> Request[Message] | None: ...
@@ -58,7 +58,8 @@ class GroupMachine(Protocol):
 
 
 class GroupDriver:
-    """See the module, and :class:`streamsrt.client.interface.GroupMember` for what may be called from other threads."""
+    """Runs a :class:`GroupMachine`. See the module, and :class:`streamsrt.client.interface.GroupMember` for what other
+    threads may call."""
 
     def __init__(self, machine: GroupMachine, cluster: Cluster, signal: Signal, blocking: Blocking = THREADS) -> None:
         self._machine = machine
@@ -113,11 +114,11 @@ class GroupDriver:
         return int(self._loop.time() * 1000)
 
     def start(self) -> None:
-        """Send the first heartbeat."""
+        """Sends the first heartbeat."""
         self._do(self._machine.start(self._now_ms()))
 
     def close(self) -> None:
-        """Stop without leaving."""
+        """Stops without leaving the group."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

@@ -23,7 +23,7 @@ LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends | Left
 
 
 def new_topics(specs: Iterable[TopicSpec]) -> list[NewTopic]:
-    """Topics that an application needs, as they are created."""
+    """Returns the specifications with which an application's topics are created."""
     return [
         NewTopic(
             name=spec.name,
@@ -36,7 +36,7 @@ def new_topics(specs: Iterable[TopicSpec]) -> list[NewTopic]:
 
 
 class LeaderWork:
-    """See the module. Belongs to the network thread's loop."""
+    """Executes a leader's requests (see the module). Belongs to the network thread's loop."""
 
     def __init__(self, cluster: Cluster, admin: Admin, group_id: str) -> None:
         self._cluster = cluster
@@ -44,14 +44,14 @@ class LeaderWork:
         self._group_id = group_id
 
     async def list_topics(self, names: Collection[str] | None) -> TopicsImage:
-        """Those of ``names`` that there are, or all that are not the cluster's own."""
+        """Returns the existing ones of ``names``, or all topics except the cluster's own."""
         found = await self._admin.retrying(lambda: self._admin.topics(names), TIMEOUT_S)
         return TopicsImage.of(
             *(TopicImage(each.topic_id, each.name, each.partitions) for each in found.values() if not each.is_internal)
         )
 
     async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors:
-        """Whatever is refused is an error of its topic."""
+        """Creates topics; each refusal is an error of its topic."""
         wanted = new_topics(specs)
         try:
             results = await self._admin.retrying(lambda: self._admin.create_topics(wanted, False, TIMEOUT_S), TIMEOUT_S)
@@ -65,8 +65,8 @@ class LeaderWork:
         group: Collection[TopicPartition],
         written: Collection[TopicPartition],
     ) -> Ends:
-        """The ends of ``partitions``, those of ``written`` with what open transactions have written, and what the group has
-        committed of the partitions in ``group``."""
+        """Returns the end offsets of ``partitions``, for those of ``written`` including open transactions, and the
+        group's committed offsets of the partitions in ``group``."""
         found: dict[TopicPartition, int] = {}
         if partitions:
             found |= await self._offsets(partitions, LATEST)
@@ -77,12 +77,12 @@ class LeaderWork:
         return Ends(found)
 
     async def left(self, partitions: Collection[TopicPartition]) -> Left:
-        """What the group has not read of topics of which it has committed anything."""
+        """Counts the records that the group has not read, in topics for which it has committed offsets."""
         done = await self._committed(partitions)
         topics = {name for name, _ in done}
         if not topics:
             return Left({})
-        # A member that has left may have committed a transaction whose markers are not written yet.
+        # A member that is gone may have committed a transaction whose markers are not written yet.
         ends = await self._offsets([each for each in partitions if each[0] in topics], LATEST, read_committed=False)
         unknown = [each for each, end in ends.items() if end and each not in done]
         starts = await self._offsets(unknown, EARLIEST) if unknown else {}

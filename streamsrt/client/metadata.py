@@ -28,7 +28,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """-1: there is none at the moment."""
+    """The leader of a partition. -1: there is none at the moment."""
 
     node_id: int
     epoch: int
@@ -36,7 +36,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """Of one topic that exists. ``leaders`` by partition."""
+    """An existing topic. ``leaders`` by partition."""
 
     name: str
     topic_id: bytes
@@ -49,7 +49,7 @@ class TopicMetadata:
 
 
 class Metadata:
-    """See the module. Belongs to the network thread's loop."""
+    """The cached metadata. Belongs to the network thread's loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.topics: dict[str, TopicMetadata] = {}
@@ -62,21 +62,21 @@ class Metadata:
         self._listeners: list[Callable[[], None]] = []
 
     def on_update(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after every update."""
+        """Calls ``listener`` after every update."""
         self._listeners.append(listener)
 
     def want(self, topic: str) -> None:
-        """Keep this topic up to date from now on."""
+        """Keeps this topic up to date from now on."""
         if topic not in self._wanted:
             self._wanted.add(topic)
             self._asked.set()
 
     def request_update(self) -> None:
-        """What is known is stale."""
+        """Requests an update, because cached metadata is outdated."""
         self._asked.set()
 
     def leader(self, topic: str, partition: int) -> Leader | None:
-        """None: unknown, or there is none at the moment; an update is under way then."""
+        """Returns the leader; None if it is unknown or there is none at the moment: then an update is in progress."""
         known = self.topics.get(topic)
         leader = None if known is None else known.leaders.get(partition)
         if leader is None or leader.node_id == NO_LEADER or leader.node_id not in self._cluster.brokers:
@@ -86,12 +86,12 @@ class Metadata:
         return leader
 
     def topic_id(self, topic: str) -> bytes:
-        """Sixteen zero bytes where the broker gives topics no ids."""
+        """Returns the topic id; sixteen zero bytes if the broker gives topics no ids."""
         known = self.topics.get(topic)
         return NO_TOPIC_ID if known is None else known.topic_id
 
     async def run(self) -> None:
-        """Update for ever."""
+        """Updates forever."""
         config = self._cluster.config
         while True:
             try:
@@ -111,7 +111,8 @@ class Metadata:
             await asyncio.sleep(config.retry_backoff_ms / 1000)
 
     async def fetch(self, names: Collection[str] | None) -> dict[str, TopicMetadata]:
-        """Ask now; None: all topics. Topics that do not exist are absent from the result (and from what is known)."""
+        """Requests metadata now; None: of all topics. Topics that do not exist are absent from the result and removed
+        from the cache."""
         topics = None
         if names is not None:
             topics = [
@@ -152,7 +153,7 @@ class Metadata:
         return taken
 
     async def cluster_info(self) -> ClusterInfo:
-        """Ask now for the brokers."""
+        """Requests the brokers now."""
         connection = await self._cluster.any_connection()
         version = connection.version_of(types.MetadataRequest, 4)
         response = await connection.request(

@@ -55,8 +55,8 @@ T = TypeVar("T")
 
 
 class NetworkThread:
-    """See the module. ``fetcher``, ``restorer``, ``producer`` and ``admin`` are there after :meth:`start`, ``transactions``
-    as well where the producer has a transactional id.
+    """The network thread. ``fetcher``, ``restorer``, ``producer`` and ``admin`` exist after :meth:`start`,
+    ``transactions`` as well if the producer has a transactional id.
 
     ``restores_apart``: another thread than the processing one takes what the ``restorer`` brings; it waits with
     ``restore_signal``, and :meth:`wait` is not about it. ``given_up``: asked again and again while a call waits for an
@@ -169,11 +169,11 @@ class NetworkThread:
         await asyncio.gather(*others, return_exceptions=True)
         if hasattr(self, "_cluster"):
             await self._cluster.close()
-        # One more turn: transports close their sockets in it.
+        # One more iteration of the loop, in which transports close their sockets.
         await asyncio.sleep(0)
 
     def _running_tasks(self) -> set[asyncio.Task[Any] | None]:
-        """Everything that runs on the loop is this network's."""
+        """All tasks on the loop belong to this network."""
         return {*asyncio.all_tasks()}
 
     def _run(self) -> None:
@@ -185,7 +185,7 @@ class NetworkThread:
             self._loop.close()
 
     async def _end(self) -> None:
-        """What is left when closing took too long, or was not waited for: nothing that is open outlives its loop."""
+        """Ends what remains if closing took too long or was not waited for: nothing open outlives its loop."""
         left = [task for task in self._running_tasks() - {asyncio.current_task()} if task is not None]
         for task in left:
             task.cancel()
@@ -244,7 +244,7 @@ class NetworkThread:
         return self._start(GroupDriver(machine, self._cluster, self._signal, self.blocking))
 
     def join_classic_group(self, machine: ClassicMachine) -> GroupDriver:
-        """As :meth:`join_group`, for a member of a classic group, which may have to lead it."""
+        """Like :meth:`join_group`, for a member of a classic group, which may become its leader."""
         return self._call(self._join_classic(machine), ANSWER_SLACK_S)
 
     async def _join_classic(self, machine: ClassicMachine) -> GroupDriver:
@@ -286,7 +286,7 @@ class NetworkThread:
 
 
 class BlockingAdmin:
-    """:class:`~streamsrt.client.admin.Admin` for other threads: every call waits for its answer.
+    """Calls :class:`~streamsrt.client.admin.Admin` from other threads: every call waits for its response.
 
     The contract is :class:`streamsrt.client.interface.Administering`.
     """

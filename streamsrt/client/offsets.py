@@ -36,7 +36,8 @@ STALE = frozenset(
         ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.FENCED_MEMBER_EPOCH,
-        # The members of a classic group have joined and do not have their tasks yet: for that long it takes no offsets.
+        # The members of a classic group have joined and do not have their tasks yet: until then, the group accepts no
+        # offsets.
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
@@ -54,7 +55,7 @@ async def commit(
     member_epoch: int = -1,
     timeout_s: float = 30.0,
 ) -> None:
-    """Commit. Raises StaleMemberEpochError, UnknownMemberError, CommitError, RequestTimedOutError."""
+    """Commits offsets. Raises StaleMemberEpochError, UnknownMemberError, CommitError, RequestTimedOutError."""
     left = dict(offsets)
     loop = asyncio.get_running_loop()
     deadline, failures = loop.time() + timeout_s, 0
@@ -118,7 +119,7 @@ def _commit_error(
 
 
 def commit_error(text: str, failed: Mapping[TopicPartition, int]) -> CommitError:
-    """What a commit that was refused for these partitions means for the member."""
+    """Returns the error for a commit that was refused for these partitions."""
     codes = sorted(set(failed.values()))
     gone = [code for code in codes if code in NOT_A_MEMBER]
     if gone:
@@ -130,7 +131,7 @@ def commit_error(text: str, failed: Mapping[TopicPartition, int]) -> CommitError
 
 
 def final_code(codes: Collection[int]) -> int:
-    """The code that decides: one that can't be retried before one that can."""
+    """Returns the decisive code: a final one before a retriable one."""
     return next((code for code in codes if not is_retriable(code)), next(iter(codes)))
 
 
@@ -144,7 +145,7 @@ async def committed(
     require_stable: bool = True,
     timeout_s: float = 30.0,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Committed offsets; a partition without one is absent. Raises as :func:`commit` does.
+    """Returns committed offsets; a partition without one is absent. Raises as :func:`commit` does.
 
     Brokers below Kafka 3.7 do not look at the member.
     """
@@ -170,7 +171,7 @@ def _fetch_request(
     member_epoch: int,
     require_stable: bool,
 ) -> types.OffsetFetchRequest:
-    """The request for one group, in the fields of version 7 and in those of later ones."""
+    """Returns the request for one group, with the fields of version 7 and of later ones."""
     request = types.OffsetFetchRequest
     numbers: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions or ()):

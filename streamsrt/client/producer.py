@@ -71,7 +71,7 @@ _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_RE
 
 
 class _Batch:
-    """One record batch on its way. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1)."""
+    """One record batch to send. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1)."""
 
     __slots__ = ("count", "data", "expires_at", "may_be_written", "number", "sequence", "stamped")
 
@@ -127,23 +127,23 @@ class _Partition:
 
     @property
     def waits(self) -> bool:
-        """Whether answers have to come before more is sent."""
+        """Whether nothing more may be sent before responses arrive."""
         return self.refused > 0 or (bool(self.in_flight) and (self.retrying or not self.is_known))
 
     def is_behind_others(self, batch: _Batch) -> bool:
-        """Whether an earlier batch is not acknowledged, nor refused."""
+        """Whether an earlier batch is neither acknowledged nor refused."""
         return (bool(self.queue) and self.queue[0].number < batch.number) or any(
             number < batch.number for number in self.in_flight
         )
 
     def note_refused(self, batch: _Batch) -> None:
-        """The batch was not written under its sequence, nor anything behind it."""
+        """Records that the batch was not written under its sequence, nor anything after it."""
         self.retrying = True
         if batch.stamped and (self.first_refused is None or batch.number < self.first_refused[0]):
             self.first_refused = batch.number, batch.sequence
 
     def go_on(self) -> None:
-        """Nothing is in flight: what is queued may be sent, in a sequence without a gap."""
+        """Resumes sending, with a gapless sequence. Called when nothing is in flight."""
         self.retrying = False
         if self.first_refused is not None:
             self.next_sequence = self.first_refused[1]
@@ -153,7 +153,7 @@ class _Partition:
 
 
 class _Refused(NamedTuple):
-    """A batch whose records wait for what is to become of them."""
+    """A refused batch whose records wait for a decision."""
 
     generation: int
     partition: _Partition
@@ -162,7 +162,7 @@ class _Refused(NamedTuple):
 
 
 class Producer:
-    """See the module, and :class:`streamsrt.client.interface.Producing` for what may be called from other threads."""
+    """Sends batches. See the module, and :class:`streamsrt.client.interface.Producing` for what other threads may call."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class Producer:
             self._buffered_bytes += size
             self._unsent_bytes += size
             self._pending += 1
-        # With a request in flight to the same broker its answer wakes the loop.
+        # If a request to the same broker is in flight, its response wakes the loop.
         if not self._requests.get(queue.node_id) or self._unsent_bytes >= WORTH_SENDING_BYTES:
             self._wake_from_outside()
 
@@ -273,12 +273,12 @@ class Producer:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the next call raises what has failed."""
+        """Whether the next call raises an earlier error."""
         with self._lock:
             return self._error is not None or self._closed
 
     def raise_error(self) -> None:
-        """Raises what has failed and was not raised yet, if anything."""
+        """Raises an error that was not raised yet, if there is one."""
         with self._changed:
             self._raise_error()
 
@@ -293,13 +293,13 @@ class Producer:
             raise error
 
     def _settle_refused(self) -> None:
-        """Asks what is to become of refused records. The lock is held, but not while somebody else's code runs."""
+        """Has ``on_refused`` decide about refused records. The lock is held, except while user code runs."""
         self._settling = True
         try:
             while self._refused and self._error is None:
                 refused = self._refused.popleft()
                 if refused.partition.is_behind_others(refused.batch):
-                    # What was left of an earlier one may have to be judged again.
+                    # The remaining records of an earlier batch may have to be judged again.
                     refused.partition.refused -= 1
                     self._put_back(refused.partition, refused.batch)
                     self._wake_from_outside()
@@ -320,7 +320,7 @@ class Producer:
             self._settling = False
 
     def _judged(self, refused: _Refused) -> list[Part] | StreamsError:
-        """What is left of the batch, or what failed."""
+        """Returns the remaining parts of the batch, or an error."""
         assert self.on_refused is not None
         dropped = set()
         for index, record in records_of(refused.partition.tp, refused.batch.data, refused.refusal):
@@ -336,7 +336,7 @@ class Producer:
         return without(refused.batch.data, dropped)
 
     def _replace(self, partition: _Partition, batch: _Batch, parts: list[Part]) -> None:
-        """Queues the parts where the batch was. The lock is held."""
+        """Queues the parts in place of the batch. The lock is held."""
         expires_at = self._loop.time() + self._config.delivery_timeout_ms / 1000
         new = [_Batch(data, count, (*batch.number, at), expires_at) for at, (data, count) in enumerate(parts)]
         size = sum(len(data) for data, _ in parts)
@@ -360,7 +360,7 @@ class Producer:
         self._wake.set()
 
     async def close(self) -> None:
-        """Stop; waiting callers get an error."""
+        """Stops; waiting callers get an error."""
         tasks = [self._runner, *self._tasks, *([] if self._adding is None else [self._adding])]
         for task in tasks:
             task.cancel()
@@ -432,7 +432,7 @@ class Producer:
                 self._refuse(partition, first, BatchRefusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
 
     def _send_what_is_due(self) -> float | None:
-        """Start requests; the result is the loop time of the next retry or expiry, if any."""
+        """Sends requests that are due; returns the loop time of the next retry or expiry, if any."""
         now = self._loop.time()
         by_node: dict[int, list[_Partition]] = {}
         to_add: list[TopicPartition] = []
@@ -458,7 +458,7 @@ class Producer:
                 by_node.setdefault(leader.node_id, []).append(partition)
         if to_add and (self._adding is None or self._adding.done()) and self._producer_id >= 0:
             self._adding = asyncio.create_task(self._add_partitions(to_add, self._generation))
-            # Not in the coroutine: a task that is cancelled before it has begun runs no line of it.
+            # Not in the coroutine: a task that is cancelled before it starts executes no line of it.
             self._adding.add_done_callback(lambda _: self._wake.set())
         for node_id, ready in by_node.items():
             while self._may_send(node_id, ready):
@@ -581,7 +581,7 @@ class Producer:
         if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             self._acknowledge(partition, batch, result.base_offset)
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.retrying:
-            # An earlier batch of the partition failed and goes out again first.
+            # An earlier batch of the partition failed and is sent again first.
             self._retry(partition, batch, error_name(code))
         elif is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
             self._metadata.request_update()
@@ -638,7 +638,7 @@ class Producer:
             self._put_back(partition, batch)
 
     def _put_back(self, partition: _Partition, batch: _Batch) -> None:
-        """Queues the batch where it was, to be sent once more. The lock is held."""
+        """Queues the batch at its previous place, to be sent once more. The lock is held."""
         partition.queued_bytes += len(batch.data)
         self._unsent_bytes += len(batch.data)
         before = []
@@ -668,7 +668,7 @@ class Producer:
     # -------------------------------------------------------------------------------------------------- transactions
 
     def drop_all(self) -> None:
-        """Forget what was sent and not acknowledged, and errors. Nothing is taken until :meth:`restart`."""
+        """Drops unacknowledged batches and errors. Nothing is accepted until :meth:`restart`."""
         if self._adding is not None:
             self._adding.cancel()
         with self._changed:
@@ -678,12 +678,12 @@ class Producer:
             self._changed.notify_all()
 
     async def settled(self) -> None:
-        """Wait until no request is under way."""
+        """Waits until no request is in flight."""
         running = [*self._tasks, *([] if self._adding is None else [self._adding])]
         await asyncio.gather(*running, return_exceptions=True)
 
     def restart(self, producer_id: int, producer_epoch: int) -> None:
-        """Go on under this producer id and epoch."""
+        """Continues with this producer id and epoch."""
         with self._lock:
             self._producer_id, self._producer_epoch = producer_id, producer_epoch
         self._wake.set()

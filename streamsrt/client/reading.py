@@ -1,4 +1,4 @@
-"""Reads topics from start to end, for commands: which partitions exist, and what they contain."""
+"""Reads topics from start to end, for commands: existing partitions and their contents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POLL_S = 1.0
 
 
 def partitions_of(network: NetworkThread, topic: str) -> list[TopicPartition]:
-    """All partitions of a topic. Raises MissingTopicError."""
+    """Returns all partitions of a topic. Raises MissingTopicError."""
     count = network.admin.partitions_for([topic]).get(topic)
     if count is None:
         raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows all topics)")
@@ -23,14 +23,14 @@ def partitions_of(network: NetworkThread, topic: str) -> list[TopicPartition]:
 
 
 def starts_of(network: NetworkThread, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The first offset of each partition that its log still holds."""
+    """Returns the first offset that each partition's log still has."""
     return {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).items()}
 
 
 def ends_of(
     network: NetworkThread, partitions: Collection[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """The offset that follows the last record of each partition. ``read_committed``: the last one that is decided."""
+    """Returns the offset after the last record of each partition. ``read_committed``: after the last decided one."""
     found = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
     return {tp: at.offset for tp, at in found.items()}
 
@@ -42,7 +42,8 @@ def read_range(
     *,
     follow: bool = False,
 ) -> Iterator[Fetched]:
-    """What lies between, partition by partition as it arrives, and maybe more. ``follow``: on and on."""
+    """Yields the data in this range, partition by partition as it arrives, and possibly more. ``follow``: continues at
+    the end."""
     left = {tp for tp in starts if follow or starts[tp] < ends[tp]}
     network.fetcher.add_partitions({tp: starts[tp] for tp in left})
     try:
@@ -62,7 +63,7 @@ def read_range(
 
 
 def columns_of(fetched: Fetched) -> Iterator[RecordColumns]:
-    """The records of an answer. Raises an error that says where the first batch is that can't be read."""
+    """Yields the records of a response. An error names the position of the first batch that can't be read."""
     position = fetched.offset
     try:
         for columns in iter_columns(fetched.buffer, from_offset=position, aborted=fetched.aborted):

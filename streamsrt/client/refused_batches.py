@@ -38,7 +38,8 @@ REMEDIES: dict[int, str] = {
 
 
 class BatchRefusal(NamedTuple):
-    """Why a batch was refused. ``record_errors``: by index, the records that are the reason, where the broker names them.
+    """The reason why a batch was refused. ``record_errors``: by index, the records that are the reason, if the broker
+    names them.
 
     ``is_retriable``: it was tried until its time was up, and might be taken later.
     """
@@ -49,7 +50,7 @@ class BatchRefusal(NamedTuple):
     is_retriable: bool = False
 
     def is_of_whole_batch(self) -> bool:
-        """Whether a part of the batch might be taken."""
+        """Whether parts of the batch might be accepted."""
         return self.error_code in TOO_LARGE or (
             self.error_code in {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP} and not self.record_errors
         )
@@ -58,7 +59,7 @@ class BatchRefusal(NamedTuple):
 def refusal_text(
     tp: TopicPartition, code: int, said: str | None, what: str = "a batch", principal: str | None = None
 ) -> str:
-    """What the broker says, and what to do about it."""
+    """Returns the broker's error and what to do about it."""
     topic, partition = tp
     said = f" {said.rstrip('.')}." if said else f" {error_message(code)}"
     text = f"The broker refuses {what} for {topic}-{partition} ({error_name(code)}).{said} {REMEDIES.get(code, '')}"
@@ -68,14 +69,14 @@ def refusal_text(
 
 
 def halves(data: Buffer) -> list[Part]:
-    """The batch as two. It must have two records or more."""
+    """Splits a batch of two or more records."""
     columns = _columns(data)
     count = len(columns.keys)
     return [_part(data, columns, range(count // 2)), _part(data, columns, range(count // 2, count))]
 
 
 def records_of(tp: TopicPartition, data: Buffer, refusal: BatchRefusal) -> list[tuple[int, RefusedRecord]]:
-    """The records that the refusal is about, with their index in the batch."""
+    """Returns the refused records, with their index in the batch."""
     columns = _columns(data)
     found = []
     for index in sorted(refusal.record_errors) or range(len(columns.keys)):
@@ -90,7 +91,7 @@ def records_of(tp: TopicPartition, data: Buffer, refusal: BatchRefusal) -> list[
 
 
 def without(data: Buffer, dropped: Collection[int]) -> list[Part]:
-    """The batch without these records: one batch, or none."""
+    """Returns the batch without these records: one batch, or none."""
     columns = _columns(data)
     kept = [index for index in range(len(columns.keys)) if index not in dropped]
     return [_part(data, columns, kept)] if kept else []

@@ -32,7 +32,7 @@ class Send(Protocol):
 
 
 class Authenticator(Protocol):
-    """What is used of aiokafka's authenticators."""
+    """The part of aiokafka's authenticators that is used."""
 
     async def step(self, payload: bytes | None, /) -> tuple[bytes, bool] | None: ...
 
@@ -61,7 +61,7 @@ def check_security(config: SecurityConfig) -> None:
 
 
 def tls_context(config: SecurityConfig) -> ssl.SSLContext | None:
-    """The TLS context, or None for a plain connection. Raises ConfigError for files that can't be used."""
+    """Returns the TLS context, or None for a plain connection. Raises ConfigError for unusable files."""
     if config.protocol not in {"SSL", "SASL_SSL"}:
         return None
     try:
@@ -78,7 +78,7 @@ def tls_context(config: SecurityConfig) -> ssl.SSLContext | None:
 
 
 async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
-    """SaslHandshake and the exchange that follows. Raises AuthenticationError."""
+    """Executes SaslHandshake and the following exchange. Raises AuthenticationError."""
     handshake = await send(types.SaslHandshakeRequest(mechanism=config.sasl_mechanism))
     if handshake.error_code != ErrorCode.NONE:
         offered = ", ".join(handshake.mechanisms)

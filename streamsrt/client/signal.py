@@ -1,4 +1,4 @@
-"""How the network thread wakes the processing thread."""
+"""The signal with which the network thread wakes the processing thread."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from streamsrt.client.blocking import THREADS, Blocking
 
 
 class Signal:
-    """One bit that is set by many and waited for by one. Setting it twice is setting it once."""
+    """One bit that many threads set and one waits for. Setting it twice has the effect of setting it once."""
 
     def __init__(self, blocking: Blocking = THREADS) -> None:
         self._event = blocking.flag()
 
     def set(self) -> None:
-        """End the wait; also the next one, if nobody is waiting."""
+        """Ends the wait; also the next one, if no thread is waiting."""
         if not self._event.is_set():
             self._event.set()
 
     def clear(self) -> None:
-        """To be called *before* looking whether there is something, so that nothing gets lost in between."""
+        """Resets the signal. Called *before* checking for work, so that nothing is missed in between."""
         self._event.clear()
 
     def wait(self, timeout_s: float | None) -> bool:

@@ -62,7 +62,7 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 def transaction_error(
     code: int, what: str, transactional_id: str | None = None, principal: str | None = None
 ) -> StreamsError:
-    """What a refused request of a transactional producer means for its transaction."""
+    """Returns the error for a transactional producer's refused request."""
     text = f"{what} ({error_name(code)}). {error_message(code)}"
     if code in FENCED:
         return ProducerFencedError(
@@ -99,17 +99,18 @@ class TransactionCoordination:
 
     @property
     def is_open(self) -> bool:
-        """Whether the coordinator may know of a transaction that is not decided."""
+        """Whether the coordinator may have an undecided transaction."""
         return bool(self._added or self._groups)
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition is in the transaction, so that it may be written."""
+        """Whether the partition was added to the transaction and may be written."""
         return tp in self._added
 
     # ----------------------------------------------------------------------------------------------------- requests
 
     async def initialize(self, deadline: float, *, again: bool = False) -> tuple[int, int]:
-        """A producer id and epoch; earlier ones are fenced. ``again``: only if nobody has taken over since."""
+        """Returns a producer id and epoch; earlier ones are fenced. ``again``: only if no other producer has taken over
+        since."""
         request = types.InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=self._timeout_ms,
@@ -125,7 +126,7 @@ class TransactionCoordination:
         return self._producer_id, self._producer_epoch
 
     async def add_partitions(self, partitions: Collection[TopicPartition], deadline: float) -> None:
-        """Add partitions that are about to be written."""
+        """Adds partitions that are about to be written."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -151,7 +152,7 @@ class TransactionCoordination:
         member_epoch: int,
         deadline: float,
     ) -> None:
-        """Make offsets part of the transaction. Raises StaleMemberEpochError, UnknownMemberError, CommitError too."""
+        """Adds offsets to the transaction. Also raises StaleMemberEpochError, UnknownMemberError, CommitError."""
         async with self._lock:
             if group_id not in self._groups:
                 request = types.AddOffsetsToTxnRequest(
@@ -166,7 +167,7 @@ class TransactionCoordination:
         await self._commit_offsets(group_id, offsets, member_id, member_epoch, deadline)
 
     async def end(self, committed: bool, deadline: float) -> None:
-        """Have the transaction committed or aborted, if there is one."""
+        """Commits or aborts the transaction, if there is one."""
         if not self.is_open:
             return
         request = types.EndTxnRequest(
@@ -186,7 +187,7 @@ class TransactionCoordination:
     async def _ask(
         self, request: Request[R], version_max: int, deadline: float, what: str, code_of: Callable[[R], int]
     ) -> R:
-        """Send until it is done. Raises TransactionLostError when the time is up."""
+        """Sends until it succeeds. Raises TransactionLostError when the time is up."""
         failures = 0
         while True:
             code = -1
@@ -283,7 +284,7 @@ class TransactionCoordination:
 
 
 def _worst_of_partitions(response: types.AddPartitionsToTxnResponse) -> int:
-    """The code that decides: one that can't be retried before one that can; "not attempted" says nothing."""
+    """Returns the decisive code: a final one before a retriable one; "not attempted" is ignored."""
     codes = {
         result.partition_error_code
         for topic in response.results_by_topic_v3_and_below
@@ -301,7 +302,7 @@ def _offsets_error(failed: Mapping[TopicPartition, int], what: str) -> StreamsEr
 
 
 def as_production_error(error: StreamsError, partitions: Iterable[TopicPartition]) -> StreamsError:
-    """Partitions that can't be added can't be written: the same kind of error as where the batch itself is refused."""
+    """Converts an error of adding partitions: they can't be written, as if the batch itself had been refused."""
     if isinstance(error, TransactionLostError):
         return error
     topic, partition = next(iter(partitions))

@@ -36,7 +36,7 @@ ANSWER_SLACK_S = 5.0
 
 
 class Transactions:
-    """:class:`streamsrt.client.interface.Transacting` over the producer of the network thread.
+    """Implements :class:`streamsrt.client.interface.Transacting` with the network thread's producer.
 
     ``submit`` runs a coroutine on the loop. Used by the one thread that sends.
     """
@@ -108,7 +108,7 @@ class Transactions:
 
     def _check_ready(self) -> None:
         if not self.is_ready:
-            # What is told here is told once; the transaction stays lost until it is begun anew.
+            # An error reported here is reported once; the transaction stays lost until it is initialized again.
             self._ready = False
             self._producer.raise_error()
             raise TransactionLostError("The producer must be initialized before it can be used again.")
@@ -135,7 +135,7 @@ class Transactions:
         deadline = asyncio.get_running_loop().time() + timeout_s
         self._ends.clear()
         self._producer.drop_all()
-        # A batch that arrives after the marker would belong to a transaction that nobody ends.
+        # A batch that arrives after the marker would belong to a transaction that no one ends.
         await self._producer.settled()
         await self._coordination.end(committed=False, deadline=deadline)
         self._producer.restart(*await self._coordination.initialize(deadline, again=True))

@@ -8,7 +8,7 @@ from streamsrt.wire.primitives import DecodeError
 
 
 def unreadable_batch(tp: TopicPartition, offset: int, error: DecodeError) -> DeserializationError:
-    """The error for a batch of an input topic that begins at ``offset`` or behind it."""
+    """Returns the error for a batch of an input topic that starts at ``offset`` or after it."""
     topic, partition = tp
     message = (
         f"{topic}-{partition} has a record batch at or after offset {offset} that can't be read: {error}. It was "

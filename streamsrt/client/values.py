@@ -39,7 +39,7 @@ class SecurityConfig:
 
     @property
     def principal(self) -> str | None:
-        """Who the broker takes this client for; None where only the broker knows."""
+        """The principal that the broker assigns to this client; None if only the broker knows."""
         if self.protocol.startswith("SASL"):
             return f"User:{self.sasl_username}" if self.sasl_username else None
         return "User:ANONYMOUS" if self.protocol == "PLAINTEXT" else None
@@ -47,7 +47,7 @@ class SecurityConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchConfig:
-    """Of one fetcher. ``buffer_bytes``: fetching stops while so much is waiting to be polled."""
+    """Settings of one fetcher. ``buffer_bytes``: fetching stops while this much is waiting to be polled."""
 
     min_bytes: int = 1
     max_wait_ms: int = 500
@@ -59,7 +59,7 @@ class FetchConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Of the idempotent producer. ``acks`` is all and idempotence is on, always."""
+    """Settings of the idempotent producer. ``acks`` is always all, and idempotence always on."""
 
     max_request_size: int = 1024 * 1024
     buffer_memory: int = 32 * 1024 * 1024
@@ -67,13 +67,13 @@ class ProducerConfig:
     delivery_timeout_ms: int = 120_000
     max_in_flight_requests_per_connection: int = 5
     transactional_id: str | None = None
-    """Set: everything is written in transactions (:class:`streamsrt.client.interface.Transacting`)."""
+    """If set, everything is written in transactions (:class:`streamsrt.client.interface.Transacting`)."""
     transaction_timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Where the cluster is and how to talk to it."""
+    """The cluster's addresses and the connection settings."""
 
     bootstrap_servers: str
     """``host:port``, several separated by commas."""
@@ -96,7 +96,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one Fetch brought of one partition.
+    """The data of one partition in a Fetch response.
 
     ``buffer`` holds whole record batches, undecoded; the first may begin before ``offset``, whose earlier records are to
     be skipped (``decode_batches(buffer, from_offset=offset, aborted=aborted)``). ``next_offset`` follows the last record
@@ -118,7 +118,7 @@ class Fetched:
 
     @property
     def readable_end(self) -> int:
-        """The end of what can be read now: reading committed, it lies before the first transaction that is undecided."""
+        """Returns the end of what can be read now: with read_committed, it is before the first undecided transaction."""
         return self.high_watermark if self.aborted is None else self.last_stable_offset
 
 
@@ -132,7 +132,7 @@ class OffsetOutOfRangeError(FetchError):
     response may lack the bounds of the log: query them with ``list_offsets``."""
 
     is_new_topic = False
-    """Whether the topic was deleted and made again: nothing that it holds has been read."""
+    """Whether the topic was deleted and created again: none of its records have been read."""
 
 
 # ------------------------------------------------------------------------------------------------------------ produce
@@ -145,8 +145,8 @@ class DeliveryTimeoutError(ProductionError):
 
 
 class RecordRefusedError(ProductionError):
-    """The broker does not take a record. ``error_code`` is the broker's; the record was not written. Often it is
-    too large: raise the topic's ``max.message.bytes``."""
+    """The broker rejects a record. ``error_code`` is the broker's; the record was not written. Often it is too large:
+    raise the topic's ``max.message.bytes``."""
 
     def __init__(
         self, message: str, topic: str, partition: int, *, error_code: int = -1, is_retriable: bool = False
@@ -157,7 +157,7 @@ class RecordRefusedError(ProductionError):
 
 
 class RefusedRecord(NamedTuple):
-    """A record that the broker does not take, as it was to be written. ``timestamp``: epoch milliseconds."""
+    """A rejected record, as it was to be written. ``timestamp``: epoch milliseconds."""
 
     topic: str
     partition: int
@@ -169,14 +169,14 @@ class RefusedRecord(NamedTuple):
 
 
 class RefusalAnswer(Enum):
-    """What is to become of a record that was refused."""
+    """The decision about a rejected record."""
 
     DROP = "drop"
-    """It is left out; everything else goes on."""
+    """It is left out; everything else continues."""
     FAIL = "fail"
     """Its error is raised by ``send`` or ``flush``."""
     START_OVER = "start over"
-    """DeliveryTimeoutError is raised: what was made since the last commit is to be made again."""
+    """DeliveryTimeoutError is raised: the work since the last commit has to be repeated."""
 
 
 OnRefused: TypeAlias = Callable[[RefusedRecord], RefusalAnswer]
@@ -206,8 +206,8 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """``api_versions``: ``(lowest, highest)`` by API key, of the broker that answered; ``features``: the names of those that
-    it supports."""
+    """``api_versions``: ``(lowest, highest)`` by API key, of the broker that answered; ``features``: the names of its
+    features."""
 
     cluster_id: str | None
     controller_id: int
@@ -226,7 +226,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """-1: the broker's default."""
+    """A topic to create. -1: the broker's default."""
 
     name: str
     partitions: int = -1

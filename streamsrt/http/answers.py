@@ -66,7 +66,7 @@ _ELSEWHERE = (FailureReason.NOT_PRESENT, FailureReason.NOT_ACTIVE)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the parameters of a query say. ``params`` are given on to other instances."""
+    """The parameters of a query. ``params`` are forwarded to other instances."""
 
     params: Params
     forwarded: bool
@@ -78,7 +78,8 @@ class Question:
 
     @classmethod
     def of(cls, params: Params, *, forwarded: bool, max_rows: int) -> Question:
-        """``max_rows``: no answer has more, whatever the limit says. Raises UserError."""
+        """Parses the parameters. ``max_rows``: the maximum number of rows of a response, whatever the limit is. Raises
+        UserError."""
         return cls(
             params,
             forwarded,
@@ -114,7 +115,7 @@ def _numbers(params: Params, name: str) -> list[int]:
 
 
 def _whole(text: str) -> int | None:
-    """The number; None for what is none, or none of 64 bits."""
+    """Parses a number; None if it is not a number of 64 bits."""
     if not text.isascii() or not text.isdigit() or len(text) > len(str(LATEST_MS)):
         return None
     number = int(text)
@@ -237,7 +238,7 @@ def _failed(result: QueryResult[Any]) -> Answer:
 def _elsewhere(
     instance: Instance, store: str, partition: int, question: Question, path: str, result: QueryResult[Any]
 ) -> Answer:
-    """The answer of an instance that has the partition."""
+    """Returns the response of an instance that has the partition."""
     hosts = [] if question.forwarded else _hosts(instance, store, partition, stale=question.stale)
     params = {**question.params, "partition": str(partition)}
     last: Answer = _failed(result)
@@ -317,7 +318,7 @@ def _from_all(instance: Instance, store: str, query: Query, question: Question, 
     return Page(question.limit, found)
 
 
-# ----------------------------------------------------------------------------------------------------- what it is, how
+# --------------------------------------------------------------------------------------------------- the instance
 
 
 def stores(instance: Instance) -> Answer:
@@ -336,7 +337,7 @@ def _store(spec: StoreSpec) -> dict[str, Any]:
 
 
 def metadata(instance: Instance) -> Answer:
-    """``/metadata``: which instance has what."""
+    """``/metadata``: the partitions of each instance."""
     return 200, {
         "instances": [
             {
@@ -352,7 +353,7 @@ def metadata(instance: Instance) -> Answer:
 
 
 def tasks(instance: Instance) -> Answer:
-    """``/tasks``: what this instance does, what each task waits for, and why tasks came and went, the newest last."""
+    """``/tasks``: what this instance does, what each task waits for, and why tasks were added or removed, newest last."""
     progress = instance.progress
     return 200, {
         "application_id": instance.config.application_id,
@@ -386,7 +387,7 @@ def readiness(instance: Instance) -> Answer:
 
 
 def failure(error: StreamsError) -> Answer:
-    """What an error is answered with."""
+    """Returns the response for an error."""
     if isinstance(error, QueryRefusedError):
         return error.answer
     status = 500

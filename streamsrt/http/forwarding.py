@@ -1,4 +1,4 @@
-"""Asking another instance over HTTP, with the standard library: once, with a deadline."""
+"""Sends requests to other instances over HTTP, with the standard library: once, with a deadline."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ class InstanceUnreachableError(StreamsError):
 
 
 def fetch(host: HostInfo, path: str, params: Mapping[str, str], timeout_s: float) -> tuple[int, dict[str, Any]]:
-    """Status and body of what an instance answers, which may ask others. Raises InstanceUnreachableError."""
+    """Returns status and body of an instance's response; that instance may forward the request. Raises
+    InstanceUnreachableError."""
     return _get(host, path, params, timeout_s, {})
 
 
 def ask(host: HostInfo, path: str, params: Mapping[str, str], timeout_s: float) -> tuple[int, dict[str, Any]]:
-    """Status and body of what another instance has itself. Raises InstanceUnreachableError."""
+    """Returns status and body of an instance's response about its own state. Raises InstanceUnreachableError."""
     return _get(host, path, params, timeout_s, {FORWARDED: "1"})
 
 

@@ -14,7 +14,7 @@ from topology.graph.topology import Topology
 
 
 class Instance(Protocol):
-    """Every method may be called by any thread."""
+    """A running application. Every method is thread-safe."""
 
     config: StreamsConfig
     topology: Topology
@@ -28,7 +28,7 @@ class Instance(Protocol):
 
     @property
     def routing(self) -> Routing:
-        """Raises InvalidStateStoreError where nothing runs."""
+        """Returns the routing. Raises InvalidStateStoreError if nothing runs."""
 
     def query(
         self,

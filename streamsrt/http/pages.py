@@ -32,7 +32,8 @@ class QueryRefusedError(StreamsError):
 
 
 class Page:
-    """``make(page)`` yields the rows, by way of :meth:`up_to_limit`, and says in ``position`` what they contain.
+    """A response with rows. ``make(page)`` yields them, by way of :meth:`up_to_limit`, and sets ``position`` to what they
+    contain.
 
     ``about``: what stands behind the rows.
     """
@@ -48,7 +49,7 @@ class Page:
         """Whether all pieces are made."""
 
     def up_to_limit(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows that still fit."""
+        """Yields rows up to the limit."""
         for row in rows:
             if self._given == self._limit:
                 self.truncated = True
@@ -57,7 +58,7 @@ class Page:
             yield row
 
     def pieces(self) -> Iterator[bytes]:
-        """The JSON of the answer. Raises QueryRefusedError, and what the queries raise."""
+        """Yields the response's JSON. Raises QueryRefusedError, and what the queries raise."""
         before = b'{"rows":['
         while not self.is_whole:
             rows = list(islice(self._rows, PIECE_ROWS))

@@ -54,11 +54,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class _BusyError(Exception):
-    """Too many wait."""
+    """Too many requests are waiting."""
 
 
 class _Line:
-    """Work on threads, a few at once. ``open``: how many answers are begun and not sent yet."""
+    """A queue of work on threads, a few at once. ``open``: responses that were started and are not sent yet."""
 
     def __init__(self) -> None:
         self._limiter: CapacityLimiter | None = None
@@ -66,7 +66,7 @@ class _Line:
         self.open = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of ``work``. Raises _BusyError where too many wait."""
+        """Runs ``work`` and returns its result. Raises _BusyError if too many requests are waiting."""
         if self._waiting >= _AT_ONCE + _WAITING_MAX:
             raise _BusyError
         self._limiter = self._limiter or CapacityLimiter(_AT_ONCE)
@@ -77,7 +77,7 @@ class _Line:
             self._waiting -= 1
 
     async def answered(self, make: Callable[[], Answer | Page]) -> Response:
-        """The answer, or its beginning."""
+        """Returns the response, or its beginning."""
         try:
             return await self.run(lambda: self._begun(make)) if self.open < _WAITING_MAX else _json(_BUSY)
         except _BusyError:
@@ -98,7 +98,7 @@ class _Line:
 
 
 class _Streamed(Response):
-    """Rows in pieces, each made when the one before is on its way."""
+    """A response in pieces, each created when the previous one is being sent."""
 
     def __init__(self, line: _Line, first: bytes, rest: Iterator[bytes]) -> None:
         super().__init__(media_type="application/json")
@@ -113,7 +113,7 @@ class _Streamed(Response):
             async with asyncio.timeout(_SENDING_S):
                 await self._send(send)
         except (StreamsError, _BusyError, TimeoutError) as error:
-            # Without its last piece the connection is closed: the client sees that something is missing.
+            # Without its last piece, the connection is closed: the client sees that the response is incomplete.
             logger.warning("a streamed response was aborted: %s", str(error) or type(error).__name__)
         finally:
             self._line.open -= 1
@@ -227,7 +227,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 class HttpServer:
-    """Serves an ASGI application on a thread of its own, from the start to :meth:`stop`. Takes the socket over."""
+    """Serves an ASGI application on its own thread, from the start to :meth:`stop`. Takes over the socket."""
 
     def __init__(self, served: ASGIApp, listening: socket.socket) -> None:
         self._socket = listening
@@ -250,7 +250,7 @@ class HttpServer:
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Answers what is under way, and ends."""
+        """Answers pending requests, and ends."""
         self._server.should_exit = True
         self._thread.join(_STOP_TIMEOUT_S)
         self._socket.close()

@@ -47,7 +47,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def key_of(spec: StoreSpec, text: str) -> Any:
-    """The key that a text means. Raises UserError."""
+    """Parses a key. Raises UserError."""
     name = getattr(spec.key_serde, "name", "")
     try:
         return _READERS.get(name, _json_or_text)(text)
@@ -72,7 +72,7 @@ def row_json(key: object, value: object) -> dict[str, Any]:
 
 
 def to_json(value: object) -> bytes:
-    """JSON, with what it does not know as text: bytes as UTF-8, or as hexadecimal digits behind ``0x``."""
+    """Encodes JSON; other values become text: bytes are UTF-8, or hexadecimal digits after ``0x``."""
     return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 

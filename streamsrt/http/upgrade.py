@@ -26,7 +26,7 @@ Body: TypeAlias = dict[str, object]
 
 
 def upgrade(instance: Instance) -> tuple[int, Body]:
-    """The answer."""
+    """Returns the response."""
     try:
         found = _look(instance)
     except StreamsError as error:

@@ -1,4 +1,4 @@
-"""Why a query has no answer.
+"""Errors of queries: why there is no answer.
 
 ::
 

@@ -27,7 +27,7 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 class _Request:
-    """A query that waits. ``done`` is locked until it is answered."""
+    """A waiting query. ``done`` is locked until it is answered."""
 
     __slots__ = ("done", "error", "given_up", "result", "work")
 
@@ -49,7 +49,7 @@ class _Request:
 
 
 class _Idle:
-    """The processing thread waits for something and touches nothing."""
+    """The processing thread waits and uses neither tasks nor stores."""
 
     __slots__ = ("_gate",)
 
@@ -66,7 +66,7 @@ class _Idle:
 
 
 class QueryGate:
-    """Between one processing thread, which holds the lock first, and any number of callers."""
+    """Coordinates one processing thread, which holds the lock first, and any number of callers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,24 +81,25 @@ class QueryGate:
     # -------------------------------------------------------------------------------------------- processing thread
 
     def take(self) -> None:
-        """The processing thread works from now on."""
+        """Takes the lock: the processing thread works from now on."""
         self._wanted = True
         self._lock.acquire()
         self._wanted = False
         self.serve()
 
     def give(self) -> None:
-        """The processing thread does not work until it :meth:`take`\\ s the lock."""
+        r"""Releases the lock until the processing thread :meth:`take`\ s it again."""
         self._lock.release()
         self._drain()
 
     def serve(self) -> None:
-        """Answers the queries that wait now. Called by the processing thread between two batches."""
+        """Answers waiting queries. Called by the processing thread between two batches."""
         if self._waiting:
             self._answer(len(self._waiting))
 
     def close(self) -> None:
-        """Ends it: every query from now on is told that the application has stopped. Called instead of :meth:`give`."""
+        """Closes the gate: every query from now on fails because the application has stopped. Called instead of
+        :meth:`give`."""
         self._closed = True
         self._lock.release()
         self._drain()
@@ -106,7 +107,7 @@ class QueryGate:
     # ------------------------------------------------------------------------------------------------------- callers
 
     def run(self, work: Callable[[], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
-        """The result of ``work``, which is done while nobody else touches tasks and stores. For any other thread.
+        """Runs ``work`` while no other thread uses tasks and stores, and returns its result. For any other thread.
 
         Raises QueryTimedOutError, StreamsStoppedError, StateStoreMigratedError, and what ``work`` raises.
         """
@@ -130,7 +131,7 @@ class QueryGate:
         raise request.error
 
     def _drain(self) -> None:
-        """Answers the queries that wait for as long as the lock is free."""
+        """Answers waiting queries as long as the lock is free."""
         while self._waiting and not self._wanted and self._lock.acquire(blocking=False):
             try:
                 self._answer(len(self._waiting))

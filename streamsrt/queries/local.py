@@ -36,7 +36,8 @@ _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
 
 
 class LocalQueries(StoreQueries):
-    """Asks the tasks of one processing thread. ``tasks``: all that are open. ``restoring``: who follows changelogs."""
+    """Queries the tasks of one processing thread. ``tasks``: all open ones. ``restoring``: the driver that follows
+    changelogs."""
 
     def __init__(
         self,
@@ -94,23 +95,24 @@ class LocalQueries(StoreQueries):
         return self._gate.run(look, timeout_s)
 
     def _still(self, tasks: Iterable[OwnedTask]) -> AbstractContextManager[None]:
-        """Nothing is restored meanwhile into the stores of these tasks, where something is."""
+        """Pauses the restore of these tasks' stores, if there is one."""
         if self._restoring is None or not any(owned.changelogs for owned in tasks):
             return nullcontext()
         return self._restoring.standing_still
 
     def look(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
-        """What ``work`` finds out of the tasks, while nobody else touches them. Raises InvalidStateStoreError."""
+        """Runs ``work`` on the tasks while no other thread uses them, and returns its result. Raises
+        InvalidStateStoreError."""
         return self._gate.run(lambda: work(self._tasks), timeout_s)
 
     def look_at_globals(self, work: Callable[[GlobalConsumer], None], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Does ``work`` with what keeps the global stores, where there are any. Raises InvalidStateStoreError."""
+        """Runs ``work`` on the consumer of the global stores, if there is one. Raises InvalidStateStoreError."""
         consumer = self._global_consumer()
         if consumer is not None:
             self._gate.run(lambda: work(consumer), timeout_s)
 
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
-        """What each store of this instance takes."""
+        """Returns the size of each store of this instance."""
 
         def look() -> list[StoreSize]:
             return [
@@ -158,7 +160,7 @@ class LocalQueries(StoreQueries):
         return _read(owned.task.caches[store], prepared, position)
 
     def _position_of(self, owned: OwnedTask, store: str) -> Position:
-        """What a task's store contains (see :mod:`streamsrt.queries.values`)."""
+        """Returns what a task's store contains (see :mod:`streamsrt.queries.values`)."""
         offsets: dict[str, dict[int, int]] = {}
         if _runs(owned):
             for (topic, partition), offset in owned.task.position(store).items():
@@ -167,7 +169,7 @@ class LocalQueries(StoreQueries):
             progress = owned.changelogs[store]
             (topic, partition), at = progress.changelog, None
             if self._restoring is not None:
-                # The report may be older than the store.
+                # The report may be older than the contents of the store.
                 at = self._restoring.position(progress.changelog)
             offsets[topic] = {partition: (progress.position if at is None else at) - 1}
         return Position(offsets)

@@ -47,7 +47,7 @@ Convert = Callable[[RawRow], Value]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A query ready to be asked of a task. ``read``: a row or None where it is of one row, else an iterator of rows."""
+    """A query prepared for tasks. ``read`` returns a row or None if the query is for one row, else an iterator of rows."""
 
     read: Callable[[Any], Any]  # of the cache of the store's kind, and as of_one_row says
     convert: Convert
@@ -55,7 +55,7 @@ class Prepared:
 
 
 def describe(spec: StoreSpec) -> str:
-    """A store's kind, in words."""
+    """Describes a store's kind as text."""
     return f"a {'timestamped ' if spec.timestamped else ''}{in_words(spec)} store"
 
 
@@ -126,14 +126,15 @@ def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> P
 
 
 def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
-    """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
+    """Prepares a query; None if a store of that kind does not answer such queries. Raises UnknownStateStoreError,
+    UserError."""
     spec = routing.stores.spec(store)
     found = QUERIES[kind_of(spec)].prepare(routing, spec, query)
     return found if found is None or spec.version == 1 else replace(found, convert=_upcasting(found.convert))
 
 
 def _upcasting(convert: Convert) -> Convert:
-    """The same, whose failures are the user's."""
+    """Wraps a conversion so that its failures are UserErrors."""
 
     def told(raw: RawRow) -> Value:
         try:
@@ -146,7 +147,7 @@ def _upcasting(convert: Convert) -> Convert:
 
 
 def key_query(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:
-    """The query for the row of a key; ``as_of_ms``: of a versioned store, the version that was valid then."""
+    """Returns the query for the row of a key; ``as_of_ms``: of a versioned store, the version valid at that time."""
     return QUERIES[kind_of(spec)].by_key(spec, key, as_of_ms)
 
 

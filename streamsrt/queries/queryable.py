@@ -30,7 +30,7 @@ class Queryable:
     store_directory: StoreDirectory
 
     def local_queries(self) -> StoreQueries:
-        """What answers here, in the run that is on. Raises InvalidStateStoreError where none is."""
+        """Returns the queries of the current run. Raises InvalidStateStoreError if nothing runs."""
         raise StreamsNotStartedError("no application runs here")
 
     def query(
@@ -70,8 +70,9 @@ class Queryable:
         timestamped: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Any:  # the store's kind decides on the class
-        """A store to read, over all its partitions on this instance or over one: a
-        :class:`~streamsrt.queries.read_only.LocalKeyValueStore` or :class:`~streamsrt.queries.read_only.LocalWindowStore`.
+        """Returns a store to read, over all its partitions on this instance or over one: a
+        :class:`~streamsrt.queries.read_only.LocalKeyValueStore` or
+        :class:`~streamsrt.queries.read_only.LocalWindowStore`.
 
         ``stale``: standbys and restoring tasks answer too. ``timestamped``: values are ValueAndTimestamp.
         Raises as :meth:`query` does. Source: ``KafkaStreams.store`` and ``StoreQueryParameters``.
@@ -92,18 +93,18 @@ class Queryable:
         )
 
     def all_metadata(self) -> list[StreamsMetadata]:
-        """Metadata of every instance with an ``application.server``. Source: ``metadataForAllStreamsClients``."""
+        """Returns metadata of every instance with an ``application.server``. Source: ``metadataForAllStreamsClients``."""
         return self.local_queries().routing.all_metadata()
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
-        """The instances that have partitions of a store. Source: ``streamsMetadataForStore``."""
+        """Returns the instances that have partitions of a store. Source: ``streamsMetadataForStore``."""
         return self.local_queries().routing.metadata_for_store(store)
 
     def query_metadata_for_key(self, store: str, key: Key, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
-        """The instances that have a key, active and standby. Source: ``queryMetadataForKey``."""
+        """Returns the instances that have a key, active and standby. Source: ``queryMetadataForKey``."""
         return self.local_queries().routing.key_metadata(store, key, partitioner)
 
     def metadata_for_key(self, store: str, key: Key, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
-        """The instance with the active task of a key; None if unknown."""
+        """Returns the instance with the active task of a key; None if unknown."""
         host = self.query_metadata_for_key(store, key, partitioner).active_host
         return next((each for each in self.all_metadata() if each.host_info == host), None)

@@ -44,7 +44,7 @@ from topology.spec.windows import Windowed
 
 
 class _LocalStore:
-    """What stores of all kinds have in common. ``partition`` None: all that this instance has."""
+    """The common part of stores of all kinds. ``partition`` None: all that this instance has."""
 
     called = ""
 
@@ -72,7 +72,8 @@ class _LocalStore:
         self._timeout_s = timeout_s
 
     def _answers(self, query: Query) -> dict[int, Value]:
-        """What each partition here answers. Raises InvalidStateStoreError where none is here, or one can't answer."""
+        """Returns the answer of each partition on this instance. Raises InvalidStateStoreError if it has none, or one
+        can't answer."""
         found = self._queries.query(
             self.name,
             query,
@@ -102,7 +103,7 @@ class _LocalStore:
         )
 
     def _check_is_here(self, key: Key, here: dict[int, Value]) -> None:
-        """To be called where nothing was found. Raises where another instance may have the key."""
+        """Raises if another instance may have the key. Called if nothing was found."""
         if self._partition is not None:
             return
         partition = self.routing.partition_of(self.name, key)

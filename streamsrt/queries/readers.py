@@ -40,7 +40,7 @@ def _row_of(entry: Entry, row_format: RowFormat) -> bytes | None:
 
 
 def key_row(cache: KeyValueCache, key: bytes) -> bytes | None:
-    """The row of a key."""
+    """Returns the row of a key."""
     entry = cache.cached(key)
     if entry is not None:
         return _row_of(entry, cache.format)
@@ -48,7 +48,7 @@ def key_row(cache: KeyValueCache, key: bytes) -> bytes | None:
 
 
 def key_rows(cache: KeyValueCache, start: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[RawRow]:
-    """Rows with ``start`` <= key < ``end``, as they are now, in the order of keys."""
+    """Yields current rows with ``start`` <= key < ``end``, in the order of keys."""
 
     def within(key: bytes) -> bool:
         return (start is None or start <= key) and (end is None or key < end)
@@ -65,7 +65,7 @@ def key_rows(cache: KeyValueCache, start: bytes | None, end: bytes | None, *, re
 
 
 def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> Iterator[RawRow]:
-    """Rows of a key in the windows that start in ``from_ms``..``to_ms``, as they are now, by start."""
+    """Yields a key's current rows in the windows that start in ``from_ms``..``to_ms``, by start."""
     from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())
     changed: dict[Any, RawRow | None] = {
         start: None if (row := rows[key]) is None else RawRow(key, row, start)
@@ -85,8 +85,8 @@ def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, 
 def all_windows(
     cache: WindowCache, from_ms: int, to_ms: int, low: bytes | None, high: bytes | None, *, reverse: bool
 ) -> Iterator[RawRow]:
-    """Rows of the keys from ``low`` to ``high`` (included) in the windows that start in ``from_ms``..``to_ms``, as they are
-    now, by segment, key and start."""
+    """Yields current rows of the keys from ``low`` to ``high`` (included) in the windows that start in
+    ``from_ms``..``to_ms``, by segment, key and start."""
     from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())
     store: Any = cache.store
     interval_ms: int = store.segment_interval_ms
@@ -118,7 +118,7 @@ def all_windows(
 def sessions_of_key(
     cache: SessionCache, key: bytes, earliest_end: int, latest_start: int, *, reverse: bool
 ) -> Iterator[RawRow]:
-    """Sessions of a key that end then or later and start then or before, by end."""
+    """Yields the sessions of a key that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
     found: dict[tuple[int, int], bytes | None]
     cached = cache.get(key)
     if cached is not None:
@@ -137,7 +137,7 @@ def sessions_of_key(
 
 
 def all_sessions(cache: SessionCache, earliest_end: int, *, reverse: bool) -> Iterator[RawRow]:
-    """All sessions that end then or later, as they are now, by key and end."""
+    """Yields all current sessions that end at ``earliest_end`` or later, by key and end."""
     low = max(earliest_end, cache.newest_end - cache.retention_ms)
     found: dict[tuple[bytes, int, int], bytes | None] = {
         (key, end, start): row for key, start, end, row in cache.store.all_sessions() if end >= low
@@ -157,7 +157,7 @@ def all_sessions(cache: SessionCache, earliest_end: int, *, reverse: bool) -> It
 
 
 def version_row(cache: VersionedCache, key: bytes, as_of_ms: int | None) -> RawRow | None:
-    """The version of a key that was valid then; None as time: the newest."""
+    """Returns the version of a key that was valid at that time; None: the newest."""
     with _not_kept(cache, key):
         found = cache.version(key, as_of_ms)
         return None if found is None else _version(cache, key, found)
@@ -166,7 +166,7 @@ def version_row(cache: VersionedCache, key: bytes, as_of_ms: int | None) -> RawR
 def versions_of_key(
     cache: VersionedCache, key: bytes, from_ms: int, to_ms: int, *, ascending: bool
 ) -> Iterator[RawRow]:
-    """The versions of a key that were valid at some time in between, newest first."""
+    """Yields the versions of a key that were valid at some time in between, newest first."""
     with _not_kept(cache, key):
         rows = [
             _version(cache, key, each)
@@ -200,7 +200,7 @@ def _first(item: tuple[Any, Any]) -> Any:
 def _merged(
     stored: Iterator[tuple[Any, RawRow]], changed: Iterable[tuple[Any, RawRow | None]], *, reverse: bool
 ) -> Iterator[RawRow]:
-    """Both in one order; of the same key the changed row counts, None hides the stored one."""
+    """Merges both in order; for equal keys the changed row counts, and None hides the stored one."""
     at = next(stored, None)
     for key, row in changed:
         while at is not None and (at[0] > key if reverse else at[0] < key):

@@ -1,4 +1,4 @@
-"""Which instance has which stores and partitions, according to the group coordinator's latest response that said so.
+"""Knows which instance has which stores and partitions, from the group coordinator's latest response with endpoints.
 
 1. A partition of a store is where the source partitions of its task are: active in one instance, standby in others.
 2. Only instances with ``application.server`` are known here; queries can't be routed to others.
@@ -26,7 +26,7 @@ Partitions = frozenset[TopicPartition]
 
 
 class SerializedKey(NamedTuple):
-    """A key as its store's serde made it, in another process."""
+    """A key serialized by its store's serde in another process."""
 
     data: bytes
 
@@ -56,11 +56,11 @@ class StoreDirectory:
             raise UnknownStateStoreError(f"the topology has no store {store!r}; its stores: {names}") from None
 
     def is_global(self, store: str) -> bool:
-        """Whether every instance has all of a store; it then counts as one partition."""
+        """Whether every instance has the whole store; it then counts as one partition."""
         return store in self._globals
 
     def source_topics(self, store: str) -> frozenset[str]:
-        """The topics, by their full names, that the tasks with this store read. Raises UnknownStateStoreError."""
+        """Returns the topics, by full name, that the tasks with this store read. Raises UnknownStateStoreError."""
         self.spec(store)
         return frozenset(
             internal_topic_name(self._application_id, topic) if source.repartition else topic
@@ -69,7 +69,7 @@ class StoreDirectory:
         )
 
     def counting_topics(self, store: str) -> frozenset[str]:
-        """Topics of which the one with the most partitions has as many as the store."""
+        """Returns the topics whose largest partition count is that of the store."""
         spec = self.spec(store)
         if spec.has_own_changelog:
             return frozenset((internal_topic_name(self._application_id, spec.changelog_name),))
@@ -83,7 +83,7 @@ class StoreDirectory:
         )
 
     def stores_of(self, partitions: Partitions) -> frozenset[str]:
-        """The stores of the tasks that read these partitions."""
+        """Returns the stores of the tasks that read these partitions."""
         topics = {topic for topic, _ in partitions}
         return frozenset(
             name
@@ -92,7 +92,7 @@ class StoreDirectory:
         )
 
     def key_bytes(self, store: str, key: Key) -> bytes:
-        """A key as the store's serde makes it. Raises UserError where it can't."""
+        """Serializes a key with the store's serde. Raises UserError if it fails."""
         if isinstance(key, SerializedKey):
             return key.data
         serde = self.spec(store).key_serde
@@ -106,7 +106,7 @@ class StoreDirectory:
 
 
 class Routing:
-    """Who has what. Told by the processing thread, asked by anybody."""
+    """The instances with their partitions. Updated by the processing thread, read by any thread."""
 
     def __init__(
         self, stores: StoreDirectory, partitions_of_topic: Callable[[str], int], own_host: HostInfo | None = None
@@ -117,30 +117,30 @@ class Routing:
         self._hosts: dict[HostInfo, tuple[Partitions, Partitions]] = {}
 
     def update(self, partitions: Mapping[Endpoint, tuple[Partitions, Partitions]]) -> None:
-        """What the group coordinator says: active and standby partitions by endpoint."""
+        """Takes over the group coordinator's report: active and standby partitions by endpoint."""
         self._hosts = {HostInfo(each.host, each.port): found for each, found in partitions.items()}
 
     @property
     def hosts(self) -> Mapping[HostInfo, tuple[Partitions, Partitions]]:
-        """What :meth:`update` was told last."""
+        """Returns the last :meth:`update`."""
         return self._hosts
 
     def all_metadata(self) -> list[StreamsMetadata]:
-        """What every instance with an endpoint has."""
+        """Returns the tasks and stores of every instance with an endpoint."""
         return [
             StreamsMetadata(host, self.stores.stores_of(active), active, self.stores.stores_of(standby), standby)
             for host, (active, standby) in sorted(self.hosts.items())
         ]
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
-        """The instances that have partitions of a store, active or standby. Raises UnknownStateStoreError."""
+        """Returns the instances that have partitions of a store, active or standby. Raises UnknownStateStoreError."""
         self.stores.spec(store)
         return [
             each for each in self.all_metadata() if store in each.state_store_names | each.standby_state_store_names
         ]
 
     def partition_count(self, store: str) -> int:
-        """How many partitions a store has. Raises UnknownStateStoreError, StreamsRebalancingError."""
+        """Returns a store's partition count. Raises UnknownStateStoreError, StreamsRebalancingError."""
         if self.stores.is_global(store):
             return 1
         topics = self.stores.counting_topics(store)
@@ -152,14 +152,14 @@ class Routing:
             ) from error
 
     def partition_of(self, store: str, key: Key, partitioner: Partitioner | None = None) -> int:
-        """The partition of a key."""
+        """Returns the partition of a key."""
         count = self.partition_count(store)
         if partitioner is not None:
             return partitioner(key, count)
         return partition_for_key(self.stores.key_bytes(store, key), count)
 
     def hosts_of(self, store: str, partition: int) -> tuple[HostInfo | None, frozenset[HostInfo]]:
-        """The instances with the active task and with standbys of a store's partition, as far as they are known."""
+        """Returns the instances with the active task and with standbys of a store's partition, as far as they are known."""
         if self.stores.is_global(store):
             return self.own_host, frozenset()
 
@@ -171,7 +171,8 @@ class Routing:
         return (active[0] if active else None), standby
 
     def key_metadata(self, store: str, key: Key, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
-        """Who has a key. Raises UnknownStateStoreError, StreamsRebalancingError, UserError (the key's type)."""
+        """Returns the instances that have a key. Raises UnknownStateStoreError, StreamsRebalancingError, UserError (the
+        key's type)."""
         partition = self.partition_of(store, key, partitioner)
         active, standbys = self.hosts_of(store, partition)
         return KeyQueryMetadata(active, standbys, partition)

@@ -1,4 +1,4 @@
-"""What all ways to query state have in common: queries are typed at the caller, and rows are bytes at the store.
+"""The common part of all ways to query state: queries are typed at the caller, and rows are bytes at the store.
 
 A partition with many rows returns them in chunks of one snapshot.
 """
@@ -27,12 +27,12 @@ CHUNK_ROWS: Final = 500
 
 
 class StoreQueries(ABC):
-    """Asks the tasks of an instance, wherever they are."""
+    """Queries the tasks of an instance, in this process or others."""
 
     @property
     @abstractmethod
     def routing(self) -> Routing:
-        """Which instance has what, as it is known now."""
+        """Returns the instances with their partitions, as known now."""
 
     @abstractmethod
     def ask(
@@ -47,16 +47,16 @@ class StoreQueries(ABC):
         active_only: bool,
         timeout_s: float,
     ) -> dict[int, QueryResult[Value]]:
-        """What each partition that is here answers: a :class:`RawRow` or None, or the first chunk of rows and what
-        :meth:`more` wants to have."""
+        """Returns the answer of each partition on this instance: a :class:`RawRow` or None, or the first chunk of rows
+        with the handle for :meth:`more`."""
 
     @abstractmethod
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
-        """The next chunk."""
+        """Returns the next chunk."""
 
     @abstractmethod
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
-        """What each store of this instance takes."""
+        """Returns the size of each store of this instance."""
 
     def query(
         self,
@@ -112,7 +112,7 @@ class StoreQueries(ABC):
         return QueryResult(failure_reason=FailureReason.NOT_PRESENT, failure_message=self.whereabouts(store, partition))
 
     def whereabouts(self, store: str, partition: int) -> str:
-        """Which instance has a partition that this one has not, in words."""
+        """Describes which instance has a partition that this one does not have."""
         active, standbys = self.routing.hosts_of(store, partition)
         what = f"partition {partition} of store {store!r} is not on this instance"
         if active is not None and active != self.routing.own_host:

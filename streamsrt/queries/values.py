@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from topology.spec.serdes import Serde
 
-Key: TypeAlias = Any  # what a key is, only the program knows
+Key: TypeAlias = Any  # any type: only the program knows it
 Value: TypeAlias = Any  # likewise
 
 R = TypeVar("R")
@@ -161,7 +161,7 @@ class Position:
         return made
 
     def merge(self, other: Position) -> Position:
-        """The higher offset of the two for each partition."""
+        """Returns the higher offset of the two for each partition."""
         merged = Position(self._offsets)
         for topic, partition, offset in other:
             of_topic = merged._offsets.setdefault(topic, {})
@@ -181,7 +181,7 @@ class Position:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Mapping[str, int]]) -> Position:
-        """The position that :meth:`to_json` wrote. Raises ValueError, TypeError or AttributeError for anything else."""
+        """Parses a position that :meth:`to_json` wrote. Raises ValueError, TypeError or AttributeError for anything else."""
         return cls({str(t): {int(p): int(o) for p, o in parts.items()} for t, parts in values.items()})
 
     def offsets(self, topic: str) -> Mapping[int, int]:
@@ -215,7 +215,7 @@ class PositionBound:
         return cls(position)
 
     def missing_in(self, position: Position, partition: int | None) -> str:
-        """What the store of a task of ``partition`` at ``position`` lacks; empty if nothing.
+        """Describes what a task's store at ``position`` lacks for the bound in ``partition``; empty if nothing.
 
         Only components of the task's own partition count; others belong to other tasks. None: all count (a global
         store).
@@ -245,7 +245,7 @@ class FailureReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueryResult(Generic[R]):
-    """The answer of one partition: ``result``, or why there is none. Source: ``QueryResult``."""
+    """The answer of one partition: ``result``, or the reason why there is none. Source: ``QueryResult``."""
 
     result: R | None = None
     position: Position = field(default_factory=Position)
@@ -285,7 +285,7 @@ class StateQueryResult(Generic[R]):
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostInfo:
-    """Where an instance answers queries (``application.server``)."""
+    """The address at which an instance answers queries (``application.server``)."""
 
     host: str
     port: int
