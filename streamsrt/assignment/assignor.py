@@ -17,7 +17,7 @@ from streamsrt.assignment.tasks import TaskId, Tasks
 
 
 class AssignorSettings(NamedTuple):
-    """What a group asks of its assignor. ``assignor_name``: that one; None: the one that fits the topology."""
+    """The group's settings for its assignor. ``assignor_name``: the configured one; None: the one that fits the topology."""
 
     num_standby_replicas: int = 0
     num_warmup_replicas: int = 2
@@ -41,13 +41,13 @@ class TaskAssignmentSpec(NamedTuple):
 
 
 class TaskAssignor(Protocol):
-    """A server-side assignor of a streams group; the group's settings ask for it by its name."""
+    """A server-side assignor of a streams group, selected by name in the group's settings."""
 
     @property
     def name(self) -> str: ...
 
     def assign(self, spec: TaskAssignmentSpec) -> Mapping[str, Tasks]:
-        """The target of every member, by member id."""
+        """Returns the target of every member, by member id."""
         ...
 
 
@@ -68,7 +68,7 @@ class StickyAssignor:
 
 
 class HighlyAvailableAssignor:
-    """Tasks with state move once it is where they are to go (:mod:`streamsrt.assignment.highly_available`)."""
+    """Moves tasks with state once their state has arrived (:mod:`streamsrt.assignment.highly_available`)."""
 
     name = "highly_available"
 

@@ -23,14 +23,14 @@ from streamsrt.assignment.topology import Subtopology, Topology
 
 @dataclass(frozen=True, slots=True)
 class TopicProblem:
-    """Why no task can be assigned: a status code of the heartbeat response with its text."""
+    """The reason why no task can be assigned: a status code of the heartbeat response with its text."""
 
     status_code: StatusCode
     detail: str
 
     @property
     def is_fatal(self) -> bool:
-        """Whether a member ends that is told of it, at once or after a while; the coordinator can't cure it."""
+        """Whether the problem ends members that learn of it, at once or after a while; the coordinator can't fix it."""
         return self.status_code != StatusCode.MISSING_INTERNAL_TOPICS
 
 
@@ -58,11 +58,11 @@ class Configuration:
 
 
 class _Mismatch(Exception):
-    """Partition counts that do not fit; the text is the detail of the status."""
+    """Partition counts that do not match; the text is the detail of the status."""
 
 
 def configure(topology: Topology, image: TopicsImage, is_visible: Callable[[str], bool] | None = None) -> Configuration:
-    """Resolves ``topology``, which ``check_topology`` has passed, against the topics that exist.
+    """Resolves ``topology``, which has passed ``check_topology``, against the existing topics.
 
     ``is_visible``: which of them patterns may mean; None: all.
     """
@@ -120,7 +120,7 @@ def _largest_of(part: Subtopology, image: TopicsImage) -> int:
 
 
 def metadata_hash(topology: Topology, image: TopicsImage) -> int:
-    """A signed 64-bit digest of ids and partition counts of the input topics that exist; 0 if none does."""
+    """Returns a signed 64-bit digest of ids and partition counts of the existing input topics; 0 if there are none."""
     present = sorted({name for part in topology.subtopologies for name in part.input_topics if name in image})
     if not present:
         return 0
@@ -147,7 +147,7 @@ def _partition_counts(topology: Topology, image: TopicsImage) -> dict[str, int]:
 
 
 def _derive(topology: Topology, counts: dict[str, int], pending: list[str]) -> None:
-    """Gives counts to repartition topics: when all inputs of all writers are known; in a loop, when some are."""
+    """Assigns counts to repartition topics: when all inputs of all writers are known; in a loop, when some are."""
     writers = {name: [part for part in topology.subtopologies if name in part.repartition_sinks] for name in pending}
     while pending:
         inputs = {name: {n for part in writers[name] for n in part.input_topics} - {name} for name in pending}

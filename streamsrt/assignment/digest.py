@@ -1,4 +1,4 @@
-"""The name of a version of the program, which members of a classic group announce and the bundled broker checks."""
+"""The digest of a version of the program, which members of a classic group announce and the bundled broker checks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _VERSION = 0
 
 
 def topology_digest(topology: StreamsGroupHeartbeatRequest.Topology, client_tags: Mapping[str, str]) -> bytes:
-    """16 bytes that name a version of the program: its topics and stores, its epoch, and, by the client tag that the
-    runtime sets, what is between them."""
+    """Returns 16 bytes that identify a version of the program: its topics and stores, its epoch, and, by the runtime's
+    client tag, the operators between them."""
     program = client_tags.get(TOPOLOGY_DIGEST, "").encode()
     return hashlib.sha256(topology_bytes(topology) + b"\0" + program).digest()[:16]
 
 
 def topology_bytes(topology: StreamsGroupHeartbeatRequest.Topology) -> bytes:
-    """A streams group heartbeat that has nothing but the topology."""
+    """Encodes the topology as a streams group heartbeat without other contents."""
     request = StreamsGroupHeartbeatRequest(group_id="", member_id="", topology=topology)
     return encode(request, _VERSION)

@@ -42,7 +42,7 @@ Roles = dict[str, set[TaskId]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """What changes hands at one moment: a bundle with one partition of it, or with all. ``number``: its index among them."""
+    """A unit that changes hands at one moment: a bundle with one of its partitions, or with all. ``number``: its index."""
 
     number: int
     bundle: Bundle
@@ -64,7 +64,7 @@ def handed_over(
     may_lose: bool = False,
     is_paused: bool = False,
 ) -> Mapping[str, Tasks]:
-    """The target of every member, by member id. Raises AssignedTwiceError.
+    """Computes the target of every member, by member id. Raises AssignedTwiceError.
 
     ``members``: of two in one process the later one is the one whose task offsets were heard last. ``epochs``: the version
     that each runs, by its topology epoch. ``configurations``: the group's topology and older ones, as far as they are known,
@@ -86,7 +86,7 @@ def handed_over(
 def _kept(
     members: Sequence[AssignorMember], epochs: Mapping[str, int], configurations: Sequence[Configuration]
 ) -> dict[str, Tasks]:
-    """While topics are missing: members with older versions keep what needs none of those."""
+    """Handles missing topics: members with older versions keep the tasks that need none of these."""
     newest = configurations[0]
     runnable = {one.topology.epoch: _runnable(one) for one in configurations}
 
@@ -105,7 +105,7 @@ def _runnable(configuration: Configuration) -> Mapping[str, int]:
 
 
 class _HandOver:
-    """A target in the making."""
+    """A target that is being computed."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _HandOver:
         return made
 
     def _view(self, member: AssignorMember) -> AssignorMember:
-        """The member with those tasks only that are tasks of the lead."""
+        """Returns the member with only those tasks that are tasks of the lead."""
         epoch = self._epochs[member.member_id]
 
         def is_lead(task: TaskId) -> bool:
@@ -199,7 +199,8 @@ class _HandOver:
         return piece.tasks(self._epoch, self._counts[self._epoch])
 
     def _fallback(self, piece: _Piece) -> int | None:
-        """The older version that may run the piece: the one that does, else the newest that can; None where none can."""
+        """Returns the older version that may run the piece: the one that runs it, else the newest that can; None if none
+        can."""
         able = [
             epoch
             for epoch in sorted(piece.bundle.ids, reverse=True)
@@ -214,12 +215,12 @@ class _HandOver:
     # What is read to its end first
 
     def _writing(self, epoch: int) -> set[str]:
-        """Subtopologies of which members with this version may still run active tasks."""
+        """Returns subtopologies of which members with this version may still run active tasks."""
         members = [member for name, member in self._members.items() if self._epochs[name] == epoch]
         return {task.subtopology_id for member in members for task in (*member.running, *member.closing)}
 
     def _drained(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
-        """Tasks of the piece that members with this version go on with when the lead takes the rest."""
+        """Returns tasks of the piece that members with this version keep when the lead takes the rest."""
         waits = self._draining[epoch]
 
         def drains(task: TaskId) -> bool:
@@ -229,11 +230,11 @@ class _HandOver:
         return frozenset(filter(drains, piece.tasks(epoch, self._counts[epoch]))) if waits else frozenset()
 
     def _waiting(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
-        """Tasks of the lead that would meet those."""
+        """Returns tasks of the lead that conflict with those."""
         return self._lead_tasks(piece) & self._met(self._drained(piece, epoch), epoch)
 
     def _first_tasks(self, piece: _Piece, epoch: int) -> frozenset[TaskId]:
-        """Tasks of the lead that it runs as soon as it takes the piece: they wait for nothing that is read first."""
+        """Returns tasks of the lead that start as soon as it takes the piece: they do not wait for topics to be read."""
         readers = self._readers[epoch]
         tasks = {task for task in piece.tasks(epoch, self._counts[epoch]) if task.subtopology_id in readers}
         return self._lead_tasks(piece) - self._held - self._met(tasks, epoch)
@@ -249,7 +250,8 @@ class _HandOver:
     # What the lead takes
 
     def _chosen(self, left: Mapping[_Piece, int], behind: _Behind) -> tuple[list[_Piece], list[_Piece]]:
-        """Of the pieces that an older version may run: those that the lead runs from here on, and those that it warms up."""
+        """Splits the pieces that an older version may run: those that the lead runs from now on, and those that it warms
+        up."""
         taken: list[_Piece] = []
         warming: list[_Piece] = []
         waiting = []
@@ -272,13 +274,13 @@ class _HandOver:
         return taken, warming
 
     def _is_same(self, piece: _Piece, epoch: int) -> bool:
-        """Whether the piece differs in other versions only."""
+        """Whether the piece differs only between other versions."""
         tasks = piece.tasks(epoch, self._counts[epoch])
         same = all(self._versions.is_of_lead(epoch, task.subtopology_id) for task in tasks)
         return same and tasks == self._lead_tasks(piece)
 
     def _runs_behind(self, piece: _Piece, epoch: int) -> bool:
-        """Whether members with this older version have tasks of the piece that are not the lead's as well."""
+        """Whether members with this older version have tasks of the piece that are not tasks of the lead."""
         tasks = piece.tasks(epoch, self._counts[epoch]) - {
             task for task in self._lead_tasks(piece) if self._versions.is_of_lead(epoch, task.subtopology_id)
         }
@@ -286,7 +288,7 @@ class _HandOver:
         return bool(tasks & running)
 
     def _staying(self, excluded: frozenset[TaskId]) -> dict[str, frozenset[TaskId]]:
-        """What members with older versions have of what is the same: in a pause, they keep it."""
+        """Returns unchanged tasks of members with older versions: during a pause, they keep them."""
         return {view.member_id: view.previous.active - excluded for view in self._views if view.is_stale}
 
     def _share(self, left: Iterable[_Piece]) -> int:
@@ -303,7 +305,7 @@ class _HandOver:
         return all(any(self._progress.has(process, task) for process in processes) for task in tasks)
 
     def _able(self, piece: _Piece, epoch: int, behind: _Behind) -> list[str]:
-        """Members of the lead that may warm up the piece."""
+        """Returns members of the lead that may warm up the piece."""
         taken = behind.processes(piece.tasks(epoch, self._counts[epoch]), epoch)
         return [
             name
@@ -323,7 +325,7 @@ class _HandOver:
         behind: _Behind,
         left: Mapping[_Piece, int],
     ) -> None:
-        """Adds what members of the lead have of pieces that are not theirs yet."""
+        """Adds standby and warm-up tasks to members of the lead for pieces that they do not run yet."""
         budget = self._settings.num_warmup_replicas - sum(len(tasks.warmup) for tasks in made.values())
         ordered = sorted(wanted, key=lambda entry: (entry[1].number, entry[0]))
         tasks = [entry for entry in ordered if entry[0].subtopology_id in self._stateful]
@@ -348,7 +350,7 @@ class _HandOver:
         )
 
     def _best(self, names: list[str], task: TaskId, made: Mapping[str, Tasks]) -> str:
-        """Who has it already, else who has the fewest."""
+        """Returns the member that already has the task, else the one with the fewest tasks."""
 
         def rank(name: str) -> tuple[bool, int, str]:
             has = task in self._members[name].previous.passive
@@ -358,7 +360,7 @@ class _HandOver:
 
 
 class _Behind:
-    """What members with older versions have of bundles."""
+    """Tasks of bundles that members with older versions have."""
 
     def __init__(
         self, members: Mapping[str, AssignorMember], epochs: Mapping[str, int], views: Iterable[AssignorMember]
@@ -394,7 +396,7 @@ class _Behind:
             self._standby[name] -= tasks
 
     def processes(self, tasks: frozenset[TaskId], epoch: int) -> set[str]:
-        """Processes that have any of these tasks."""
+        """Returns the processes that have any of these tasks."""
         return {
             self._members[name].process_id
             for name in self._names[epoch]

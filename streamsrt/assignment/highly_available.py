@@ -34,7 +34,7 @@ ROUNDS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What stays the same while the assignor looks for a result that is stable."""
+    """The inputs that do not change while the assignor looks for a stable result."""
 
     task_counts: Mapping[str, int]
     stateful: frozenset[str]
@@ -56,7 +56,7 @@ def assign(
     rack_tags: tuple[str, ...] = (),
     excluded: frozenset[TaskId] = frozenset(),
 ) -> dict[str, Tasks]:
-    """Target tasks by member id; see ``sticky.assign`` for what the arguments have in common with it."""
+    """Returns target tasks by member id; see ``sticky.assign`` for the shared arguments."""
     heard = list(members)
     progress = StateProgress(heard, acceptable_recovery_lag)
     problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, excluded, progress)
@@ -102,7 +102,7 @@ def _assigned(members: list[AssignorMember], problem: _Problem) -> dict[str, Tas
 
 
 def _ideal_owners(members: list[AssignorMember], problem: _Problem) -> dict[TaskId, str]:
-    """Where each task is to run when all state is where it is needed."""
+    """Returns where each task should run once all state is in place."""
     moving = {task for member in members for task in member.previous.warmup}
     intents = {m.member_id: (m.previous.active - moving) | m.previous.warmup for m in members}
     owned = frozenset(task for tasks in intents.values() for task in tasks)
@@ -123,7 +123,7 @@ def _may_run_at(member: AssignorMember, task: TaskId, problem: _Problem) -> bool
 
 
 def _settle(work: Placement, task: TaskId, ideal: str, progress: StateProgress) -> bool:
-    """Makes the task active at who has most of its state; whether that is another process than where it is to run."""
+    """Makes the task active at the process with most of its state; returns whether it should run elsewhere later."""
     processes = progress.caught_up(task)
     if not processes:
         best = progress.furthest(task, work.members[ideal].process_id)
@@ -142,7 +142,7 @@ def _settle(work: Placement, task: TaskId, ideal: str, progress: StateProgress) 
 
 
 def _takers(work: Placement, process_id: str, task: TaskId) -> list[str]:
-    """The members of a process that may have the task."""
+    """Returns the members of a process that may get the task."""
     process = work.processes.get(process_id)
     if process is None:
         return []

@@ -49,8 +49,8 @@ _DRAINED = re.compile(r"([\w.-]+) \(topology epoch \d+\)")
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A repartition topic that is gone and still holds unread ``records``. ``epoch``: the newest version that reads it;
-    ``readers``: how many members run a version that does."""
+    """Unread ``records`` of a removed repartition topic. ``epoch``: the newest version that reads it; ``readers``: how
+    many members run such a version."""
 
     topic: str
     epoch: int
@@ -59,7 +59,7 @@ class Backlog:
 
 
 def repartition_topics(topology: Topology) -> frozenset[str]:
-    """Those that its tasks read."""
+    """Returns the repartition topics that its tasks read."""
     return frozenset(topic.name for part in topology.subtopologies for topic in part.repartition_sources)
 
 
@@ -70,8 +70,8 @@ def gone_topics(newest: Topology, older: Iterable[Topology]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What hands over in steps because of topics that are gone. ``draining``: subtopologies that read on, of each older
-    version that members run, by its epoch; ``held``: tasks of the newest version that no member may run."""
+    """Subtopologies that are handed over stepwise because of removed topics. ``draining``: the ones that continue to
+    read, for each older version with members, by its epoch; ``held``: tasks of the newest version that no member may run."""
 
     draining: tuple[tuple[int, frozenset[tuple[str, Waits]]], ...] = ()
     held: frozenset[TaskId] = frozenset()
@@ -86,7 +86,7 @@ NOTHING_WAITS = Waiting()
 def waiting(
     topologies: Sequence[Topology], unread: Unread, writing: Mapping[int, Collection[str]], *, may_lose: bool = False
 ) -> Waiting:
-    """A change of this value calls for a new assignment.
+    """Computes the hand-over. If this value changes, a new assignment is needed.
 
     ``topologies``: the group's and older ones, the newest first. ``writing``: for each epoch that members run, subtopologies
     of which these may still run active tasks.
@@ -107,7 +107,8 @@ def waiting(
 def refusal_to_strand(
     newest: Topology, known: Sequence[Topology], unread: Unread, epochs: Collection[int]
 ) -> str | None:
-    """Why ``newest`` must not follow the ``known`` versions, the newest of them first: nobody would read what is in flight.
+    """Returns why ``newest`` must not follow the ``known`` versions (newest first): nobody would read the records in
+    flight.
 
     ``epochs``: those that other members run.
     """
@@ -128,8 +129,8 @@ def refusal_to_strand(
 
 
 def left_topics(group_id: str, newest: Topology, names: Iterable[str]) -> frozenset[str]:
-    """Of the topics that there are those that are, by their names, repartition topics of versions of the application that
-    nobody knows any more. Another application's may be among them: what the group has committed tells."""
+    """Returns existing topics whose names mark them as repartition topics of unknown versions of the application. Another
+    application's may be among them: the group's committed offsets show which ones belong to it."""
     own = newest.topics()
     return frozenset(name for name in names if is_called_repartition(group_id, name) and name not in own)
 
@@ -140,7 +141,8 @@ def is_called_repartition(group_id: str, topic: str) -> bool:
 
 
 def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
-    """Why no member runs this version: nobody would read what is unread in topics of versions that nobody runs."""
+    """Returns why no member may run this version: nobody would read the unread records in topics of versions without
+    members."""
     return (
         f"Topology epoch {epoch} does not start in group {group_id}. Records are in flight in repartition topics "
         f"that it does not read: {_counted(unread)}. No member is left that reads them. Start the version that has "
@@ -152,7 +154,8 @@ def refusal_to_leave(group_id: str, epoch: int, unread: Unread) -> str:
 
 
 def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
-    """What a version is told that reads some of what is unread, and waits for the version that reads the rest."""
+    """Returns the text for a version that reads some of the unread records, and waits for the version that reads the
+    rest."""
     reads = f", and reads {_counted(own)} itself" if own else ""
     return (
         f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(left)}. Start the version that has these "
@@ -162,25 +165,25 @@ def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
 
 
 def is_version_again(group: Topology, older: Sequence[Topology], requested: Topology) -> bool:
-    """Whether ``requested`` is one of the older versions, and not one that the group was sent back from."""
+    """Whether ``requested`` is one of the older versions, and not one that the group was rolled back from."""
     return any(one.epoch == requested.epoch and one.has_same_metadata(requested) for one in older) and not is_sent_back(
         group, older, requested.epoch
     )
 
 
 def is_sent_back(group: Topology, older: Iterable[Topology], epoch: int) -> bool:
-    """Whether the group runs again what it ran before that version."""
+    """Whether the group runs the version before this one again."""
     return epoch < group.epoch and any(one.epoch < epoch and one.has_same_metadata(group) for one in older)
 
 
 def is_needed(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Collection[int], epoch: int) -> bool:
-    """Whether that version reads something unread that no member reads, whose versions are ``epochs``."""
+    """Whether that version reads unread records that no member's version (``epochs``) reads."""
     names = frozenset().union(*(repartition_topics(one) for one in older if one.epoch == epoch))
     return any(each.topic in names and not each.readers for each in backlogs(newest, older, unread, epochs))
 
 
 def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
-    """A warning: what is unread though nobody runs a version that reads it."""
+    """Returns a warning about unread records that no version with members reads."""
     found = f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(unread)}."
     if may_lose:
         return f"{found} They are left unread because upgrade.lose.in.flight=true."
@@ -191,7 +194,7 @@ def left_detail(group_id: str, unread: Unread, *, may_lose: bool) -> str:
 
 
 def held_by_name(group_id: str, epoch: int, unread: Unread) -> str:
-    """Why tasks of this version are held, where nobody knows the versions that would read what is unread."""
+    """Returns why tasks of this version are held, if the versions that would read the records are unknown."""
     return (
         f"{NOBODY_READS}{_counted(unread)}. Tasks that share state with their readers wait until they are read. "
         f"Start the version that has these topics again, with the next epoch (topology.epoch={epoch + 1}), and "
@@ -201,7 +204,7 @@ def held_by_name(group_id: str, epoch: int, unread: Unread) -> str:
 
 
 def refusal_to_follow(unread: Unread) -> str:
-    """Why a version can't be the next one of a group that holds tasks."""
+    """Returns why a version can't be the next one of a group that holds tasks."""
     return (
         f"{NOBODY_READS}{_counted(unread)}. Tasks of the running version wait for them. Start a version that has "
         f"these topics first, with this epoch: it reads them. Then start this one with the next epoch. {_LOSE}"
@@ -209,8 +212,8 @@ def refusal_to_follow(unread: Unread) -> str:
 
 
 def topics_met(newest: Topology, older: Iterable[Topology]) -> dict[str, frozenset[str]]:
-    """Repartition topics of older versions that the newest does not have, each with the subtopologies of the newest that
-    meet its readers."""
+    """Returns the repartition topics of older versions that the newest does not have, each with the subtopologies of the
+    newest that conflict with its readers."""
     found: dict[str, frozenset[str]] = {}
     for old in older:
         versions, gone = versions_of(newest, (old,)), gone_topics(newest, [old])
@@ -228,7 +231,7 @@ def _counted(unread: Unread) -> str:
 
 
 def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
-    """Why tasks are held. ``known``: the group's topology and older ones, the newest first."""
+    """Returns why tasks are held. ``known``: the group's topology and older ones, newest first."""
     lost = [each for each in found if not each.readers]
     return (
         f"{NOBODY_READS}{_listed(lost)}. Tasks that share state with their readers wait until they are read. "
@@ -237,20 +240,20 @@ def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
 
 
 def draining_detail(found: Iterable[Backlog]) -> str:
-    """What goes on where nothing is held."""
+    """Returns which topics are drained if nothing is held."""
     topics = sorted({(each.topic, each.epoch) for each in found if each.readers})
     listed = ", ".join(f"{topic} (topology epoch {epoch})" for topic, epoch in topics)
     return f"{READ_TO_THE_END}{listed}."
 
 
 def draining_topics(why: str) -> frozenset[str]:
-    """The topics of :func:`draining_detail` in the reason of an assignment; none where nothing is drained."""
+    """Parses the topics of :func:`draining_detail` from the reason of an assignment; empty if none is drained."""
     _, found, listed = why.partition(READ_TO_THE_END)
     return frozenset(_DRAINED.findall(listed)) if found else frozenset()
 
 
 def names_held_tasks(why: str) -> bool:
-    """Whether the reason of an assignment is one where tasks are held."""
+    """Whether the reason of an assignment says that tasks are held."""
     return NOBODY_READS in why
 
 
@@ -259,7 +262,7 @@ def _listed(found: Iterable[Backlog]) -> str:
 
 
 def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
-    """The way that loses nothing, and what the other one loses."""
+    """Describes how to continue without loss, and what the alternative loses."""
     epoch = lost[0].epoch
     if is_sent_back(known[0], known[1:], epoch):
         way = (
@@ -287,13 +290,13 @@ _LOSE = (
 
 
 def readers_of_gone(old: Topology, newest: Topology) -> frozenset[str]:
-    """Subtopologies of ``old`` that read a topic that the newest does not have."""
+    """Returns subtopologies of ``old`` that read a topic that the newest does not have."""
     gone = gone_topics(newest, [old])
     return frozenset(part.id for part in old.subtopologies if any(t.name in gone for t in part.repartition_sources))
 
 
 def backlogs(newest: Topology, older: Sequence[Topology], unread: Unread, epochs: Iterable[int]) -> list[Backlog]:
-    """What is unread in topics that are gone. ``older``: the newest first; ``epochs``: that of each member."""
+    """Returns the unread records of removed topics. ``older``: newest first; ``epochs``: of each member."""
     runs = list(epochs)
     found = []
     for topic in sorted(gone_topics(newest, older)):
@@ -305,7 +308,8 @@ def backlogs(newest: Topology, older: Sequence[Topology], unread: Unread, epochs
 
 
 def draining(old: Topology, newest: Topology, unread: Unread, writing: Collection[str]) -> Mapping[str, Waits]:
-    """Subtopologies of ``old`` that read on while the others change hands, each with its partitions, None: all.
+    """Returns subtopologies of ``old`` that continue to read while the others change hands, each with its partitions;
+    None: all.
 
     ``writing``: subtopologies of which members with ``old`` may still run active tasks.
     """
@@ -315,7 +319,8 @@ def draining(old: Topology, newest: Topology, unread: Unread, writing: Collectio
 def held_tasks(
     newest: Topology, left: Sequence[Topology], running: Iterable[Topology], unread: Unread
 ) -> frozenset[TaskId]:
-    """Tasks of the newest version that must not run while something is unread that only versions of nobody could read.
+    """Returns tasks of the newest version that must not run while records are unread that only versions without members
+    could read.
 
     ``left``: these versions. ``running``: those that members run, which read their own topics.
     """
@@ -356,7 +361,7 @@ class _Draining:
         return {name for name, writes in self._writes.items() if writes & topics}
 
     def _before(self, name: str) -> set[str]:
-        """What writes what it reads, by way of others, too."""
+        """Returns the direct and indirect writers of its input topics."""
         found: set[str] = set()
         more = self._writers([name])
         while more:
@@ -365,11 +370,11 @@ class _Draining:
         return found
 
     def _circle(self, name: str) -> frozenset[str]:
-        """The subtopology with those that it feeds, and that feed it."""
+        """Returns the subtopology with those that it feeds and that feed it."""
         return frozenset({name, *(other for other in self._before(name) if name in self._before(other))})
 
     def _is_written(self, circle: frozenset[str]) -> bool:
-        """Whether something may still write a topic that the circle reads."""
+        """Whether a topic that the circle reads may still be written."""
         if circle not in self._known:
             topics = set().union(*(self._reads[name] for name in circle))
             writers = self._writers(circle)

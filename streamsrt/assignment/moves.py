@@ -1,4 +1,4 @@
-"""What moves between two target assignments of a group, as text: who runs a task, and where one warms up."""
+"""Describes what moves between two target assignments of a group: who runs a task, and where one warms up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamsrt.assignment.tasks import TaskId
 
 @dataclass(frozen=True, slots=True)
 class TaskOwners:
-    """Who has what by a target assignment, each by the name that people know it by."""
+    """The tasks of each member in a target assignment, by the member's name for people."""
 
     active: Mapping[TaskId, str]
     standby: Mapping[TaskId, tuple[str, ...]]
@@ -18,7 +18,7 @@ class TaskOwners:
 
 
 def moves_between(before: TaskOwners, after: TaskOwners) -> Iterator[str]:
-    """What moves, by task."""
+    """Yields the moves, by task."""
     for task in sorted(before.active.keys() | after.active.keys()):
         old, new = before.active.get(task), after.active.get(task)
         if old != new:

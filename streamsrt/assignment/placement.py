@@ -39,7 +39,7 @@ class AssignorMember:
 
 @dataclass(slots=True)
 class ClientProcess:
-    """The members of a process that may take new tasks, those that may not, and what all of them have."""
+    """A process: its members that may take new tasks, those that may not, and the tasks of all of them."""
 
     process_id: str
     members: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class ClientProcess:
 
 
 class Placement:
-    """An assignment in the making."""
+    """An assignment that is being computed."""
 
     def __init__(self, members: list[AssignorMember], replicas: int, rack_tags: tuple[str, ...] = ()) -> None:
         self.members = {member.member_id: member for member in members}
@@ -94,7 +94,7 @@ class Placement:
         self._spread(sorted(rest), self.active)
 
     def assign_standby(self, tasks: list[TaskId]) -> None:
-        """Gives every task its standby tasks, once all active ones have a member."""
+        """Gives every task its standby tasks. Called when all active tasks are assigned."""
         if self.rack_tags:
             Separation(self).assign(tasks)
             return
@@ -111,7 +111,8 @@ class Placement:
         self._spread(sorted(left, reverse=True), self.standby)
 
     def previous_holder(self, task: TaskId) -> str | None:
-        """A member that had the task, in a process that does not have it now: the active one, else a passive one."""
+        """Returns a previous member of the task, in a process that does not have it now: the active one, else a passive
+        one."""
         owner = self.previous_active.get(task)
         if owner is not None and task not in self.process_of(owner).tasks:
             return owner
@@ -119,7 +120,7 @@ class Placement:
         return self.least_loaded(holders)
 
     def _spread(self, tasks: list[TaskId], role: dict[str, set[TaskId]]) -> None:
-        """Gives each task to the process with the least load that does not have it, there to the least loaded member."""
+        """Gives each task to the least loaded process that does not have it, and there to the least loaded member."""
         queue = [(process.load, name) for name, process in self.processes.items() if process.members]
         heapq.heapify(queue)
         lanes = {name: [(self.counts[member], member) for member in self.processes[name].members] for _, name in queue}
@@ -145,7 +146,7 @@ class Placement:
         return self.processes[self.members[member_id].process_id]
 
     def _stale_limits(self, tasks: frozenset[TaskId]) -> dict[str, int]:
-        """How many of ``tasks`` each stale member has in some role: it takes no more than these."""
+        """Returns how many of ``tasks`` each stale member has in some role: it gets no more than these."""
         return {
             name: len((member.previous.active | member.previous.passive) & tasks)
             for name, member in self.members.items()
@@ -153,7 +154,7 @@ class Placement:
         }
 
     def least_loaded(self, names: list[str]) -> str | None:
-        """The member with the least load of its process, then of its own; None of none."""
+        """Returns the member with the least load of its process, then of its own; None if there are no names."""
         if not names:
             return None
         return min(names, key=lambda name: (self.process_of(name).load, self.counts[name], name))
@@ -221,7 +222,8 @@ class Separation:
         return bool(process.members) and self._kind_of[process.process_id] in kinds
 
     def _least_loaded(self, kind: tuple[str | None, ...], task: TaskId) -> tuple[float, str] | None:
-        """The process of this kind with the least load that does not have the task. Loads in the queue may be too small."""
+        """Returns the process of this kind with the least load that does not have the task. Loads in the queue may be too
+        small."""
         queue, passed, found = self._queues[kind], [], None
         while queue and found is None:
             load, name = heapq.heappop(queue)
@@ -238,7 +240,7 @@ class Separation:
 
 
 def _gain(kind: tuple[str | None, ...], copies: list[tuple[str | None, ...]]) -> int:
-    """How many tags have a value here that no copy has; a process without the tag adds nothing."""
+    """Returns for how many tags this kind has a value that no copy has; a process without the tag adds nothing."""
     return sum(
         value is not None and all(copy[position] != value for copy in copies) for position, value in enumerate(kind)
     )
@@ -266,7 +268,7 @@ class Quota:
                 self._close(name, counts[name])
 
     def take(self, member_id: str) -> bool:
-        """Counts a task for the member if it may have one more."""
+        """Counts a task for the member if it may have one more; returns whether it may."""
         limit = self._limits.get(member_id, self._share if member_id in self._open else 0)
         if self._counts[member_id] >= limit:
             return False

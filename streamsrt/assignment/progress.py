@@ -1,4 +1,4 @@
-"""How far processes are with the state of tasks, by the offsets that their members reported.
+"""Compares the state of tasks on each process with its end, by the offsets that members reported.
 
 1. A process is caught up with a task if the newest end offset that anybody reported, less the offset that the process
    reported, is at most the acceptable recovery lag.
@@ -14,7 +14,7 @@ from streamsrt.assignment.tasks import TaskId
 
 
 class StateProgress:
-    """How far each process is with the state of each task, by what its members reported; the last report counts."""
+    """The state of each task on each process, by the reported offsets; the last report counts."""
 
     def __init__(self, members: Sequence[AssignorMember], acceptable_recovery_lag: int) -> None:
         self._lag = acceptable_recovery_lag
@@ -24,8 +24,8 @@ class StateProgress:
         for member in members:
             for task, end in member.end_offsets.items():
                 self._ends[task] = max(end, self._ends.get(task, end))
-        # State that lies on the disk of a process may be reported by a member that does not have the task, and late: what
-        # the member reports that has it (it knows an end) counts.
+        # State on the disk of a process may be reported late and by a member that does not have the task; a report of the
+        # member that has it (it knows an end) takes precedence.
         for has_task in (False, True):
             for member in members:
                 for task, offset in (member.offsets or {}).items():
@@ -51,7 +51,7 @@ class StateProgress:
         return sorted(process for process in known if self.has(process, task))
 
     def furthest(self, task: TaskId, unless: str) -> str | None:
-        """The process with the largest offset, None if that is not more than the one of ``unless``."""
+        """Returns the process with the largest offset, None if that is not larger than the offset of ``unless``."""
         offsets = self.offsets.get(task, {})
         if not offsets:
             return None

@@ -24,7 +24,7 @@ from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target, with the numbers of the record."""
+    """The member's position on its way to the target, with the numbers used in the record."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
@@ -34,7 +34,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member runs now (``StreamsGroupCurrentMemberAssignment``).
+    """The tasks that a member runs now (``StreamsGroupCurrentMemberAssignment``).
 
     ``pending`` are tasks that it was asked to give back and has not yet confirmed to be closed. ``active_epochs``: the
     epochs in which it got the active tasks of both.
@@ -53,14 +53,15 @@ NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """Who else holds a task: ``active`` anybody else, ``in_process`` another member of the same process in any role."""
+    """Other holders of a task: ``active``: any other member; ``in_process``: another member of the same process, in any
+    role."""
 
     active: Callable[[TaskId], bool]
     in_process: Callable[[TaskId], bool]
 
 
 def reconcile(current: Current, *, target: Tasks, target_epoch: int, owned: Tasks | None, held: Holders) -> Current:
-    """The member's next assignment; the same object if nothing changes.
+    """Computes the member's next assignment; returns the same object if nothing changes.
 
     ``owned`` is what the member says that it has open, None if it did not say.
     """
@@ -112,8 +113,8 @@ def _is_held(task: TaskId, held: Holders) -> bool:
 
 
 def _revoked(assigned: Tasks, target: Tasks, owned: Tasks | None, promoted: frozenset[TaskId]) -> Tasks:
-    """What has to be given back: neither a task that changes from one passive role to another role, nor what the
-    member says that it does not have."""
+    """Returns the tasks to give back: not tasks that change from one passive role to another role, and not tasks that the
+    member reports as closed."""
     gone = assigned - target
     stays = promoted | (target.standby | target.warmup)
     revoked = Tasks(gone.active, gone.standby - stays, gone.warmup - stays)

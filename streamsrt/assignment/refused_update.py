@@ -22,14 +22,14 @@ _FIT_PARTITIONS = (
 
 
 class Refusal(NamedTuple):
-    """Why a member can't be part of the group: the protocol's error code, and what it is told."""
+    """The reason why a member can't be part of the group: the protocol's error code, and the message for the member."""
 
     code: ErrorCode
     text: str
 
 
 def same_epoch(group_id: str, epoch: int) -> Refusal:
-    """The member's topology is another one than the group's, under the group's epoch."""
+    """Refuses a topology that differs from the group's under the group's epoch."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
         f"The topology differs from the one of group {group_id}, though both have topology epoch {epoch}. Set "
@@ -54,7 +54,7 @@ def epoch_too_far_ahead(group_id: str, epoch: int, known: int) -> Refusal:
 
 
 def could_not_run(group_id: str, epoch: int, known: int, problem: str) -> Refusal:
-    """An update whose members would be left without tasks."""
+    """Refuses an update whose members would have no tasks."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
         f"Topology epoch {epoch} can't replace topology epoch {known} of group {group_id}, which continues unchanged. "
@@ -63,13 +63,13 @@ def could_not_run(group_id: str, epoch: int, known: int, problem: str) -> Refusa
 
 
 def topics_problem(problem: TopicProblem) -> str:
-    """What is wrong with topics that the coordinator can't cure, and how they are mended."""
+    """Describes topic errors that the coordinator can't fix, and how to fix them."""
     remedy = _CREATE_SOURCES if problem.status_code == StatusCode.MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
     return f"{problem.detail.rstrip('.')}. {remedy}"
 
 
 def creation_problem(reasons: Mapping[str, str]) -> str:
-    """Why internal topics can't be made, by their names."""
+    """Describes why internal topics can't be created, by their names."""
     listed = "; ".join(f"{name}: {reason.rstrip('. ')}" for name, reason in reasons.items())
     return f"Internal topics can't be created: {listed}. Correct the topology and start this version again."
 
@@ -79,7 +79,7 @@ def unauthorized(names: Iterable[str]) -> str:
 
 
 def beside_java(group_id: str, epoch: int, known: int) -> Refusal:
-    """Another version than the one that the group runs together with members of Java's."""
+    """Refuses another version than the one that the group runs together with Java's members."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
         f"Group {group_id} has members of Java's Kafka Streams and runs topology epoch {known}. Java has no topology "
@@ -89,7 +89,7 @@ def beside_java(group_id: str, epoch: int, known: int) -> Refusal:
 
 
 def unlike_java(group_id: str, difference: str) -> Refusal:
-    """A member of Java's that can't be part of the group: it is told an error code alone, the leader's log has the text."""
+    """Refuses a Java member: it only gets an error code, the leader's log has the text."""
     return Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
         f"An incompatible member of Java's Kafka Streams joined group {group_id}. It gets no tasks: {difference}. "

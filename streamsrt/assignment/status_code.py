@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class StatusCode(IntEnum):
-    """What a heartbeat's answer says of the group without being an error."""
+    """A status of the group in a heartbeat response that is not an error."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1

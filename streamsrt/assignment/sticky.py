@@ -32,7 +32,7 @@ def assign(
     rack_tags: tuple[str, ...] = (),
     excluded: frozenset[TaskId] = frozenset(),
 ) -> dict[str, Tasks]:
-    """Target tasks by member id.
+    """Returns target tasks by member id.
 
     ``task_counts``: tasks of each subtopology. ``stateful``: the subtopologies with state. ``rack_tags``: tags of the
     clients in which the copies of a task are to differ. ``excluded``: tasks that are not to be assigned. Without a member
@@ -70,7 +70,8 @@ def _assigned(
 def is_as_good(
     had: Mapping[str, Tasks], made: Mapping[str, Tasks], members: list[AssignorMember], rack_tags: tuple[str, ...] = ()
 ) -> bool:
-    """Whether ``had`` gives every task as often as ``made``, never twice to a process, as far apart, and as equally."""
+    """Whether ``had`` assigns every task as often as ``made``, never twice to a process, with as much separation, and as
+    equally."""
     processes = {member.member_id: member.process_id for member in members}
     if _census(had) != _census(made):
         return False
@@ -86,7 +87,7 @@ def is_as_good(
 
 
 def _census(assignment: Mapping[str, Tasks]) -> Counter[tuple[str, TaskId]]:
-    """How often each task is there in each role."""
+    """Counts each task in each role."""
     found: Counter[tuple[str, TaskId]] = Counter()
     for tasks in assignment.values():
         found.update(("active", task) for task in tasks.active)
@@ -96,7 +97,7 @@ def _census(assignment: Mapping[str, Tasks]) -> Counter[tuple[str, TaskId]]:
 
 
 def _apartness(assignment: Mapping[str, Tasks], members: list[AssignorMember], rack_tags: tuple[str, ...]) -> int:
-    """How many different values of the tags the copies of the tasks have, in all."""
+    """Counts the different tag values of the tasks' copies, in total."""
     tags = {member.member_id: member.tags for member in members}
     return len(
         {
@@ -110,7 +111,8 @@ def _apartness(assignment: Mapping[str, Tasks], members: list[AssignorMember], r
 
 
 def _spreads(assignment: Mapping[str, Tasks], processes: Mapping[str, str]) -> list[float]:
-    """Differences between the most and the least loaded: of processes and of members of a process; active, then all."""
+    """Returns the load differences between the most and the least loaded: of processes and of members of a process;
+    active tasks, then all."""
     active: dict[str, list[int]] = {}
     every: dict[str, list[int]] = {}
     for name, tasks in assignment.items():

@@ -24,7 +24,7 @@ class AssignedTwiceError(Exception):
 
 
 def assignor_name(settings: AssignorSettings, topology: Topology | None) -> str:
-    """The assignor of a group."""
+    """Returns the name of a group's assignor."""
     if settings.assignor_name is not None:
         return settings.assignor_name
     is_stateful = topology is not None and any(part.is_stateful for part in topology.subtopologies)
@@ -43,5 +43,5 @@ def twice_in_a_process(members: Iterable[AssignorMember], made: Mapping[str, Tas
 
 
 def only(tasks: Tasks, wanted: Callable[[TaskId], bool]) -> Tasks:
-    """The tasks that are wanted, in the roles that they have."""
+    """Returns the wanted tasks, in their present roles."""
     return Tasks(*(frozenset(filter(wanted, role)) for role in (tasks.active, tasks.standby, tasks.warmup)))

@@ -1,4 +1,4 @@
-"""Tasks as values: who runs what, in which role, and how messages represent it."""
+"""Tasks as values: their roles, and their representation in messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NO_TASKS = Tasks()
 
 
 def tasks_of(counts: Mapping[str, int], excluded: frozenset[TaskId] = frozenset()) -> list[TaskId]:
-    """The tasks of subtopologies with so many tasks each, without those that are excluded."""
+    """Returns the tasks of subtopologies with these task counts, without the excluded ones."""
     tasks = [TaskId(name, partition) for name, count in counts.items() for partition in range(count)]
     return [task for task in tasks if task not in excluded] if excluded else tasks
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 def grouped(tasks: Iterable[TaskId]) -> list[tuple[str, list[int]]]:
-    """(subtopology id, partitions) in order of both."""
+    """Returns (subtopology id, partitions), both sorted."""
     found: list[tuple[str, list[int]]] = []
     for subtopology_id, partition in sorted(tasks):
         if found and found[-1][0] == subtopology_id:
@@ -75,6 +75,6 @@ def task_set(wire: Iterable[_TaskIds]) -> frozenset[TaskId]:
 
 
 def wire_tasks(kind: type[T], tasks: Iterable[TaskId]) -> list[T]:
-    """Tasks as the ``TaskIds`` struct of any message that has one."""
+    """Converts tasks to the ``TaskIds`` struct of a message."""
     make: Any = kind
     return [make(subtopology_id=name, partitions=partitions) for name, partitions in grouped(tasks)]

@@ -12,12 +12,12 @@ import re2
 
 
 class InvalidRegexError(ValueError):
-    """Not a regular expression in RE2's syntax; the text says what is wrong."""
+    """A pattern is not a regular expression in RE2's syntax; the text says what is wrong."""
 
 
 @lru_cache(maxsize=1024)
 def compiled(regex: str) -> Callable[[str], object]:
-    """Matches a whole topic name. Raises InvalidRegexError."""
+    """Returns a function that matches whole topic names. Raises InvalidRegexError."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -29,6 +29,6 @@ def compiled(regex: str) -> Callable[[str], object]:
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """The topics that a pattern means. Raises InvalidRegexError."""
+    """Returns the topics that a pattern matches. Raises InvalidRegexError."""
     matches = compiled(regex)
     return frozenset(name for name in names if matches(name))

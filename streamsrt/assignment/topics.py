@@ -11,7 +11,7 @@ NO_TOPIC_ID = bytes(16)
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic as who assigns tasks sees it."""
+    """A topic as an assignor sees it."""
 
     id: bytes
     name: str
@@ -56,21 +56,21 @@ NO_TOPICS = TopicsImage()
 
 @dataclass(frozen=True, slots=True)
 class TopicErrors:
-    """What became of an attempt to create topics: error code and message of each that could not be made."""
+    """The result of an attempt to create topics: error code and message of each that could not be created."""
 
     errors: Mapping[str, tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The offsets that are known, by partition."""
+    """The known offsets, by partition."""
 
     offsets: Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """How many records a group has not read, by partition, of topics of which it has committed offsets."""
+    """The number of records that a group has not read, by partition, in topics for which it has committed offsets."""
 
     unread: Mapping[tuple[str, int], int]
 

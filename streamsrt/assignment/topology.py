@@ -22,11 +22,11 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class InvalidTopologyError(Exception):
-    """The application's topology breaks a rule of KIP-1071. The text names the topic or index."""
+    """The application's topology violates a rule of KIP-1071. The text names the topic or index."""
 
 
 class InternalTopic(NamedTuple):
-    """A changelog or repartition topic as the application asks for it; 0 partitions: the coordinator decides."""
+    """A changelog or repartition topic as the application requests it; 0 partitions: the coordinator decides."""
 
     name: str
     partitions: int
@@ -53,7 +53,7 @@ class Subtopology:
 
     @property
     def own_changelogs(self) -> tuple[str, ...]:
-        """Changelogs but for source topics that serve as one: those have the partitions that their owner gave them."""
+        """Changelogs, except source topics that serve as one: those keep the partition count given by their owner."""
         return tuple(topic.name for topic in self.changelogs if topic.name not in self.source_topics)
 
     @property
@@ -62,7 +62,7 @@ class Subtopology:
 
     @property
     def resources(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Topics, and patterns of topics, whose partition p belongs to task p alone: what it reads and its changelogs."""
+        """Topics, and patterns of topics, whose partition p belongs to task p alone: inputs and changelogs."""
         return frozenset(self.input_topics + self.source_patterns), frozenset(topic.name for topic in self.changelogs)
 
 
@@ -85,7 +85,8 @@ class Topology:
         }
 
     def changed_since(self, older: Topology) -> frozenset[str]:
-        """Ids of ``older`` whose tasks are not the same tasks here: gone, or with other topics under the same id."""
+        """Ids of subtopologies of ``older`` whose tasks are not the same here: removed, or with other topics under the
+        same id."""
         mine = {subtopology.id: subtopology.resources for subtopology in self.subtopologies}
         return frozenset(old.id for old in older.subtopologies if mine.get(old.id) != old.resources)
 
@@ -96,7 +97,7 @@ WireTopicInfo = types.StreamsGroupHeartbeatRequest.TopicInfo | types.StreamsGrou
 
 
 def topology_of(wire: WireTopology) -> Topology:
-    """The value of a topology in a heartbeat or in a record. Raises InvalidTopologyError for an index out of range."""
+    """Converts a topology from a heartbeat or a record. Raises InvalidTopologyError for an index out of range."""
     parts = [_subtopology_of(part) for part in wire.subtopologies]
     return Topology(wire.epoch, tuple(sorted(parts, key=lambda part: part.id)))
 
@@ -107,7 +108,7 @@ def is_legal_topic(name: str) -> bool:
 
 
 def check_topology(topology: Topology) -> None:
-    """Raises InvalidTopologyError with the first rule that the topology breaks, in Kafka's words where it has some."""
+    """Raises InvalidTopologyError with the first rule that the topology violates, with Kafka's message if there is one."""
     if topology.epoch < 0:
         raise InvalidTopologyError(f"Topology epoch {topology.epoch} is negative; it must be 0 or greater.")
     _check_ids(topology)
@@ -194,7 +195,7 @@ def _check_names(topology: Topology) -> None:
 
 
 def _check_roles(topology: Topology) -> None:
-    """A topic has one kind: user source, repartition or changelog.
+    """Checks that each topic has one kind: user source, repartition or changelog.
 
     But Kafka Streams lists a source topic that it restores a table from among the changelogs of the subtopology that reads
     it (``topology.optimization``).
@@ -228,7 +229,7 @@ def _check_owners(topology: Topology) -> None:
 
 
 def _check_repartition_topics(topology: Topology) -> None:
-    """Each repartition topic has a writer, and a count that follows from topics that are no part of a loop.
+    """Checks that each repartition topic has a writer, and a count that follows from topics outside of loops.
 
     A loop as such is right: a subtopology may write a topic that it reads itself, as the foreign-key join of two tables
     does that are joined by key, too. It has no count where nothing enters it.

@@ -21,7 +21,7 @@ _PLAIN = 1
 
 
 class ValueVersion(NamedTuple):
-    """What a program writes into a store; ``upcasts``: versions that it reads besides."""
+    """The version of values that a program writes into a store; ``upcasts``: other versions that it can read."""
 
     version: int
     upcasts: frozenset[int] = frozenset()
@@ -34,13 +34,13 @@ NO_VERSIONS: ValueVersions = {}
 
 
 def written_versions(versions: ValueVersions) -> str:
-    """The value of the tag; empty: there is nothing to tell."""
+    """Returns the value of the tag; empty if there is nothing to report."""
     found = ((name, each) for name, each in sorted(versions.items()) if each.version > _PLAIN)
     return ",".join(f"{name}={each.version}/{'.'.join(map(str, sorted(each.upcasts)))}" for name, each in found)
 
 
 def read_versions(tag: str | None) -> ValueVersions:
-    """What a member tells. What can't be read is not told: a member of another program may have such a tag."""
+    """Parses a member's tag. Unreadable parts are ignored: a member of another program may have such a tag."""
     found: dict[str, ValueVersion] = {}
     for part in (tag or "").split(","):
         name, _, numbers = part.partition("=")
@@ -54,7 +54,8 @@ def read_versions(tag: str | None) -> ValueVersions:
 def problem_of_values(
     newest: Topology, versions: ValueVersions, older: Iterable[tuple[Topology, ValueVersions]]
 ) -> str | None:
-    """Why ``newest`` must not follow versions that members run, each with what those tell."""
+    """Returns why ``newest`` must not follow the versions that members run; each of them comes with its reported
+    versions."""
     for old, told in older:
         gone = gone_topics(newest, [old])
         for part in old.subtopologies:

@@ -41,7 +41,7 @@ class Bundle:
 
 
 class Versions:
-    """Topologies that members of a group run: ``lead``, and ``older`` ones."""
+    """The topologies that members of a group run: ``lead``, and ``older`` ones."""
 
     def __init__(self, lead: Topology, older: Sequence[Topology]) -> None:
         self.lead = lead
@@ -68,7 +68,7 @@ class Versions:
         return epoch == self.lead.epoch or not self._gone[epoch, self.lead.epoch] & set(theirs.repartition_sinks)
 
     def meeting(self, epoch: int, subtopology_id: str) -> frozenset[Part]:
-        """Subtopologies of other versions that meet this one."""
+        """Returns subtopologies of other versions that conflict with this one."""
         return self._meeting.get(Part(epoch, subtopology_id), frozenset())
 
     def _bundles(self) -> Iterator[Bundle]:
@@ -90,12 +90,13 @@ class Versions:
                 yield Bundle({epoch: names for epoch, names in ids.items() if names}, root in whole)
 
     def _differs(self, epoch: int, ids: Mapping[int, frozenset[str]]) -> bool:
-        """Whether this version has something in the bundle, and something else than the lead."""
+        """Whether this version has subtopologies in the bundle that differ from the lead's."""
         mine = ids[self.lead.epoch]
         return bool(ids[epoch]) and (ids[epoch] != mine or not all(self.is_of_lead(epoch, name) for name in mine))
 
     def _between(self, union: _Union) -> Iterator[list[Part]]:
-        """Reader and writers of each repartition topic that only some versions have, where its reader meets others."""
+        """Yields reader and writers of each repartition topic that only some versions have, if its reader conflicts with
+        others."""
         repartitions = [
             {topic.name for part in topology.subtopologies for topic in part.repartition_sources}
             for topology in self._topologies
@@ -116,7 +117,7 @@ class Versions:
 
 @lru_cache(maxsize=64)
 def versions_of(lead: Topology, older: tuple[Topology, ...]) -> Versions:
-    """What :class:`Versions` says, which is worked out once."""
+    """Computes :class:`Versions`, once per input."""
     return Versions(lead, older)
 
 
@@ -144,7 +145,7 @@ class _Union:
 
 
 def _gone(topologies: Iterable[Topology]) -> dict[tuple[int, int], frozenset[str]]:
-    """Repartition topics that one version has and another does not, by their epochs."""
+    """Returns repartition topics that one version has and another does not, by their epochs."""
     reads = {
         each.epoch: frozenset(topic.name for part in each.subtopologies for topic in part.repartition_sources)
         for each in topologies

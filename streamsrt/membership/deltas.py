@@ -14,7 +14,7 @@ from streamsrt.membership.values import Task, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """``closed``: by the role that they have; ``opened``: by the role that they get.
+    """The steps. ``closed``: by the present role; ``opened``: by the new role.
 
     ``promoted``: standby or warm-up to active; ``demoted``: active to standby or warm-up, named under the role that they
     get; ``exchanged``: between standby and warm-up, likewise.
@@ -31,7 +31,7 @@ class Delta:
 
 
 def delta(owned: Tasks, assigned: Tasks) -> Delta:
-    """The difference between what is open and what is to be open."""
+    """Computes the difference between the open tasks and the wanted ones."""
     before = owned.active | owned.standby | owned.warmup
     after = assigned.active | assigned.standby | assigned.warmup
     passive = owned.standby | owned.warmup

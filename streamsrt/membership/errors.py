@@ -1,4 +1,4 @@
-"""Why a member can't be part of its group, each with what to do about it.
+"""The errors with which a member can't be part of its group, each with what to do about it.
 
 Source: KIP-1071, Exceptions; ``StreamsGroupHeartbeatRequestManager`` of Kafka's clients.
 """
@@ -64,7 +64,7 @@ _REASONS: dict[int, tuple[str, str]] = {
 
 
 def refusal(membership: GroupMembership, code: int, message: str | None) -> StreamsError:
-    """The error for a heartbeat's error code that ends the membership."""
+    """Returns the error for a heartbeat's error code that ends the membership."""
     group, said = membership.group_id, f" The coordinator said: {message}" if message else ""
     name = error_name(code)
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
@@ -120,7 +120,7 @@ _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
 
 
 def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
-    """The error for an error code that ends the membership in a classic group."""
+    """Returns the error for an error code that ends the membership in a classic group."""
     if code not in _CLASSIC_REASONS:
         return refusal(membership, code, None)
     reason, remedy = _CLASSIC_REASONS[code]
@@ -129,7 +129,7 @@ def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
 
 
 def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:
-    """The error of a member that can't be in one group with Java's Kafka Streams."""
+    """Returns the error of a member that can't be in one group with Java's Kafka Streams."""
     return StreamsInvalidTopologyError(
         f"Group {membership.group_id!r} has members of Java's Kafka Streams, and this program can't join them. {difference} "
         "Both must run the same topology: the same steps in the same order, with the same names of stores and repartition "
@@ -161,7 +161,7 @@ _NOT_CREATED = re.compile(r"Unauthorized to CREATE on topics (.+?)\.$")
 
 
 def with_missing_right(membership: GroupMembership, detail: str) -> str:
-    """What the coordinator says, with the ACL that is missing if that is what it tells of."""
+    """Returns the coordinator's message, with the missing ACL if the message is about one."""
     found = _NOT_CREATED.search(detail)
     if found is None:
         return detail

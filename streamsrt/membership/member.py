@@ -42,7 +42,7 @@ class Member:
     request_type: type = types.StreamsGroupHeartbeatRequest
 
     def __init__(self, membership: GroupMembership, known: SetTaskOffsets | None = None) -> None:
-        """``known``: the state that lies on disk, so that the first heartbeat tells of it."""
+        """``known``: the state on disk, so that the first heartbeat reports it."""
         report = None if known is None else OffsetReport(known.offsets, known.end_offsets)
         self.session = Session(membership=membership, report=report)
         self.group_id = membership.group_id
@@ -50,7 +50,7 @@ class Member:
 
     @property
     def member_epoch(self) -> int:
-        """For commits; -1 while this is not a member."""
+        """The epoch, for commits; -1 while this is not a member."""
         session = self.session
         joined = session.state in MEMBER_STATES or session.state is MemberState.PREPARE_LEAVING
         return session.member_epoch if joined and not session.ended else -1
@@ -63,13 +63,13 @@ class Member:
         return self._step(Join(), now_ms)
 
     def command(self, command: Command, seen: int, now_ms: int) -> SessionStep:
-        """``seen``: how many events the processing thread had taken when it sent the command."""
+        """``seen``: how many events the processing thread had handled when it sent the command."""
         if isinstance(command, ReportOwned):
             return self._step(OwnedReported(command.tasks, seen), now_ms)
         return self._step(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> SessionStep:
-        """``version``: the highest heartbeat version that the coordinator and this client share."""
+        """``version``: the highest heartbeat version that both the coordinator and this client support."""
         return self._step(states.CoordinatorFound(version), now_ms)
 
     def responded(self, response: Message, now_ms: int) -> SessionStep:
@@ -86,7 +86,7 @@ class Member:
         return self._step(Tick(), now_ms)
 
     def polled(self, at_ms: int) -> None:
-        """When the processing thread was last seen alive. Called before every event."""
+        """Records when the processing thread was last active. Called before every event."""
         self.session = machine.alive(self.session, at_ms)
 
     def _step(self, event: states.Occurrence, now_ms: int) -> SessionStep:
@@ -99,8 +99,8 @@ class Member:
 
 
 def log_event(group: str, member: str, event: Event, known: set[Status]) -> None:
-    """The log line that an event of a membership deserves, if any. ``member``: its id, empty where the coordinator has not
-    given it one yet. ``known``: statuses that were told before."""
+    """Writes the log line for an event of a membership, if it has one. ``member``: its id, empty if the coordinator has
+    not assigned one yet. ``known``: statuses that were logged before."""
     who = f"member {member}" if member else "a member that joins"
     match event:
         case StatusChanged(statuses, is_classic):

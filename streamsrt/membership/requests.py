@@ -90,7 +90,7 @@ def _task_ids(tasks: frozenset[Task]) -> list[types.StreamsGroupHeartbeatRequest
 
 
 def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
-    """Task offsets where they are due. Brokers that serve only version 0 of the heartbeat refuse them."""
+    """Returns task offsets if they are due. Brokers that support only version 0 of the heartbeat refuse them."""
     report = session.report or (OffsetReport({}, {}) if session.full else None)
     if report is None or not session.heartbeat_version:
         return None
@@ -108,12 +108,13 @@ def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
 
 
 def caught_up_warmups(session: Session, report: OffsetReport) -> frozenset[Task]:
-    """The warm-up tasks that are near enough to their ends to be promoted."""
+    """Returns the warm-up tasks that have caught up far enough to be promoted."""
     return caught_up(session.owned.warmup, report, session.acceptable_recovery_lag)
 
 
 def caught_up(warmup: frozenset[Task], report: OffsetReport, recovery_lag: int) -> frozenset[Task]:
-    """Those of ``warmup`` that lack ``recovery_lag`` at most; none where it is negative, which means unknown."""
+    """Returns those of ``warmup`` that lack at most ``recovery_lag`` records; none if it is negative, which means
+    unknown."""
     if recovery_lag < 0:
         return frozenset()
     return frozenset(

@@ -85,7 +85,8 @@ Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
 
 def step(session: Session, event: Occurrence, now_ms: int) -> SessionStep:
-    """The next state, and what is to be sent and told. ``event`` is a command of ``values`` or an event of this module."""
+    """Returns the next state, and the requests and events that follow. ``event`` is a command of ``values`` or an event
+    of this module."""
     if session.ended:
         return SessionStep(session)
     session, events = _HANDLERS[type(event)](session, event, now_ms)
@@ -99,7 +100,7 @@ def step(session: Session, event: Occurrence, now_ms: int) -> SessionStep:
 
 
 def alive(session: Session, polled_at_ms: int) -> Session:
-    """The processing thread was alive at this time. To be told before every event."""
+    """Records that the processing thread was active at this time. Called before every event."""
     return replace(session, polled_at_ms=polled_at_ms) if polled_at_ms > session.polled_at_ms else session
 
 
@@ -168,7 +169,7 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
     return replace(session, state=MemberState.LEAVING, urgent=True), ()
 
 
-# ------------------------------------------------------------------------------------------- what the network answers
+# --------------------------------------------------------------------------------------------- network responses
 
 
 def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> Change:
@@ -230,7 +231,7 @@ def _recovery_lag(session: Session, response: Response) -> int:
 
 
 def _reported(session: Session) -> OffsetReport | None:
-    """The report as it stands now: the newest values, with what the answered heartbeat has told of them."""
+    """Returns the report for the next heartbeat: the newest values, and what the answered heartbeat has reported of them."""
     if session.report is None or session.sent_report is None:
         return session.report
     told = session.sent_report
@@ -289,7 +290,7 @@ def _topic_partitions(
 
 
 def _take_assignment(session: Session, response: Response, joined: bool, earlier: int, now_ms: int) -> Change:
-    """``earlier``: how many events of this answer come before the one that tells of the assignment."""
+    """Takes over an assignment. ``earlier``: how many events of this response precede the assignment's."""
     if session.state in {MemberState.PREPARE_LEAVING, MemberState.LEAVING}:
         return session, ()
     lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
@@ -321,7 +322,7 @@ def _tasks(entries: Iterable[types.StreamsGroupHeartbeatResponse.TaskIds]) -> fr
 
 
 def _reconcile(session: Session) -> Session:
-    # A thread that has not heard of this assignment yet may still open what an earlier one gave it.
+    # A thread that has not handled this assignment yet may still open tasks of an earlier one.
     if session.owned != session.assigned or not session.offered <= session.assigned.active:
         return replace(session, state=MemberState.RECONCILING)
     if session.state is MemberState.RECONCILING:
@@ -371,7 +372,8 @@ def _ask_again_for_id(session: Session, error: StreamsError, now_ms: int) -> Cha
 
 
 def _retry(session: Session, reason: str, now_ms: int) -> Change:
-    """Tasks and epoch stay; the next heartbeat carries everything (a leaving member does not insist)."""
+    """Schedules a retry. Tasks and epoch are kept; the next heartbeat contains everything (a leaving member does not
+    retry)."""
     leaving = session.in_flight is InFlight.LEAVE or session.state is MemberState.LEAVING
     session = replace(session, in_flight=None, sent=None, sent_report=None, full=True)
     if session.state is MemberState.STALE:
@@ -419,7 +421,7 @@ def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
 
 
 def _rejoin_if_free(session: Session, now_ms: int) -> Session:
-    """Join anew, unless tasks are still to be given up or the former membership is still to be ended."""
+    """Joins anew, unless tasks are still being released or the previous membership has to be ended first."""
     if session.state not in {MemberState.FENCED, MemberState.STALE} or session.lost_at is not None:
         return session
     if session.stale_leave_pending or session.in_flight is not None:
@@ -507,8 +509,8 @@ def _due_ms(session: Session, now_ms: int) -> int:
 
 
 def _interval_ms(session: Session, now_ms: int) -> int:
-    """Shorter while a warm-up task that was reported to have caught up waits to be promoted: its old owner may have
-    stopped already."""
+    """Returns the heartbeat interval. It is shorter while a warm-up task that has reported to be caught up waits for its
+    promotion: its old owner may have stopped already."""
     report, interval_ms = session.report, session.heartbeat_interval_ms
     if report is None or report.reported_at_ms is None or not report.reported_caught_up & session.owned.warmup:
         return interval_ms

@@ -10,7 +10,7 @@ from streamsrt.membership.values import Tasks
 
 @dataclass(frozen=True, slots=True)
 class OwnedReported:
-    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
+    """A ReportOwned that the processing thread sent after it had handled the first ``seen`` events."""
 
     tasks: Tasks
     seen: int
@@ -18,18 +18,18 @@ class OwnedReported:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """No answer to a heartbeat or to leaving (timeout, disconnect), or no coordinator to be found."""
+    """No response to a heartbeat or to leaving (timeout, disconnect), or no coordinator was found."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker can't serve this client at all."""
+    """The broker can't serve this client."""
 
     error: StreamsError
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Tells the machine that time has passed."""

@@ -44,7 +44,7 @@ class InFlight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetReport:
-    """The task offsets that are known, and what was reported of them when."""
+    """The known task offsets, and what was reported of them when."""
 
     offsets: Mapping[Task, int]
     end_offsets: Mapping[Task, int]
@@ -55,7 +55,7 @@ class OffsetReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """All that the machine knows. ``heartbeat_version`` None: the coordinator has to be found (again)."""
+    """The complete state of the machine. ``heartbeat_version`` None: the coordinator has to be found (again)."""
 
     membership: GroupMembership
     state: MemberState = MemberState.UNSUBSCRIBED
@@ -76,7 +76,7 @@ class Session:
     fences: int = 0
     trouble_since_ms: int | None = None
     id_taken_since_ms: int | None = None
-    """Since when a join is refused because another member has the ``group.instance.id``."""
+    """Since when joins have been refused because another member has the ``group.instance.id``."""
     heartbeat_interval_ms: int = 5_000
     task_offset_interval_ms: int = 60_000
     acceptable_recovery_lag: int = -1
@@ -91,18 +91,18 @@ class Session:
     stale_leave_pending: bool = False
     polled_at_ms: int = 0
     told: int = 0
-    """How many events there have been."""
+    """The number of events so far."""
     assigned_at: int = 0
-    """The number of the last event that told of an assignment."""
+    """The number of the last event with an assignment."""
     offered: frozenset[Task] = frozenset()
-    """The active tasks of every assignment that the processing thread had not heard of when it last said what it owns."""
+    """The active tasks of every assignment that the processing thread had not handled when it last reported its tasks."""
     lost_at: int | None = None
-    """That many, including the TasksLost that has not been answered yet."""
+    """The number of events up to and including the TasksLost that is not confirmed yet."""
 
     @property
     def held(self) -> Tasks:
-        """What the member may have open, and so must not be given to another: also what an earlier assignment offered. Such
-        a task counts as active, even where the processing thread has said that it has it in another role."""
+        """Tasks that the member may have open, including those of earlier assignments; others must not get them. A task
+        of an earlier assignment counts as active, even if the processing thread has reported it in another role."""
         gone = self.offered - self.assigned.active
         if not gone:
             return self.owned
@@ -114,7 +114,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFound:
-    """There is a connection to the coordinator, which serves the heartbeat up to this version."""
+    """A connection to the coordinator exists. ``version``: the highest heartbeat version that it supports."""
 
     heartbeat_version: int
 
@@ -130,7 +130,7 @@ Occurrence: TypeAlias = Command | OwnedReported | CoordinatorFound | Answered | 
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
+    """The results of a step: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
 
     session: Session
     request: Request | None = None

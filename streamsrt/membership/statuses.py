@@ -1,4 +1,4 @@
-"""What the statuses in a heartbeat's response mean for the operator: why nothing is processed, and what to do.
+"""Explains the statuses of a heartbeat response to the operator: why nothing is processed, and what to do.
 
 Source: KIP-1071, ``StreamsGroupHeartbeatResponse.Status``.
 """
@@ -77,13 +77,13 @@ NO_TASKS_BY = (
 
 
 def status_text(status: Status, *, is_classic: bool = False) -> str:
-    """The status by its name, what the coordinator says of it, or the leader of a classic group, and what to do."""
+    """Returns the status by name, the message of the coordinator or a classic group's leader, and what to do."""
     advice = CLASSIC_ADVICE if is_classic else ADVICE
     return f"{status.code.name}: {status.detail.rstrip('. ')}. {advice[status.code]}"
 
 
 def instance_id_taken_text(wait_ms: int) -> str:
-    """Why a static member waits, and for how long at most."""
+    """Returns why a static member waits, and for how long at most."""
     return (
         "another member has this group.instance.id and has not left. If it is the previous process of this instance and was "
         f"killed, its session expires by itself, and this one joins in {wait_ms / 1000:.0f} s at the latest "
@@ -92,7 +92,7 @@ def instance_id_taken_text(wait_ms: int) -> str:
 
 
 def passes_by_itself(status: Status) -> bool:
-    """Whether it is only the way that a group takes: internal topics that are about to be made, an assignment to come."""
+    """Whether the status is temporary: internal topics that are being created, a pending assignment."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
         return "failed" not in status.detail
     return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail

@@ -28,8 +28,8 @@ def topology_metadata(
     subtopology_id: Literal["hash", "number"] = "hash",
     replication_factor: int = REPLICATION_FACTOR_OF_BROKER,
 ) -> types.StreamsGroupHeartbeatRequest.Topology:
-    """What a joining member sends. ``subtopology_id``: the setting ``subtopology.id``; ``replication_factor`` is that of
-    internal topics, -1 for the broker's default."""
+    """Returns the topology for a joining member's heartbeat. ``subtopology_id``: the setting ``subtopology.id``;
+    ``replication_factor`` is that of internal topics, -1 for the broker's default."""
     return Metadata.Topology(
         epoch=topology.epoch,
         subtopologies=[

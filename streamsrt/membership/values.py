@@ -34,7 +34,7 @@ NO_TASKS: frozenset[Task] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Tasks by role. As an assignment: what the member is to run. As a report: what it has open."""
+    """Tasks by role. As an assignment: the tasks to run. As a report: the open tasks."""
 
     active: frozenset[Task] = NO_TASKS
     standby: frozenset[Task] = NO_TASKS
@@ -67,7 +67,7 @@ Answers: TypeAlias = Mapping[Endpoint, tuple[Partitions, Partitions]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMembership:
-    """Who the member is and what it brings to the group. Times in milliseconds.
+    """The member's identity and what it sends when it joins. Times in milliseconds.
 
     ``member_id`` is made by the caller, once per stream thread and process: URL-safe base64 of a UUID, without padding.
     ``process_id`` is the same for all members of one process. ``rebalance_timeout_ms`` is ``max.poll.interval.ms``: a
@@ -87,15 +87,16 @@ class GroupMembership:
     retry_backoff_max_ms: int = 1_000
     missing_source_topics_timeout_ms: int = 10_000
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
-    """What a member of a classic group asks for. The coordinator sets that of streams members."""
+    """The session timeout that a member of a classic group requests. The coordinator sets that of streams members."""
     streams_session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
-    """The group's, as far as it is known: for so long an ``instance_id`` belongs to a streams member that was killed."""
+    """The group's session timeout, if known: how long an ``instance_id`` belongs to a killed streams member."""
     principal: str | None = None
-    """Who the broker takes this client for, if that is known: for messages."""
+    """The principal that the broker assigns to this client, if known; used in messages."""
 
     @property
     def instance_id_wait_ms(self) -> int:
-        """After so long without it the streams member before this one has lost the ``instance_id``, or it lives."""
+        """How long to wait for the ``instance_id``: after this time, the previous streams member has lost it, or is
+        alive."""
         return self.streams_session_timeout_ms + SESSION_END_SLACK_MS
 
 
@@ -109,14 +110,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class ReportOwned:
-    """The tasks that are open now (opened and not yet closed, whether restored or not)."""
+    """Report the open tasks (opened and not yet closed, whether restored or not)."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True)
 class SetTaskOffsets:
-    """The latest changelog positions and end positions per task with state, summed over the task's changelogs.
+    """Report the latest changelog positions and end positions per task with state, summed over the task's changelogs.
 
     Cheap to send often: the membership decides when they are reported. Tasks whose end is unknown, and tasks that are
     only on disk, have no entry in ``end_offsets``.
@@ -152,7 +153,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChanged:
-    """Run exactly these tasks. ``why``: what the coordinator says of it; empty where it says nothing, as Apache Kafka's."""
+    """Run exactly these tasks. ``why``: the coordinator's reason; empty if it sends none, like Apache Kafka's."""
 
     tasks: Tasks
     member_epoch: int
@@ -180,7 +181,7 @@ class ReleaseTasks:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """All that holds now; empty when nothing does any more. ``is_classic``: said by the leader of a classic group."""
+    """All present statuses; empty when none applies any more. ``is_classic``: reported by the leader of a classic group."""
 
     statuses: tuple[Status, ...]
     is_classic: bool = False
@@ -188,7 +189,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class UnknownStatus:
-    """A status code of a newer broker: to be logged, otherwise ignored."""
+    """A status code of a newer broker: it is logged, and otherwise ignored."""
 
     code: int
     detail: str
@@ -196,14 +197,14 @@ class UnknownStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceTopicsMissing:
-    """MISSING_SOURCE_TOPICS has held for ``missing_source_topics_timeout_ms``. Kafka Streams gives up here."""
+    """MISSING_SOURCE_TOPICS has lasted for ``missing_source_topics_timeout_ms``. Kafka Streams stops here."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointsChanged:
-    """Who has what, for interactive queries."""
+    """The endpoints and their partitions, for interactive queries."""
 
     partitions: Answers
 
@@ -224,8 +225,8 @@ class HeartbeatRecovered:
 
 @dataclass(frozen=True, slots=True)
 class InstanceIdTaken:
-    """A member that has not left has the same ``group.instance.id``. It is asked for until the session of that member must
-    have ended, for at most ``wait_ms``. The next assignment says that the id is free."""
+    """A member that has not left has the same ``group.instance.id``. Joining is retried until that member's session must
+    have ended, for at most ``wait_ms``. The next assignment shows that the id is free."""
 
     wait_ms: int
 

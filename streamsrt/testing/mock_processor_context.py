@@ -53,7 +53,7 @@ class CapturedPunctuator:
     callback: Callable[[int], None]
     cancelled: bool = field(default=False)
     start_time_ms: int | None = None
-    """When it is to run first; None where the processor did not say."""
+    """When it should first run; None if the processor did not say."""
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -83,7 +83,7 @@ TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka S
 
 
 class _Capture:
-    """The collector of the driver: keeps records as they come."""
+    """The collector of the driver, which keeps all records."""
 
     def __init__(self, refuse: Refuse | None, partitions_of: Callable[[str], int]) -> None:
         self.produced: list[ProducedRecord] = []
@@ -288,9 +288,9 @@ class TopologyTestDriver:
         try:
             for each in found:
                 self._tasks.append(self._task(*each))
-            self._tell_time()
+            self._set_start_time()
         except BaseException:
-            # Nobody else can close the processors that have begun.
+            # Otherwise nobody would close the processors that have begun.
             self.close()
             raise
 
@@ -300,7 +300,7 @@ class TopologyTestDriver:
         return topology.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
 
     def _tasks_of(self, topology: Topology) -> list[tuple[Subtopology, int]]:
-        """Each subtopology with its partitions: as many as the topic with most of them has."""
+        """Returns each subtopology with its partitions: as many as its largest topic has."""
         self._derive_repartitions(topology)
         found = []
         for part in topology.subtopologies:
@@ -358,7 +358,7 @@ class TopologyTestDriver:
         )
 
     def _global_state(self, topology: Topology) -> GlobalState:
-        """The global stores. As with Kafka Streams' driver, what can't be deserialized is skipped there."""
+        """Returns the global stores. As in Kafka Streams' driver, records that can't be deserialized are skipped there."""
         handlers = replace(self._task_config.handlers, deserialization=handler_of("continue"))
         return GlobalState(
             topology.global_subtopologies,
@@ -385,7 +385,7 @@ class TopologyTestDriver:
         return TestOutputTopic(self, name, key_serde, value_serde)
 
     def output_queue(self, topic: str) -> deque[ProducedRecord]:
-        """Records sent to a topic and not read yet."""
+        """Returns the records sent to a topic and not read yet."""
         return self._queues.setdefault(topic, deque())
 
     @property
@@ -451,7 +451,7 @@ class TopologyTestDriver:
             self._follow()
 
     def _follow(self) -> None:
-        """Gives new records to the queues of their topics, and to the tasks that read them."""
+        """Adds new records to the queues of their topics, and to the tasks that read them."""
         produced = self._capture.produced
         while self._followed < len(produced):
             record = produced[self._followed]
@@ -461,8 +461,8 @@ class TopologyTestDriver:
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
-    def _tell_time(self) -> None:
-        """Lets the tasks know when they begin: what they wait for counts from there."""
+    def _set_start_time(self) -> None:
+        """Tells the tasks the time at which they start: waiting times count from there."""
         for task in self._tasks:
             task.punctuate(self._now_ms)
 
@@ -511,7 +511,7 @@ class TopologyTestDriver:
             for spec in task.subtopology.stores:
                 self._restore(task, spec.name)
         self._begin_where_committed()
-        self._tell_time()
+        self._set_start_time()
         self._work()
 
     def _begin_where_committed(self) -> None:

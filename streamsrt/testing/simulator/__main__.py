@@ -23,7 +23,7 @@ _TOLD_EVERY = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the seeds; the exit code."""
+    """Runs the seeds; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options)

@@ -62,7 +62,7 @@ class Stored(Protocol):
 
 
 class BrokerLife(Protocol):
-    """What this package asks of a broker, beside that it speaks Kafka's protocol on its address."""
+    """The interface of a broker to this package, besides Kafka's protocol on its address."""
 
     async def start(self) -> None: ...
     def abandon(self) -> None: ...
@@ -78,7 +78,7 @@ class BrokerLife(Protocol):
 
 
 class SimulatedBroker:
-    """The host that the broker runs on, is killed on, and is started on again. Its files outlive it."""
+    """The host that the broker runs on; it can be killed and restarted. Its files survive."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class SimulatedBroker:
 
     @property
     def directory(self) -> Path:
-        """Of its files."""
+        """The directory of its files."""
         return Path(self._files.name) / "data"
 
     def start(self) -> None:
-        """Starts it on the files that are there. Nothing happens where it runs."""
+        """Starts it with the existing files. Does nothing if it is running."""
         if self.host is not None:
             return
         self._note(HOST_NAME, "starts")
@@ -130,7 +130,7 @@ class SimulatedBroker:
         self._starting = self._loop.create_task(life.start())
 
     def kill(self) -> None:
-        """Ends it as ``kill -9`` does: its files stay as they are."""
+        """Ends it like ``kill -9``: its files stay as they are."""
         host, life, self.host, self.life = self.host, self.life, None, None
         if host is None or life is None:
             return
@@ -142,24 +142,24 @@ class SimulatedBroker:
 
     @property
     def is_up(self) -> bool:
-        """Whether it takes requests."""
+        """Whether it accepts requests."""
         return self.life is not None and self._starting is not None and self._starting.done()
 
     def failure(self) -> BaseException | None:
-        """Why it does not come up."""
+        """Why it does not start."""
         starting = self._starting
         if starting is None or not starting.done() or starting.cancelled():
             return None
         return starting.exception()
 
     def append(self, topic: str, partition: int, batch: bytes) -> None:
-        """What a producer writes."""
+        """Appends a batch, like a producer."""
         assert self.life is not None
         assert self.host is not None
         self.host.context.copy().run(self.life.append, topic, partition, batch)
 
     def clear_away(self) -> None:
-        """The simulation is over."""
+        """Frees resources when the simulation is over."""
         self.kill()
         for host in self._past:
             host.tasks.clear()
@@ -167,5 +167,5 @@ class SimulatedBroker:
 
 
 def _memory() -> str | None:
-    """Where files cost no disk, if there is such a place."""
+    """Returns a directory in memory, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

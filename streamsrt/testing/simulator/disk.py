@@ -25,7 +25,7 @@ Batch = tuple[tuple[tuple[bytes, bytes | None], ...], int | None]
 
 
 class Disk:
-    """What outlives the process: the process id, and the files of its stores."""
+    """The data that survives the process: the process id, and the files of its stores."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -35,12 +35,12 @@ class Disk:
         self.positions: dict[tuple[str, int], dict[int, int]] = {}
 
     def crash(self) -> None:
-        """The process ended without a word: of each file is left what a crash leaves."""
+        """Simulates a crash of the process: each file keeps what a crash leaves."""
         for file in self.files.values():
             file.crash(self.chance)
 
     def lose(self) -> None:
-        """The disk is replaced by an empty one; the process that starts there is another one."""
+        """Replaces the disk by an empty one; the process that starts there is a new one."""
         self.files.clear()
         self.formats.clear()
         self.positions.clear()
@@ -48,7 +48,7 @@ class Disk:
 
 
 class File:
-    """A store on disk: what is durable, and the batches that may be."""
+    """A store on disk: durable contents, and batches that may survive."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
@@ -76,7 +76,7 @@ class File:
 
 
 class DiskStore(MemoryStore):
-    """A store over a file, for as long as the process lives."""
+    """A store backed by a file, as long as the process lives."""
 
     persistent = True
 
@@ -108,13 +108,13 @@ class DiskStore(MemoryStore):
 
 @lru_cache(maxsize=1)
 def _no_rocksdb() -> RocksDBOptions:
-    """Nothing is opened with them; they are asked for the memory that RocksDB uses."""
+    """Returns options that open nothing; they are used to report RocksDB's memory."""
     return RocksDBOptions()
 
 
 class SimulatedDirectory(StateDirectory):
-    """The state directory of one process on a :class:`Disk`. When the process is dead nothing that it does reaches the disk:
-    :meth:`detach` it then."""
+    """The state directory of one process on a :class:`Disk`. Call :meth:`detach` when the process is dead: then nothing
+    that it does reaches the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self.path = Path("/simulated")
@@ -125,7 +125,7 @@ class SimulatedDirectory(StateDirectory):
         self._stores: list[DiskStore] = []
 
     def detach(self) -> None:
-        """The process is dead: what its code still does while it is cleared away goes nowhere."""
+        """Disconnects a dead process: writes of code that is still being unwound are dropped."""
         self._disk = Disk(random.Random(0))
         for store in self._stores:
             store.file = File()

@@ -34,7 +34,7 @@ HOST: contextvars.ContextVar[Host | None] = contextvars.ContextVar("simulated ho
 
 
 class Host:
-    """One life of a computer. ``name`` is unique among those that live."""
+    """One life of a computer. ``name`` is unique among living hosts."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name
@@ -48,11 +48,11 @@ class Host:
         self.context.run(HOST.set, self)
 
     def kill(self) -> None:
-        """Ends it as a power cut does."""
+        """Ends it like a power failure."""
         self.is_dead = True
         self.held.clear()
         for task in self.tasks:
-            # Nobody will ever let it go on, or begin; asyncio is not to warn of that.
+            # Nobody will resume or start it; this keeps asyncio from warning.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
             if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
@@ -60,11 +60,11 @@ class Host:
 
 
 class HostKilled(GreenletExit):  # type: ignore[misc]  # greenlet says nothing of its types
-    """Unwinds the thread of a host that is dead, when the simulation is over."""
+    """Unwinds the thread of a dead host when the simulation is over."""
 
 
 class HostThread:
-    """A thread of a host. It begins with the next turn of the loop."""
+    """A thread of a host. It starts with the next iteration of the loop."""
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
         self.host = host
@@ -83,7 +83,7 @@ class HostThread:
         return bool(self._greenlet.dead)
 
     def park(self, timeout_s: float | None) -> bool:
-        """Called by the thread: waits for :meth:`wake`; False when the time is up before."""
+        """Waits for :meth:`wake`; returns False if the time is up first. Called by the thread."""
         if self.host.is_dead:
             raise HostKilled
         token = self._token
@@ -98,7 +98,7 @@ class HostThread:
         return woken
 
     def waker(self) -> Callable[[], None]:
-        """What ends the next :meth:`park`, once."""
+        """Returns a function that ends the next :meth:`park`, once."""
         token = self._token
 
         def wake() -> None:
@@ -117,7 +117,7 @@ class HostThread:
         self._greenlet.switch(*([woken] if token else []))
 
     def unwind(self) -> None:
-        """Frees what the thread of a dead host holds."""
+        """Frees the resources of a dead host's thread."""
         for _ in range(_UNWINDINGS_MAX):
             if self._greenlet.dead or not self._greenlet:
                 return
@@ -128,7 +128,7 @@ _UNWINDINGS_MAX = 100
 
 
 class GreenletBlocking:
-    """How the thread of a host waits: the contract is :class:`streamsrt.client.blocking.Blocking`."""
+    """Lets a host's thread wait. Implements :class:`streamsrt.client.blocking.Blocking`."""
 
     def __init__(self) -> None:
         self.thread: HostThread | None = None

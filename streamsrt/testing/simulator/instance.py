@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class World(Protocol):
-    """What an instance needs to know of the simulation."""
+    """The part of the simulation that an instance uses."""
 
     loop: VirtualLoop
 
@@ -45,7 +45,7 @@ class World(Protocol):
 
 
 class SimulatedNetwork(NetworkThread):
-    """The network of an instance, on the loop that all hosts share instead of a thread of its own."""
+    """The network of an instance, on the loop shared by all hosts instead of its own thread."""
 
     def __init__(self, config: ClientConfig, blocking: GreenletBlocking, loop: VirtualLoop, host: Host) -> None:
         super().__init__(config, blocking)
@@ -83,7 +83,7 @@ class _Life:
 
 
 class Instance:
-    """A host with a disk, on which the application is started, ends, and is started again."""
+    """A host with a disk, on which the application is started, ends, and is restarted."""
 
     def __init__(self, world: World, name: str, seed: str) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class Instance:
         self._life: _Life | None = None
         self._past: list[_Life] = []
 
-    # -------------------------------------------------------------------------------------------------------- looking
+    # ---------------------------------------------------------------------------------------------------------- state
 
     @property
     def is_alive(self) -> bool:
@@ -110,12 +110,12 @@ class Instance:
 
     @property
     def manager(self) -> TaskManager | None:
-        """The tasks of the process that runs, once it has begun to join the group."""
+        """The tasks of the running process, once it has started to join the group."""
         return None if self._life is None or self._life.assembled is None else self._life.assembled.manager
 
     @property
     def member_id(self) -> str:
-        """Of the process that runs; empty before it joins."""
+        """The member id of the running process; empty before it joins."""
         if self._life is None or self._life.assembled is None:
             return ""
         return self._life.assembled.loop.member_id
@@ -123,7 +123,7 @@ class Instance:
     # ----------------------------------------------------------------------------------------------------- life, death
 
     def start(self, topology: Topology, epoch: int, config: StreamsConfig) -> None:
-        """Starts the application with this version of the topology. Nothing happens where it runs already."""
+        """Starts the application with this version of the topology. Does nothing if it is running."""
         if self._life is not None:
             return
         self.starts += 1
@@ -139,7 +139,7 @@ class Instance:
         life.thread = blocking.thread = HostThread(host, self._world.loop, work)
 
     def kill(self) -> Host | None:
-        """Ends it as ``kill -9`` does; the host that it was on."""
+        """Ends it like ``kill -9``; returns the host that it ran on."""
         life, self._life = self._life, None
         if life is None:
             return None
@@ -150,7 +150,7 @@ class Instance:
         return life.host
 
     def stop(self) -> None:
-        """Asks it to commit, leave the group and end."""
+        """Requests that it commits, leaves the group and ends."""
         if self._life is not None:
             self._life.stopping = True
             if self._life.assembled is not None:
@@ -158,12 +158,12 @@ class Instance:
                 self._life.host.context.copy().run(loop.stop)
 
     def stall(self, seconds: float) -> None:
-        """Its processing thread stands still from its next wait on."""
+        """Stalls its processing thread, starting at its next wait."""
         if self._life is not None and self._life.thread is not None:
             self._life.thread.stalled_until_s = self._world.loop.time() + seconds
 
     def clear_away(self) -> None:
-        """Frees what its threads hold. The simulation is over."""
+        """Frees the resources of its threads when the simulation is over."""
         self.kill()
         for life in self._past:
             if life.thread is not None:
@@ -219,7 +219,7 @@ class Instance:
             network.stop()
 
     def _entered(self, state: State) -> None:
-        """States are in the log already, as tasks that open and close."""
+        """Logs nothing: state changes are visible in the log as tasks that open and close."""
 
     def _turned(self, _loop: StreamThread) -> bool:
         self._world.turned(self)

@@ -25,11 +25,11 @@ TopicPartition = tuple[str, int]
 
 
 class ViolationError(Exception):
-    """An invariant does not hold. The message says which, where and how."""
+    """An invariant is violated. The message says which, where and how."""
 
 
 class Monitor:
-    """Looks at the instances and at the broker. ``broker`` gives None while that is down.
+    """Checks the instances and the broker. ``broker`` returns None while the broker is down.
 
     ``others``: topics that the application writes to without a sink of its topology.
     """
@@ -65,7 +65,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------------------------- ownership
 
     def look_at(self, instance: Instance, others: Iterable[Instance]) -> None:
-        """After an iteration of an instance. Raises ViolationError."""
+        """Checks an instance after an iteration. Raises ViolationError."""
         claims = _claims(instance)
         if claims == self._open.get(instance.name):
             return
@@ -90,7 +90,7 @@ class Monitor:
     # --------------------------------------------------------------------------------------------------------- offsets
 
     def look_at_offsets(self) -> None:
-        """Raises ViolationError where a committed offset went back."""
+        """Checks committed offsets. Raises ViolationError if one went back."""
         broker = self._broker()
         if broker is None:
             return
@@ -104,7 +104,7 @@ class Monitor:
     # ---------------------------------------------------------------------------------------------------------- settled
 
     def why_not_settled(self, instances: Iterable[Instance]) -> str:
-        """What is still to be done; empty where nothing is."""
+        """Describes unfinished work; empty if there is none."""
         broker = self._broker()
         if broker is None:
             return "the broker is down"
@@ -136,7 +136,7 @@ class Monitor:
     # ---------------------------------------------------------------------------------------------------------- outputs
 
     def outputs(self, broker: BrokerLife) -> dict[str, list[Output]]:
-        """What a reader of committed records gets, by topic."""
+        """Returns the outputs that a reader of committed records gets, by topic."""
         found: dict[str, list[Output]] = {}
         for topic in self.written_topics:
             records = found[topic] = []
@@ -151,7 +151,7 @@ class Monitor:
 
 
 def _claims(instance: Instance) -> frozenset[TopicPartition]:
-    """The source and changelog partitions of the active tasks that are open in an instance."""
+    """Returns the source and changelog partitions of the active tasks that are open in an instance."""
     if instance.manager is None:
         return frozenset()
     claimed: set[TopicPartition] = set()
@@ -166,7 +166,7 @@ def _claims(instance: Instance) -> frozenset[TopicPartition]:
 
 
 def _records_behind(stored: Stored, offset: int) -> bool:
-    """Whether data lies behind an offset: markers of transactions are none."""
+    """Whether there are records after an offset, apart from transaction markers."""
     return any(columns.keys for columns in decode_batches(stored.batches, from_offset=offset, aborted=stored.aborted))
 
 
@@ -174,7 +174,7 @@ def _records_behind(stored: Stored, offset: int) -> bool:
 
 
 def compare(how: Compare, found: Outputs, expected: Outputs) -> str | None:
-    """What is wrong with the outputs, key by key; None: nothing.
+    """Compares the outputs key by key; returns the difference, None if there is none.
 
     ``each``: the values of a key are those of the other run, in the same order. ``last``: the last one is. ``none lost``: a
     key has as many values at least.
@@ -189,7 +189,7 @@ def compare(how: Compare, found: Outputs, expected: Outputs) -> str | None:
 
 
 def _order_only(how: Compare, found: Outputs, expected: Outputs) -> str:
-    """What to do where each key has the right value in the end, and what it had in between differs."""
+    """Returns advice for outputs in which each key has the right final value, but other values in between."""
     if how != "each" or compare("last", found, expected) is not None:
         return ""
     return (

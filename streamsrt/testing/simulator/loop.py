@@ -22,14 +22,14 @@ from streamsrt.testing.simulator.hosts import HOST, Host
 
 
 class Net(Protocol):
-    """What makes connections."""
+    """Creates connections."""
 
     async def connect(self, protocol: asyncio.BaseProtocol, host: str, port: int) -> asyncio.Transport: ...
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any: ...
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """See the module. Run by :meth:`run_until`."""
+    """The event loop with virtual time, run by :meth:`run_until`."""
 
     def __init__(self, start_s: float) -> None:
         self._now_s = start_s
@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # --------------------------------------------------------------------------------------------------------- running
 
     def run_until(self, is_over: Callable[[], bool], until_s: float) -> bool:
-        """Runs until ``is_over`` holds, a callback has failed, or the clock would pass ``until_s``; whether it holds."""
+        """Runs until ``is_over`` holds, a callback fails, or the clock would pass ``until_s``; returns whether it holds."""
         asyncio._set_running_loop(self)
         try:
             while not self.errors:
@@ -58,7 +58,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def _advance(self, until_s: float) -> bool:
-        """Jumps to the next timer. False: there is none before the end."""
+        """Jumps to the next timer. Returns False if there is none before the end."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are dropped when their time comes."""
+        """Does nothing: cancelled timers are dropped when their time comes."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -158,8 +158,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # What a callback raises ends the simulation. Futures whose error nobody looked at are found by the garbage
-        # collector, which comes when it likes, and the code that made them says whether that is an error.
+        # An exception in a callback ends the simulation. Unretrieved errors of futures are found by the garbage collector at
+        # unpredictable times; the code that created them decides whether they matter.
         if "handle" in context:
             self.errors.append(context)
 
@@ -183,7 +183,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def _never_run(handle: asyncio.Handle) -> None:
-    """Closes the coroutine that another thread handed over: nobody awaits it."""
+    """Closes a coroutine that another thread has submitted, because nobody awaits it."""
     callback = handle._callback  # type: ignore[attr-defined]
     for cell in getattr(callback, "__closure__", None) or ():
         if asyncio.iscoroutine(cell.cell_contents):

@@ -1,4 +1,4 @@
-"""Which faults are injected, and when: plans the faults of a seed and carries them out."""
+"""Plans the faults of a seed, and injects them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WATCH_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``kind`` of :data:`KINDS_OF`; ``length_s``: until it is over. ``chance`` decides the rest."""
+    """A planned fault: ``kind`` of :data:`KINDS_OF`; ``length_s``: its duration. ``chance`` decides the rest."""
 
     at_s: float
     kind: str
@@ -49,7 +49,7 @@ class Event:
 def plan(
     faults: Faults, chance: random.Random, chaos_s: float, kinds: tuple[str, ...] = KINDS
 ) -> tuple[Faults, list[Event]]:
-    """The faults that this seed has at all, and what happens when, within ``chaos_s`` from the start."""
+    """Plans which kinds of faults this seed has, and when they happen, within ``chaos_s`` from the start."""
     if faults.varied:
         left_out = {kind: 0.0 for kind in (*KINDS, "broken", "slow", *kinds[len(KINDS) :]) if chance.random() < 0.5}
         faults = replace(faults, **left_out)  # type: ignore[arg-type]
@@ -65,14 +65,14 @@ def plan(
 
 
 def _length_s(kind: str, chance: random.Random) -> float:
-    """Short ones, that nobody may notice, and long ones, after which everybody has gone on without."""
+    """Returns a short duration, which may go unnoticed, or a long one, after which the others have continued alone."""
     if kind in ("cut_offs", "freezes", "stalls"):
         return chance.choice((chance.uniform(0.05, 1.0), chance.uniform(1.0, 5.0), chance.uniform(5.0, 15.0)))
     return chance.choice((chance.uniform(0.01, 0.5), chance.uniform(0.5, 3.0), chance.uniform(3.0, 8.0)))
 
 
 class Victims(Protocol):
-    """What can be broken."""
+    """The targets of faults."""
 
     loop: VirtualLoop
     net: SimulatedNet
@@ -90,7 +90,7 @@ class Victims(Protocol):
 
 
 class Nemesis:
-    """Carries out a plan. :meth:`end` undoes what lasts."""
+    """Executes a plan. :meth:`end` undoes lasting faults."""
 
     def __init__(self, victims: Victims, faults: Faults, events: list[Event]) -> None:
         self._victims = victims
@@ -176,12 +176,12 @@ class Nemesis:
         self._later(event, self._victims.remove_instance, instance)
 
     def _epoch_bumps(self, event: Event) -> None:
-        """A rolling upgrade: one instance after the other is closed, and started with the next epoch."""
+        """Simulates a rolling upgrade: the instances are closed one by one, and restarted with the next epoch."""
         if self._victims.raise_epoch():
             self._roll(event)
 
     def _protocol_changes(self, event: Event) -> None:
-        """One instance after the other is closed, and started with the other protocol."""
+        """Closes the instances one by one, and restarts them with the other protocol."""
         if self._victims.change_protocol():
             self._roll(event)
 
@@ -191,7 +191,7 @@ class Nemesis:
             self._timers.append(self._victims.loop.call_later(at_s, instance.stop))
 
     def _lost_leaders(self, event: Event) -> None:
-        """The next one, once the others wait for it: it has been told their subscriptions, or soon is."""
+        """Breaks the next leader once the others wait for it: it has received their subscriptions, or will soon."""
         self._awaited.append(event)
         if len(self._awaited) == 1:
             self._watch()

@@ -27,7 +27,7 @@ _MOMENT_S = 0.000_05
 
 @dataclass(slots=True)
 class Weather:
-    """What the network is like now. Times are in seconds, the rest are probabilities of one write."""
+    """The present state of the network. Times are in seconds; the rest are probabilities per write."""
 
     delay_s: tuple[float, float] = (0.0002, 0.002)
     slow_delay_s: tuple[float, float] = (0.02, 0.3)
@@ -36,7 +36,7 @@ class Weather:
 
 
 class SimulatedNet:
-    """See the module."""
+    """The simulated network (see the module)."""
 
     def __init__(self, loop: VirtualLoop, seed: int, note: Callable[[str, str], None]) -> None:
         self.weather = Weather()
@@ -52,14 +52,14 @@ class SimulatedNet:
     # ----------------------------------------------------------------------------------------------------- connections
 
     def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
-        """Takes connections for the host of the caller."""
+        """Accepts connections for the host of the caller."""
         owner = HOST.get()
         assert owner is not None
         self._listening[host, port] = owner, factory
         return _Server(lambda: self._listening.pop((host, port), None), (host, port))
 
     async def connect(self, protocol: asyncio.BaseProtocol, host: str, port: int) -> asyncio.Transport:
-        """Raises ConnectionRefusedError where nobody listens."""
+        """Opens a connection. Raises ConnectionRefusedError if nobody listens."""
         owner = HOST.get()
         assert owner is not None
         number = self._made[owner.name] = self._made.get(owner.name, 0) + 1
@@ -90,7 +90,7 @@ class SimulatedNet:
         return chance.uniform(*weather.delay_s)
 
     def forget(self, wire: Wire) -> None:
-        """The connection is over for this end of it."""
+        """Drops this end of a closed connection."""
         self._ends.get(wire.host, {}).pop(wire, None)
 
     # ---------------------------------------------------------------------------------------------------------- faults
@@ -99,18 +99,18 @@ class SimulatedNet:
         return name in self._cut_off
 
     def cut_off(self, name: str) -> None:
-        """Nothing reaches the host from now on, and nothing from it reaches others."""
+        """Cuts a host off: nothing reaches it from now on, and nothing from it reaches others."""
         self._cut_off.add(name)
 
     def heal(self, name: str) -> None:
-        """The host is in the network again."""
+        """Reconnects the host."""
         self._cut_off.discard(name)
         for wires in list(self._ends.values()):
             for wire in list(wires):
                 wire.flush()
 
     def host_died(self, host: Host) -> None:
-        """Its connections are reset."""
+        """Resets the connections of a dead host."""
         for wire in list(self._ends.pop(host, ())):
             wire.reset_by_death()
         for address in [address for address, (owner, _) in self._listening.items() if owner is host]:
@@ -174,7 +174,7 @@ class Wire(asyncio.Transport):
         return self._net.is_cut_off(self.host.name) or self._net.is_cut_off(self.other.host.name)
 
     def _schedule(self, arrive: Callable[..., None], *args: object) -> None:
-        """In the order of the calls, and never at once."""
+        """Schedules deliveries in the order of the calls, never immediately."""
         self._arrives_s = max(self._loop.time() + self._net.delay_s(self._chance), self._arrives_s + _MOMENT_S)
         self._loop.call_at(self._arrives_s, arrive, *args, context=self.other.host.context.copy())
 
@@ -199,7 +199,7 @@ class Wire(asyncio.Transport):
         return self._closing
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Buffers are as large as need be."""
+        """Does nothing: buffers are unlimited."""
 
     def close(self) -> None:
         if self._closing:
@@ -244,7 +244,7 @@ class Wire(asyncio.Transport):
     # ---------------------------------------------------------------------------------------------------------- faults
 
     def break_now(self) -> None:
-        """Ends the connection for both sides; what is under way to the other side arrives."""
+        """Ends the connection for both sides; data on its way to the other side still arrives."""
         reset = ConnectionResetError(104, "Connection reset by peer")
         self._deaf = True
         self._closing = True
@@ -253,7 +253,7 @@ class Wire(asyncio.Transport):
         self._loop.call_soon(self._lose, reset, context=self.host.context.copy())
 
     def reset_by_death(self) -> None:
-        """The host is gone; the other side hears of it."""
+        """Ends the connection of a dead host; the other side is notified."""
         self._closing = self._lost = True
         self._waiting.clear()
         if not self._is_cut:
@@ -261,7 +261,7 @@ class Wire(asyncio.Transport):
 
 
 class _Server:
-    """What ``create_server`` gives."""
+    """The result of ``create_server``."""
 
     def __init__(self, close: Callable[[], object], address: tuple[str, int]) -> None:
         self.close = close

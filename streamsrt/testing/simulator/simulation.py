@@ -66,7 +66,7 @@ PartitionRows = tuple[list[bytes | None], list[bytes | None], list[int]]
 
 
 class Simulation:
-    """One run. Made once, run once."""
+    """One run. An object is used once."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Simulation:
         self._kinds = KINDS_OF[protocol or configured_protocol(config)]
         self.config = config_by(_first(protocol, seed), config)
         """Of instances that start from now on."""
-        # What it lacks is what nothing here asks for: processes, files, signals.
+        # The missing methods are not used here: processes, files, signals.
         self.loop = VirtualLoop(START_S)  # type: ignore[abstract]
         self.trace = trace or Trace(self.elapsed_s)
         self.net = SimulatedNet(self.loop, seed, self.note)
@@ -133,9 +133,9 @@ class Simulation:
     # --------------------------------------------------------------------------------------------------------------- run
 
     def run(self) -> str | None:
-        """Runs it to its end. What is wrong; None: nothing."""
+        """Runs the simulation to its end. Returns what is wrong; None if nothing is."""
         state = random.getstate()
-        # The client's own chance: jitter of its back-offs.
+        # The client's own randomness: jitter of its back-offs.
         random.seed(f"{self.seed}/client")
         try:
             with self.trace:
@@ -192,7 +192,7 @@ class Simulation:
         )
 
     def clear_away(self) -> None:
-        """Frees what the run holds."""
+        """Frees the resources of the run."""
         for instance in [*self.instances, *self._leaving]:
             instance.clear_away()
         self.broker.clear_away()
@@ -214,14 +214,14 @@ class Simulation:
             self._settled = not self._why_not
 
     def turned(self, instance: Instance) -> None:
-        """After every iteration of an instance's processing thread."""
+        """Called after every iteration of an instance's processing thread."""
         try:
             self.monitor.look_at(instance, self.instances)
         except ViolationError as violation:
             self._violation = str(violation)
 
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
-        """An instance has ended by itself, or since it was told to."""
+        """Called when an instance has ended by itself, or after it was stopped."""
         self.note(instance.name, "has ended" if error is None else f"has ended: {type(error).__name__}: {error}")
         is_outdated = isinstance(error, StreamsTopologyFencedError) and instance.epoch < self.epoch
         if error is not None and not isinstance(error, BrokerError) and not is_outdated:
@@ -233,12 +233,12 @@ class Simulation:
     # ---------------------------------------------------------------------------------------------------------- instances
 
     def start(self, instance: Instance) -> None:
-        """Starts it with the topology of now, unless it runs or is to leave."""
+        """Starts an instance with the current topology, unless it is running or is about to leave."""
         if instance in self.instances:
             instance.start(self.topology, self.epoch, self.config)
 
     def add_instance(self, *, start: bool = True) -> Instance:
-        """One more."""
+        """Adds an instance."""
         self._made += 1
         instance = Instance(self, f"i{self._made}", f"{self.seed}/i{self._made}")
         self.instances.append(instance)
@@ -247,14 +247,14 @@ class Simulation:
         return instance
 
     def remove_instance(self, instance: Instance) -> None:
-        """One less: it leaves."""
+        """Removes an instance, which leaves the group."""
         self.instances.remove(instance)
         self._leaving.append(instance)
         instance.stop()
 
     def raise_epoch(self) -> bool:
-        """Instances that start from now on have the next topology epoch. Not while the upgrade before is not begun, or the
-        protocol changes."""
+        """Raises the topology epoch for instances that start from now on. Returns False if the previous upgrade has not
+        started, or the protocol is changing."""
         group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
         if group is None or group.topology_epoch != self.epoch or not self._have_changed(group):
             return False
@@ -262,8 +262,8 @@ class Simulation:
         return True
 
     def change_protocol(self) -> bool:
-        """Instances that start from now on join by the other protocol. Not before the last change and the last upgrade are
-        over."""
+        """Changes the protocol for instances that start from now on. Returns False until the last change and the last
+        upgrade are over."""
         group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
         if group is None or group.topology_epoch != self.epoch or not self._have_changed(group):
             return False
@@ -273,14 +273,14 @@ class Simulation:
         return True
 
     def _have_changed(self, group: GroupView) -> bool:
-        """Whether all members joined by the protocol of now, where that can change at all."""
+        """Whether all members have joined by the current protocol, if it can change at all."""
         if "protocol_changes" not in self._kinds:
             return True
         there = {each.member_id for each in self.instances if each.protocol == self.config.group_protocol}
         return len(there) == len(self.instances) and there == set(group.epochs)
 
     def leader_at_work(self) -> Instance | None:
-        """The leader of a classic group while the others wait for what it assigns."""
+        """Returns the leader of a classic group while the others wait for its assignment."""
         name = "" if self.broker.life is None else self.broker.life.leader_at_work(self.config.application_id)
         return next((each for each in self.instances if name and each.member_id == name), None)
 
@@ -294,14 +294,14 @@ class Simulation:
                 broker.create_topic(topic, self._partitions)
 
     def grow_topics(self) -> None:
-        """A partition more for every source topic."""
+        """Adds a partition to every source topic."""
         broker = self.broker.life
         assert broker is not None
         for topic in sorted(_source_topics(self.topology)):
             broker.grow_topic(topic, broker.topics()[topic] + 1)
 
     def _write_inputs(self) -> None:
-        """Spread over the time of faults: small batches at times of chance, in the order of each partition."""
+        """Writes the input during the time of faults: small batches at random times, in the order of each partition."""
         chance = random.Random(f"{self.seed}/input")
         span_s = self._chaos_s * 0.8
         for topic, partitions in self._inputs.items():
@@ -314,7 +314,7 @@ class Simulation:
                     self.loop.call_later(times[0], self._write, topic, partition, pairs, START_S + self.elapsed_s())
 
     def _write(self, topic: str, partition: int, pairs: list[tuple[float, bytes]], began_s: float) -> None:
-        """The next batch of a partition; while the broker is down it waits."""
+        """Writes the next batch of a partition; waits while the broker is down."""
         if self.broker.life is None or not self.broker.is_up:
             self.loop.call_later(_LOOK_S, self._write, topic, partition, pairs, began_s)
             return
@@ -328,13 +328,13 @@ class Simulation:
 
 
 def configured_protocol(config: Mapping[str, object]) -> Protocols:
-    """By which the application joins its group as it is configured; with ``auto`` streams, as the bundled broker does more
-    with it."""
+    """Returns the protocol by which the application joins its group as configured; with ``auto`` streams, because the
+    bundled broker supports more with it."""
     return "classic" if StreamsConfig.of({**CONFIG, **config}).group_protocol == "classic" else "streams"
 
 
 def config_by(protocol: Protocols | None, config: Mapping[str, object]) -> StreamsConfig:
-    """The configuration of an instance that joins by this protocol; None: by the one that is configured."""
+    """Returns the configuration of an instance that joins by this protocol; None: by the configured one."""
     if (protocol or configured_protocol(config)) == "classic":
         return StreamsConfig.of({**CONFIG, **CLASSIC_CONFIG, **config}, group_protocol="classic")
     return StreamsConfig.of({**CONFIG, **config}, group_protocol=protocol)
@@ -351,7 +351,7 @@ def _other(protocol: str) -> Protocols:
 
 
 def _refuse_threads(topology: Topology) -> None:
-    """Raises UserError where the application runs code that the simulation's order of events does not reach."""
+    """Raises UserError if the application runs code outside of the simulation's order of events."""
     for subtopology in topology.subtopologies:
         for node in subtopology.nodes:
             operation = node.operation if isinstance(node, ProcessorNode) else None
@@ -367,7 +367,7 @@ def _source_topics(topology: Topology) -> set[str]:
 
 
 def _encoded(topology: Topology, inputs: Inputs, partitions: int) -> dict[str, list[PartitionRows]]:
-    """The inputs as bytes, by topic and partition."""
+    """Encodes the inputs as bytes, by topic and partition."""
     serdes = {
         topic: (source.key_serde, source.value_serde)
         for each in topology.all_subtopologies

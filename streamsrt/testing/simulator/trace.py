@@ -1,4 +1,4 @@
-"""What happens in a simulation, line by line: as text, and as a digest that two runs of a seed share."""
+"""Records what happens in a simulation, line by line: as text, and as a digest that two runs of a seed share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOGGERS = ("streamsrt", "coordinator")
 
 
 class Trace(logging.Handler):
-    """Takes notes, and what the simulated programs log. A context manager: inside, their log comes here and nowhere else."""
+    """Collects notes and the log of the simulated programs. A context manager: inside, their log goes only here."""
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         super().__init__(logging.INFO)

@@ -10,7 +10,7 @@ from streamsrt.errors import StreamsError
 
 
 class Input(NamedTuple):
-    """A record of a source topic: bytes, or what the source's serdes take. ``timestamp``: epoch milliseconds."""
+    """A record of a source topic: bytes, or values for the source's serdes. ``timestamp``: epoch milliseconds."""
 
     key: object
     value: object
