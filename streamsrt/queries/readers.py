@@ -72,11 +72,9 @@ def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, 
         for start, rows in cache.pending.items()
         if from_ms <= start <= to_ms and key in rows
     }
-    for start in cache:
-        entry = cache.cached(key, start) if from_ms <= start <= to_ms else None
-        if entry is not None:
-            row = _row_of(entry, cache.format)
-            changed[start] = None if row is None else RawRow(key, row, start)
+    for entry in cache.cached_of_key(key, from_ms, to_ms):
+        row = _row_of(entry, cache.format)
+        changed[entry.start] = None if row is None else RawRow(key, row, entry.start)
     store: Any = cache.store
     stored = ((start, RawRow(key, row, start)) for start, row in store.fetch(key, from_ms, to_ms, reverse=reverse))
     return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)

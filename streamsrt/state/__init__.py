@@ -22,6 +22,8 @@
 - ``session_cache``       the write-back cache of a session store: the sessions of each key, in a list ordered by end
                           and start
 - ``sessions``            a session store: rows by key, end and start of session, kept for a retention time
+- ``sliding_cache``       the cache of a sliding aggregation's window store: the windows of each key, in a list ordered by
+                          start
 - ``store``               the interface of a state store at the level of bytes
 - ``store_format``        what the files of a store depend on besides its name: noted beside them, and compared when
                           they are opened again

@@ -37,6 +37,7 @@ from streamsrt.state.ordered import OrderedAccess, OrderedBytesStore, OrderedCac
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.sessions import SessionBytesStore, session_key, split_session_key
+from streamsrt.state.sliding_cache import SlidingCache
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
@@ -52,6 +53,7 @@ Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache 
 UserStore: TypeAlias = KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess
 S = TypeVar("S", bound=LaidOut)
 C = TypeVar("C", bound=Cache)
+W = TypeVar("W", bound=WindowCache)
 LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
 """Logs a row as the changelog has it: ``(key, value, timestamp, headers)``."""
 TableRow: TypeAlias = tuple[Any, int]  # keys and values have the types that the program gave its table
@@ -171,9 +173,13 @@ def _key_of_window(key: bytes) -> bytes:
 
 
 def _window_cache(spec: StoreSpec, store: WindowBytesStore, row_format: RowFormat) -> WindowCache:
+    return _cache_of_windows(WindowCache, spec, store, row_format)
+
+
+def _cache_of_windows(kind: type[W], spec: StoreSpec, store: WindowBytesStore, row_format: RowFormat) -> W:
     assert spec.retention_ms is not None
     newest = getattr(store, "stream_time_ms", None)
-    cache = WindowCache(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
+    cache = kind(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
     if spec.persistent and spec.segment_interval_ms is not None:
         cache.expires_by_ms = spec.segment_interval_ms
     return cache
@@ -492,6 +498,11 @@ def cache_over(spec: StoreSpec, store: LaidOut, row_format: RowFormat) -> Cache:
     check_kind(spec)
     cache: Cache = functions_of(spec).cache(spec, store, row_format)
     return cache
+
+
+def sliding_cache_over(spec: StoreSpec, store: LaidOut, row_format: RowFormat) -> SlidingCache:
+    """As :func:`cache_over`, for the window store of a sliding aggregation, whose windows are read by key."""
+    return _cache_of_windows(SlidingCache, spec, cast(WindowBytesStore, store), row_format)
 
 
 def cache_of(kind: type[C], caches: Mapping[str, Cache], store: str) -> C:

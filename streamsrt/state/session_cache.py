@@ -11,12 +11,15 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, Flushed, RowFormat, average_bytes
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.sessions import SessionPut, session_key
+from streamsrt.state.sessions import split_session_key
+
+_pack_times = Struct(">qq").pack
 
 SessionKey = tuple[bytes, int, int]
 """Key, end, start."""
@@ -49,7 +52,7 @@ class SessionByteStore(Protocol):
 
     def all_sessions(self) -> Iterable[tuple[bytes, int, int, bytes]]: ...
 
-    def write(self, puts: Iterable[SessionPut], *, changelog_offset: int | None = None) -> None: ...
+    def write_logged(self, rows: Mapping[bytes, bytes | None], *, changelog_offset: int | None = None) -> None: ...
 
     def expire(self, stream_time_ms: int, /) -> object: ...
 
@@ -70,9 +73,13 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         self.format = row_format
         self.retention_ms = retention_ms
         self.dirty = []
-        self.pending: dict[SessionKey, bytes | None] = {}
-        self._pending_of_key: dict[bytes, list[tuple[int, int]]] = {}
+        self._unwritten: dict[bytes, bytes | None] = {}
+        """By key in the changelog. The sessions of their record keys are all in memory."""
+        self._flushed_keys: set[bytes] = set()
+        """Record keys with changes since the last write."""
         self.newest_end = store.stream_time_ms
+        self._stored = self.newest_end
+        """No stored session of a key that is not in memory ends later."""
         self.expired_puts = 0
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
@@ -80,13 +87,23 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         self._expired_to = self.newest_end
 
     def __missing__(self, key: bytes) -> list[SessionEntry]:
-        read = self.format.read
-        rows = {(end, start): read(key, value) for start, end, value in self.store.sessions(key)}
-        for end, start in self._pending_of_key.get(key, ()):
-            row = self.pending[key, end, start]
-            rows[end, start] = None if row is None else read(key, row)
-        entries = self[key] = [SessionEntry(key, rows[times], times[1], times[0]) for times in sorted(rows)]
+        entries = self[key] = []
+        # By the time of the last write: until the next one a session that expires may still have to be emitted.
+        if self._stored >= self.store.stream_time_ms - self.retention_ms:
+            read = self.format.read
+            rows = self.store.sessions(key)
+            entries += [SessionEntry(key, read(key, row), start, end) for start, end, row in rows]
+            entries.sort(key=_by_end)
         return entries
+
+    @property
+    def pending(self) -> Mapping[SessionKey, bytes | None]:
+        """What waits to be written."""
+        found: dict[SessionKey, bytes | None] = {}
+        for store_key, row in self._unwritten.items():
+            key, start, end = split_session_key(store_key)
+            found[key, end, start] = row
+        return found
 
     def find(self, key: bytes, earliest_end: int, latest_start: int) -> list[SessionEntry]:
         """The sessions of ``key`` that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
@@ -138,12 +155,11 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
-        keys = [session_key(e.key, e.start, e.end) for e in changed]
+        keys = [e.key + _pack_times(e.end, e.start) for e in changed]
         flushed = Flushed.of(list(changed), self.format.serialize, keys, [entry.start for entry in changed])
         flushed.ends = [e.end for e in changed]
-        for entry, row in zip(changed, flushed.raw_values, strict=True):
-            self.pending[entry.key, entry.end, entry.start] = row
-            self._pending_of_key.setdefault(entry.key, []).append((entry.end, entry.start))
+        self._unwritten.update(zip(keys, flushed.raw_values, strict=True))
+        self._flushed_keys.update(flushed.keys)
         self._row_bytes = average_bytes(flushed.store_keys, flushed.raw_values)
         return flushed
 
@@ -153,16 +169,16 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
 
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
-        pending = self.pending
-        if pending or changelog_offset is not None:
-            puts = [(key, start, end, pending[key, end, start]) for key, end, start in sorted(pending)]
-            self.store.write(puts, changelog_offset=changelog_offset)
-            self.pending, self._pending_of_key = {}, {}
         # Not before: until the commit a session that expires may still have to be emitted.
         oldest = self.newest_end - self.retention_ms
-        for key in {key for key, _, _ in pending}:
-            if key in self:
-                self[key] = [e for e in self[key] if e.dirty or (e.value is not None and e.end >= oldest)]
+        if self._unwritten or changelog_offset is not None:
+            self.store.write_logged(self._unwritten, changelog_offset=changelog_offset)
+            self._unwritten = {}
+        for key in self._flushed_keys:
+            entries = self.get(key)
+            if entries and (len(entries) > 1 or entries[0].value is None or entries[0].end < oldest):
+                self[key] = [e for e in entries if e.dirty or (e.value is not None and e.end >= oldest)]
+        self._flushed_keys = set()
         self.store.expire(self.newest_end)
         if self.newest_end - self._expired_to > max(self.retention_ms // 2, 1):
             self._drop_expired()
@@ -186,15 +202,17 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
 
     def evict(self, limit_bytes: int) -> None:
         """Drops all entries where they are more than ``limit_bytes``."""
-        if not self.dirty and not self.pending and self.size_bytes() > limit_bytes:
+        if not self.dirty and not self._unwritten and self.size_bytes() > limit_bytes:
             self.clear()
+            self._stored = self.newest_end
 
     def forget(self) -> None:
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
         self.dirty = []
-        self.pending, self._pending_of_key = {}, {}
-        self.newest_end = self._expired_to = self.store.stream_time_ms
+        self._unwritten = {}
+        self._flushed_keys = set()
+        self.newest_end = self._expired_to = self._stored = self.store.stream_time_ms
 
     def restore(self, columns: ChangelogColumns) -> None:
         """Applies records of the changelog to the store."""

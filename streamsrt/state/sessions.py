@@ -39,6 +39,8 @@ def split_session_key(session_key: bytes) -> tuple[bytes, int, int]:
 class SessionBytesStore(WindowBytesStore):
     """Sessions over ``store``, which it owns (Kafka's ``RocksDBSessionStore``)."""
 
+    _time_from_end = _TIMES_BYTES
+
     def _oldest_live_ms(self) -> int:
         return max(0, self._stream_time_ms - self.retention_ms)
 
@@ -87,10 +89,6 @@ class SessionBytesStore(WindowBytesStore):
         if end_ms < self._oldest_live_ms():
             return None
         return self._store.get(_TIME.pack(end_ms // self.segment_interval_ms) + key + _TIMES.pack(end_ms, start_ms))
-
-    def _time_of(self, changelog_key: bytes) -> int:
-        end_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - _TIMES_BYTES)[0]
-        return end_ms
 
     def sessions(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
         """(start, end, value) of all sessions of ``key``, by end, then start."""

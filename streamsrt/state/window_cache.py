@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from operator import add, attrgetter
+from operator import add
 from struct import Struct
 from typing import Protocol
 
@@ -23,7 +22,6 @@ from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
 
 _pack_timestamp = Struct(">q").pack
-_by_start = attrgetter("start")
 _ROWS_OF_COLUMNS = 4
 """What the columns of a window's counted rows take by being there, in rows."""
 
@@ -88,8 +86,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         self.format = row_format
         self.retention_ms = retention_ms
         self.dirty = []
-        self.pending: dict[int, dict[bytes, bytes | None]] = {}
-        """By start of window."""
+        self._pending: dict[int, dict[bytes, bytes | None]] = {}
         self.counts: dict[int, CountedRows] = {}
         self._counted: set[int] = set()
         """The windows with rows that were counted since the last flush."""
@@ -99,8 +96,6 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
         self.entries = 0
-        self._windows_of_key: dict[bytes, list[Entry]] = {}
-        self._trimmed_to = -1
         self._stored = newest_stored_start
         self._row_bytes = 64
 
@@ -110,12 +105,17 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             self.newest_start = start
         return rows
 
+    @property
+    def pending(self) -> Mapping[int, Mapping[bytes, bytes | None]]:
+        """What waits to be written, by start of window."""
+        return self._pending
+
     def load(self, key: bytes, start: int) -> Entry:
         return self.format.load(key, self.row(key, start), start)
 
     def row(self, key: bytes, start: int) -> bytes | None:
         """The row that is stored, or waits for that."""
-        pending = self.pending.get(start)
+        pending = self._pending.get(start)
         return pending[key] if pending is not None and key in pending else self.store.get(key, start)
 
     def pending_rows(self) -> Iterator[tuple[bytes, int, bytes | None]]:
@@ -142,9 +142,9 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         store_keys = [e.key + suffix for e, suffix in zip(changed, map(suffixes.__getitem__, starts), strict=True)]
         flushed = Flushed.of(changed, self.format.serialize, store_keys, starts)
         for start in suffixes:
-            self.pending.setdefault(start, {})
+            self._pending.setdefault(start, {})
         for entry, row in zip(changed, self._rows_of(flushed), strict=True):
-            self.pending[entry.start][entry.key] = row
+            self._pending[entry.start][entry.key] = row
         return flushed
 
     def _rows_of(self, flushed: Flushed) -> list[bytes | None]:
@@ -171,7 +171,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         rows, done = self._rows_of(flushed), 0
         for start, end in ends.items():
             columns = (keys, rows) if len(ends) == 1 else (keys[done:end], rows[done:end])
-            self.pending.setdefault(start, {}).update(zip(*columns, strict=True))
+            self._pending.setdefault(start, {}).update(zip(*columns, strict=True))
             done = end
         self._counted.clear()
         return flushed
@@ -228,6 +228,12 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             return Entry(*row, start)
         return self[start].get(key) if start in self else None
 
+    def cached_of_key(self, key: bytes, from_ms: int, to_ms: int) -> Iterator[Entry]:
+        """The rows of a key, as :meth:`cached`, in the windows that start in ``from_ms``..``to_ms``."""
+        for start in self:
+            if from_ms <= start <= to_ms and (entry := self.cached(key, start)) is not None:
+                yield entry
+
     def changes(self) -> Sequence[Entry]:
         """The rows that changed since the last flush; not to be changed."""
         if not self.counts:
@@ -240,20 +246,15 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
-        pending = self.pending
+        pending = self._pending
         if pending or changelog_offset is not None:
             self.store.write_windows(pending, changelog_offset=changelog_offset)
-            self.pending = {}
+            self._pending = {}
         oldest = self.newest() - self.retention_ms + 1
         # What was counted after the flush is flushed first, however old it is by now.
         for start in [start for start in self if start < oldest and start not in self._counted]:
             self._drop(start)
         self.store.expire(self.newest_start)
-        if self._windows_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
-            self._trimmed_to = self.newest_start
-            known = self._windows_of_key.items()
-            for key in [key for key, entries in known if not entries or entries[-1].start < oldest]:
-                del self._windows_of_key[key]
 
     def _drop(self, start: int) -> None:
         self.entries -= len(self.pop(start))
@@ -269,12 +270,11 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     def evict(self, limit_bytes: int) -> None:
         """Drops the oldest windows until at most ``limit_bytes`` are held."""
-        if self.dirty or self.pending or self.has_counted:
+        if self.dirty or self._pending or self.has_counted:
             return
         for start in sorted(self):
             if self.size_bytes() <= limit_bytes:
                 return
-            self._windows_of_key.clear()
             self._drop(start)
 
     def forget(self, newest_stored_start: int | None) -> None:
@@ -282,9 +282,8 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         self.clear()
         self._forget_counts()
         self.entries = 0
-        self._windows_of_key = {}
         self.dirty = []
-        self.pending = {}
+        self._pending = {}
         self._stored = newest_stored_start
 
     def restore(self, columns: ChangelogColumns) -> None:
@@ -314,41 +313,10 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         cached = self[start]
         if not cached.fresh:
             keys = {key for key, _, _ in self.store.fetch_all(start, start)}
-            keys.update(self.pending.get(start, ()))
+            keys.update(self._pending.get(start, ()))
             for key in keys:
                 cached[key]
         return [cached[key] for key in sorted(cached) if cached[key].value is not None]
-
-    def windows_of(self, key: bytes) -> list[Entry]:
-        """The windows that a key may have, in order, and no others than those within retention. Not to be changed.
-
-        What is not written yet is known here: it was made by :meth:`add_window`, and is not forgotten before it is written.
-        """
-        entries = self._windows_of_key.get(key)
-        if entries is None:
-            starts = [start for start, _ in self.store.fetch(key, 0, 2**63 - 1)]
-            entries = self._windows_of_key[key] = [self[start][key] for start in starts]
-        oldest = self.newest() - self.retention_ms + 1
-        if entries and entries[0].start < oldest:
-            del entries[: bisect_left(entries, oldest, key=_by_start)]
-        return entries
-
-    def add_window(self, key: bytes, start: int) -> Entry:
-        """The entry of a window that is perhaps not among :meth:`windows_of` the key, which were asked for."""
-        entries = self._windows_of_key[key]
-        at = len(entries)
-        if entries and entries[-1].start >= start:
-            at = bisect_left(entries, start, key=_by_start)
-            if entries[at].start == start:
-                return entries[at]
-        rows = self[start]
-        # What the store has is among the key's windows.
-        entry = rows.get(key)
-        if entry is None:
-            entry = rows[key] = Entry(key, None, -1, start)
-            self.entries += 1
-        entries.insert(at, entry)
-        return entry
 
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, then start; what is not flushed yet included."""

@@ -55,6 +55,9 @@ class WindowBytesStore(OverBytes):
     ``segment_interval_ms``: by default half the retention, and a minute at least, as in Kafka.
     """
 
+    _time_from_end = _SUFFIX_BYTES
+    """Where in the changelog's key the time begins by which a row expires."""
+
     def __init__(self, store: BytesStore, *, retention_ms: int, segment_interval_ms: int | None = None) -> None:
         super().__init__(store)
         self.retention_ms = retention_ms
@@ -175,6 +178,20 @@ class WindowBytesStore(OverBytes):
             rows.sort(key=_row_key)
         self._write(rows, changelog_offset)
 
+    def write_logged(self, rows: Mapping[bytes, bytes | None], *, changelog_offset: int | None = None) -> None:
+        """As :meth:`write`, for rows under their keys in the changelog."""
+        time_of, prefix_of, time_from_end = _TIME.unpack_from, self.segments(), self._time_from_end
+        found: list[tuple[bytes, bytes | None]] = []
+        for key in sorted(rows):
+            prefix = prefix_of(time_of(key, len(key) - time_from_end)[0])
+            if prefix is None:
+                self.dropped_rows += 1
+            else:
+                found.append((prefix + key, rows[key]))
+        if len({key[:_SEGMENT_BYTES] for key, _ in found}) > 1:
+            found.sort(key=_row_key)
+        self._write(found, changelog_offset)
+
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         """Writes columns of the changelog, together with the offset at which restoring continues. Expired rows are
         dropped.
@@ -291,8 +308,8 @@ class WindowBytesStore(OverBytes):
 
     def _time_of(self, changelog_key: bytes) -> int:
         """What decides when a row expires."""
-        start_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - _SUFFIX_BYTES)[0]
-        return start_ms
+        time_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - self._time_from_end)[0]
+        return time_ms
 
     def approximate_count(self) -> int:
         return max(0, super().approximate_count() - (self._stream_time_ms >= 0))

@@ -33,7 +33,7 @@ from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.carried import Carrying, Values, in_parts
 from streamsrt.state.columns import Headers
-from streamsrt.state.kinds import Cache, LaidOut, cache_over, suppression_buffers
+from streamsrt.state.kinds import Cache, LaidOut, cache_over, sliding_cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
@@ -218,7 +218,8 @@ class Task:
         serde = self._plan.value_serde(spec)
         timestamped = spec.timestamped and not spec.plain_rows
         row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=timestamped, store=spec.name)
-        return cache_over(spec, self._store(spec), row_format)
+        over = sliding_cache_over if spec.name in self._plan.sliding_stores else cache_over
+        return over(spec, self._store(spec), row_format)
 
     def _store(self, spec: StoreSpec) -> LaidOut:
         try:

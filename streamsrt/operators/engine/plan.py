@@ -16,6 +16,7 @@ from streamsrt.operators.engine.handlers import ExceptionHandlers
 from streamsrt.state.carried import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
+from topology.graph.operations import SlidingAggregate
 from topology.graph.operations.traits import RowSource, own_store, traits_of
 from topology.graph.store_kinds import store_traits
 from topology.spec.codecs import ProgramSerde
@@ -96,6 +97,8 @@ class ResolvedSubtopology:
     """All settings of the application, and those that were given, by their names in Kafka's form."""
     specs: Mapping[str, StoreSpec] = field(init=False)
     flushed_stores: tuple[str, ...] = field(init=False)
+    sliding_stores: frozenset[str] = field(init=False)
+    """Those of sliding aggregations."""
 
     def __post_init__(self) -> None:
         self.specs = {spec.name: spec for spec in self.subtopology.stores}
@@ -105,6 +108,8 @@ class ResolvedSubtopology:
             self._visit(source.name, seen, order)
         rest = [name for name in self.specs if name not in order]
         self.flushed_stores = (*reversed(order), *rest)
+        operations = (node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode))
+        self.sliding_stores = frozenset(op.store for op in operations if isinstance(op, SlidingAggregate))
 
     def _visit(self, name: str, seen: set[str], order: list[str]) -> None:
         """Depth first, a node after its children: reversed, that is an order in which parents come first."""

@@ -59,6 +59,20 @@ def _merging(op: SessionAggregate) -> tuple[Callable[[], object], Callable[[obje
     return initializer, merger
 
 
+def _growing(op: SessionAggregate) -> Callable[[object, object, object], object]:
+    """``(key, value, before) -> after``: a record that is put into one session, or with None into no other's."""
+    compute = computation(op)
+    if op.aggregation == "count":
+        return lambda key, value, before: compute(key, value, before)[1]
+    initial, merge = _merging(op)
+
+    def grow(key: object, value: object, before: object) -> object:
+        first = initial() if before is None else merge(key, initial(), before)
+        return compute(key, value, first)[1]
+
+    return grow
+
+
 class Sessions:
     """The sessions of one task's aggregation. ``quiet``: nobody asks what :meth:`update` did, the cache knows."""
 
@@ -82,6 +96,7 @@ class Sessions:
         self._next_sequence = next_sequence
         self._initial, self._merge = _merging(op)
         self._compute = computation(op)
+        self._grow = _growing(op)
 
     def update(
         self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers
@@ -97,12 +112,16 @@ class Sessions:
             found = ()
         elif self._quiet and max(last.end, timestamp) >= closed and self._holds(last, timestamp):
             # Sessions of a key are more than a gap apart: no other one is near.
-            aggregate = self._merge(key, self._initial(), last.value)
-            _, aggregate = self._compute(key, value, aggregate)
-            self._cache.change(last, aggregate, timestamp, headers, self._next_sequence())
+            self._cache.change(last, self._grow(key, value, last.value), timestamp, headers, self._next_sequence())
             return ()
         else:
             found = (last,)
+        if not found and self._quiet and timestamp >= closed:
+            aggregate = self._grow(key, value, None)
+            self._cache.put(raw, timestamp, timestamp, aggregate, timestamp, headers, self._next_sequence())
+            if self.closing is not None:
+                self.closing.note(raw, timestamp, timestamp)
+            return ()
         return self._merged(raw, key, value, timestamp, headers, found)
 
     def _holds(self, last: SessionEntry, timestamp: int) -> bool:

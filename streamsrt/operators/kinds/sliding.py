@@ -12,7 +12,7 @@ Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from streamsrt.operators.engine.compiler import Compiler
@@ -24,7 +24,8 @@ from streamsrt.operators.kinds.aggregate_nodes import computation, emission
 from streamsrt.operators.kinds.closing import closing_windows
 from streamsrt.state.cache import Entry
 from streamsrt.state.columns import Headers
-from streamsrt.state.window_cache import WindowCache
+from streamsrt.state.kinds import cache_of
+from streamsrt.state.sliding_cache import SlidingCache
 from streamsrt.state.windowed import pack_start
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SlidingAggregate
@@ -47,14 +48,29 @@ _Row = tuple[object, int]
 """Value and timestamp of a window's row."""
 
 
+class _Near(NamedTuple):
+    """The windows of a key around a record, as they are before it is put into them.
+
+    ``holding``: those that contain its time, from right to left. ``right``: the row of the first one that does not end
+    there. ``left``: the row of the last window before all of them. ``previous``: the time of the last record before it.
+    ``is_complete``: there is a record of the same time, which made all windows that this one would make.
+    """
+
+    holding: list[Entry]
+    left: _Row | None
+    right: _Row | None
+    previous: int | None
+    has_own_right: bool
+    is_complete: bool
+
+
 class Sliding:
     """The windows of one task's aggregation. ``tell`` is called immediately with the change of each window."""
 
     def __init__(
         self, env: Environment, name: str, op: SlidingAggregate, tell: Callable[[SlidingChange], None] | None
     ) -> None:
-        cache = env.caches[op.store]
-        assert isinstance(cache, WindowCache)
+        cache = cache_of(SlidingCache, env.caches, op.store)
         self.time = env.stream_times.setdefault(name, StreamTime())
         self._cache = cache
         self._tell = tell
@@ -68,6 +84,7 @@ class Sliding:
         self._sequence = env.sequence
         self._keeps_latest = not env.plan.specs[op.store].plain_rows
         self._compute = computation(op)
+        self._only_counts = op.aggregation == "count" and tell is None and self.closing is None
 
     def update(self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers) -> bool:
         """Puts a record with a value into its windows. False: it is so late that nothing else may come of it."""
@@ -84,6 +101,28 @@ class Sliding:
         else:
             self._late_enough(record)
         return True
+
+    def _put_all(self, record: _Record, entries: Sequence[Entry]) -> None:
+        """Puts the record into windows, one after the other."""
+        if not self._only_counts or record[3] < self._closed_before:
+            for entry in entries:
+                self._put(record, entry)
+            return
+        # The same as above where no window that contains the record is closed, and nobody is told of changes.
+        _, _, _, timestamp, headers = record
+        dirty, sequence, keeps_latest = self._cache.dirty, self._sequence, self._keeps_latest
+        self.is_taken = True
+        for entry in entries:
+            before = entry.value
+            if not entry.dirty:
+                entry.dirty = True
+                entry.old = before
+                dirty.append(entry)
+            entry.value = 1 if before is None else before + 1
+            if timestamp > entry.timestamp or before is None or not keeps_latest:
+                entry.timestamp = timestamp
+            entry.headers = headers
+            entry.sequence = next(sequence)
 
     def _put(self, record: _Record, entry: Entry) -> None:
         """Puts the record into a window."""
@@ -106,12 +145,12 @@ class Sliding:
         if self._tell is not None:
             self._tell(SlidingChange(entry.start, new, old, timestamp, logged_ms))
 
-    def _put_new(self, record: _Record, start: int) -> None:
+    def _put_new(self, record: _Record, entries: list[Entry], start: int) -> None:
         """Puts the record into a window that was empty."""
         if start + self._difference < self._closed_before:
             self._counters.dropped_late += 1
         else:
-            self._put(record, self._cache.add_window(record[0], start))
+            self._put_all(record, (self._cache.add(entries, record[0], start),))
 
     def _early(self, record: _Record) -> None:
         """A record whose window would start before time 0."""
@@ -120,9 +159,10 @@ class Sliding:
         right: _Row | None = None
         previous: int | None = None
         starts = set()
-        for entry in self._cache.windows_of(raw):
+        entries, oldest = self._cache.windows_of(raw), self._cache.oldest()
+        for entry in entries:
             start, value, latest = entry.start, entry.value, entry.timestamp
-            if value is None or start > timestamp + 1:
+            if value is None or not oldest <= start <= timestamp + 1:
                 continue
             starts.add(start)
             if start == 0:
@@ -134,68 +174,83 @@ class Sliding:
                 self._put(record, entry)
         if right is None and combined is not None and combined[1] > timestamp:
             right = combined
-        self._own_right(record, starts, right)
+        if timestamp + 1 not in starts:
+            self._own_right(record, entries, right)
         if previous is not None and previous + 1 not in starts:
-            self._put_new(record, previous + 1)
-        self._put_new(record, 0)
+            self._put_new(record, entries, previous + 1)
+        self._put_new(record, entries, 0)
 
     def _late_enough(self, record: _Record) -> None:
         raw, _, _, timestamp, _ = record
-        difference = self._difference
+        entries = self._cache.windows_of(raw)
+        own_start = timestamp - self._difference
+        near = self._near(entries, timestamp)
+        holding, previous = near.holding, near.previous
+        starts = [entry.start for entry in holding]
+        if near.has_own_right:
+            starts.append(timestamp + 1)
+        self._put_all(record, holding)
+        if near.is_complete:
+            return
+        if previous is not None and previous + 1 >= own_start and previous + 1 not in starts:
+            self._put_new(record, entries, previous + 1)
+        if not holding or holding[-1].start != own_start:
+            holds_previous = previous is not None and own_start <= previous
+            self._own_left(record, entries, near.left if holds_previous else None)
+        if not near.has_own_right:
+            self._own_right(record, entries, near.right)
+
+    def _near(self, entries: Sequence[Entry], timestamp: int) -> _Near:
+        """What a record with that timestamp finds."""
+        own_start = timestamp - self._difference
+        oldest = max(own_start - self._difference, self._cache.oldest())
+        holding: list[Entry] = []
         left: _Row | None = None
         right: _Row | None = None
         previous: int | None = None
-        has_left = False
-        starts = set()
-        for entry in reversed(self._cache.windows_of(raw)):
-            start, value, latest = entry.start, entry.value, entry.timestamp
-            if start + 2 * difference < timestamp:
+        has_own_right = is_complete = False
+        for entry in reversed(entries):
+            start = entry.start
+            if start < oldest:
                 break
-            if value is None or start > timestamp + 1:
+            if start > timestamp + 1 or entry.value is None:
                 continue
-            starts.add(start)
-            if start == timestamp + 1:
-                continue
-            if start + difference > timestamp:
-                right = right or (value, latest)
-                self._put(record, entry)
-            elif start + difference == timestamp:
-                has_left = True
-                self._put(record, entry)
-                if latest >= timestamp:
-                    return
-                previous = latest
+            if start > timestamp:
+                has_own_right = True
+            elif start > own_start:
+                right = right or (entry.value, entry.timestamp)
+                holding.append(entry)
+            elif start == own_start:
+                holding.append(entry)
+                previous = entry.timestamp
+                if previous >= timestamp:
+                    is_complete = True
+                    break
             else:
-                left, previous = (value, latest), latest
+                left, previous = (entry.value, entry.timestamp), entry.timestamp
                 break
-        if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
-            self._put_new(record, previous + 1)
-        if not has_left:
-            holds_previous = previous is not None and timestamp - difference <= previous
-            self._own_left(record, left if holds_previous else None)
-        self._own_right(record, starts, right)
+        return _Near(holding, left, right, previous, has_own_right, is_complete)
 
-    def _own_left(self, record: _Record, before: _Row | None) -> None:
+    def _own_left(self, record: _Record, entries: list[Entry], before: _Row | None) -> None:
         """Makes the window that ends at the record: with what the window before it holds, where that lies in it too."""
         raw, key, value, timestamp, headers = record
         if timestamp < self._closed_before:
             self._counters.dropped_late += 1
             return
         self.is_taken = True
-        entry = self._cache.add_window(raw, timestamp - self._difference)
+        entry = self._cache.add(entries, raw, timestamp - self._difference)
         # Not with what the entry holds: where this window is the one right behind the previous record, it has this one.
         initial, after = self._compute(key, value, None if before is None else before[0])
         old = initial if entry.value is None else entry.value
         self._change(entry, after, old if before is None else None, timestamp, timestamp, headers)
 
-    def _own_right(self, record: _Record, starts: set[int], before: _Row | None) -> None:
+    def _own_right(self, record: _Record, entries: list[Entry], before: _Row | None) -> None:
         """Makes the window right behind the record, with the later records that some window of now holds."""
         raw, _, _, timestamp, headers = record
-        start = timestamp + 1
-        if before is None or before[1] <= timestamp or start in starts:
+        if before is None or before[1] <= timestamp:
             return
         value, latest = before
-        self._change(self._cache.add_window(raw, start), value, None, latest, latest, headers)
+        self._change(self._cache.add(entries, raw, timestamp + 1), value, None, latest, latest, headers)
 
 
 def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:

@@ -110,3 +110,59 @@ def test_a_cache_is_a_map_of_sessions_whatever_is_flushed_written_and_evicted_be
         logged |= dict(zip(flushed.store_keys, flushed.raw_values, strict=True))
     kept = {key: value for key, value in logged.items() if value is not None}
     assert kept == {session_key(k, s, e): v.encode() for (k, e, s), v in model.items()}
+
+
+RETENTION_MS = 40
+steps = st.lists(
+    st.tuples(keys, st.integers(-60, 80), st.integers(0, 9), values) | st.sampled_from(["flush", "commit", "reopen"]),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.booleans())
+def test_a_cache_is_a_map_of_the_sessions_within_retention(script: list[Any], evicts: bool) -> None:
+    below = MemoryStore("s")
+
+    def new_cache() -> SessionCache:
+        store = SessionBytesStore(below, retention_ms=RETENTION_MS, segment_interval_ms=25)
+        return SessionCache("s", store, FORMAT, retention_ms=RETENTION_MS)
+
+    cache, newest = new_cache(), 0
+    model: dict[tuple[bytes, int, int], str | None] = {}
+    for sequence, step in enumerate(script):
+        if step == "flush":
+            cache.flush()
+        elif isinstance(step, str):
+            cache.flush()
+            cache.write(sequence)
+            if evicts:
+                cache.evict(0)
+            if step == "reopen":
+                cache = new_cache()
+        else:
+            key, distance, length, value = step
+            end = max(0, newest + distance)
+            start = max(0, end - length)
+            newest = max(newest, end)
+            cache.put(key, start, end, value, 0, (), sequence)
+            model[key, end, start] = value
+        live = {each: v for each, v in model.items() if v is not None and each[1] >= newest - RETENTION_MS}
+        assert {(e.key, e.end, e.start): e.value for e in cache.rows()} == live
+        found = {(e.key, e.end, e.start): e.value for key in (b"a", b"ab") for e in cache.find(key, 0, 10_000)}
+        assert found == live
+
+
+def test_a_stored_session_that_expires_can_be_emitted_until_the_next_write() -> None:
+    store = SessionBytesStore(MemoryStore("s"), retention_ms=100)
+    store.write([(b"a", 5, 10, b"x")])
+    cache = SessionCache("s", store, FORMAT, retention_ms=100)
+    cache.put(b"b", 500, 500, "y", 0, (), 0)
+    found = cache.session(b"a", 5, 10)
+    assert found is not None
+    assert found.value == "x"
+    assert cache.find(b"a", 0, 1_000) == []
+    cache.flush()
+    cache.write(None)
+    cache.evict(0)
+    assert cache.session(b"a", 5, 10) is None

@@ -14,10 +14,10 @@ from topology import SlidingWindows, Store, StreamsBuilder, Topology, serdes
 DIFFERENCE_MS = 6
 
 
-def program(*, caching: bool) -> Topology:
+def program(*, caching: bool, grace_ms: int = 1_000) -> Topology:
     builder = StreamsBuilder()
     grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
-    windows = SlidingWindows(DIFFERENCE_MS, grace=1_000)
+    windows = SlidingWindows(DIFFERENCE_MS, grace=grace_ms)
     counts = grouped.windowed_by(windows).count(store=Store("counts", caching=caching))
     counts.to_stream().to("out", key=serdes.time_windowed(serdes.string, DIFFERENCE_MS), value=serdes.long)
     return builder.build()
@@ -59,3 +59,35 @@ def test_each_window_has_the_records_that_lie_in_it(times: list[int], caching: b
     run.commit()
     counted = {int.from_bytes(row[0][-8:], "big"): int.from_bytes(row[1], "big") for row in run.written.topics["out"]}
     assert counted == windows_of(times)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.none() | st.tuples(st.sampled_from("ab"), st.integers(-15, 12)), max_size=25),
+    st.integers(0, 9),
+    st.booleans(),
+)
+def test_rows_that_are_counted_at_once_are_those_of_each_change(
+    script: list[tuple[str, int] | None], grace_ms: int, generate: bool
+) -> None:
+    """With caching, a record is counted in all of its windows at once. ``script``: a record's key and how far it is ahead of
+    stream time, or None for a commit. The windows begin with those that would start before time 0."""
+    at_once = Run(program(caching=True, grace_ms=grace_ms), generate=generate)
+    each = Run(program(caching=False, grace_ms=grace_ms), generate=generate, cache_max_bytes=0)
+    time_ms = 0
+    for step in script:
+        if step is None:
+            at_once.commit()
+            each.commit()
+            continue
+        key, ahead = step
+        rows = [Piped("in", key, "x", max(0, time_ms + ahead), ())]
+        time_ms = max(time_ms, rows[0].timestamp)
+        at_once.feed(rows)
+        each.feed(rows)
+    at_once.commit()
+    each.commit()
+    for topic in ("out", *(name for name in each.written.topics if name.endswith("-changelog"))):
+        last = [{row[0]: row[1:3] for row in run.written.topics.get(topic, [])} for run in (at_once, each)]
+        assert last[0] == last[1]
+    assert at_once.task.counters() == each.task.counters()
