@@ -130,8 +130,10 @@ def named_serde(key: str, setting: object) -> object:
         name = java[1].lower() if java else setting.strip()
         found = _SERDES.get("bytes" if java and name in _JAVA_BYTES else name)
         if found is None:
+            close = difflib.get_close_matches(name, _SERDES, n=1)
+            question = f": did you mean {close[0]!r}? Give" if close else ": give"
             raise ValueError(
-                f"{key}={setting!r} does not name a serde: give one of {', '.join(sorted(_SERDES))}. Give other "
+                f"{key}={setting!r} does not name a serde{question} one of {', '.join(sorted(_SERDES))}. Give other "
                 f"serdes in the program, as objects: KafkaStreams(topology, {{{key!r}: serde}}), or where a topic is "
                 "declared"
             )
@@ -450,6 +452,11 @@ class StreamsConfig(BaseModel):
                 f"{self.cache_max_bytes} for RocksDB, which gets the rest and needs {_LEAST_ROCKSDB_BYTES}: cache.max.bytes "
                 "is the budget of both. Raise it, or leave it out"
             )
+        if self.http_listen and not self.http_listen.rpartition(":")[0]:
+            port = self.http_listen.removeprefix(":")
+            raise ValueError(
+                f"http.listen={self.http_listen}: expected HOST:PORT, such as 127.0.0.1:{port if port.isdigit() else 8080}"
+            )
         if self.http_listen and not self.application_server and self.http_listen.rpartition(":")[0] in _ALL_ADDRESSES:
             raise ValueError(
                 f"http.listen={self.http_listen} is not an address that other instances can reach: set "
@@ -561,6 +568,11 @@ def _explain(error: ValidationError) -> str:
             lines.append(f"{key} is missing: set it in the configuration or give it on the command line")
         elif detail["type"] == "value_error":
             lines.append(str(detail["ctx"]["error"]) if "ctx" in detail else detail["msg"])
+        elif detail["type"] == "string_pattern_mismatch" and key == "application.id":
+            lines.append(
+                f"{key}={detail['input']!r} has other characters than letters (a-z, A-Z), digits, '.', '_' and '-': it is "
+                "part of the names of topics and directories"
+            )
         else:
             given = "(not shown)" if _is_secret(key) else repr(detail["input"])
             lines.append(f"{key}={given}: {detail['msg']}")

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import fcntl
 import os
@@ -506,3 +507,27 @@ class KafkaServer:
         process, self._process = self._process, None
         _end(process, number)
         self._quorum.end()
+
+
+def main() -> None:
+    """Runs a broker until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kafka_server", description=main.__doc__)
+    parser.add_argument("folder", type=Path, help="where its data and its logs go")
+    parser.add_argument("--version", default=VERSION, help="of Apache Kafka, 2.8 or later (default: %(default)s)")
+    given = parser.parse_args()
+    if missing := missing_tools():
+        parser.error(missing)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    ends = {signal.SIGINT, signal.SIGTERM}
+    server = KafkaServer(given.folder.resolve(), version=given.version)
+    try:
+        server.start()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        print(f"Apache Kafka {given.version} at {server.bootstrap_servers}; Ctrl-C ends it", flush=True)
+        signal.sigwait(ends)
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from streamsrt.cli.output import print_json, print_rows
 from streamsrt.cli.session import AsJson
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http.forwarding import fetch
+from streamsrt.queries.errors import UnknownStateStoreError
 from streamsrt.queries.values import HostInfo
 
 app = typer.Typer(help="Query the state of a running application (started with --http).", no_args_is_help=True)
@@ -42,7 +43,8 @@ def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
     given = {name: str(value).lower() if value is True else str(value) for name, value in params.items() if value}
     status, body = fetch(HostInfo(host, int(port)), path, given, _TIMEOUT_S)
     if status != 200 and "message" in body:
-        raise QueryFailedError(body["message"])
+        kind = UnknownStateStoreError if body.get("error") == "UnknownStateStore" else QueryFailedError
+        raise kind(body["message"])
     return body
 
 

@@ -86,7 +86,9 @@ def parse_servers(servers: str) -> list[Address]:
         if not part:
             continue
         host, colon, port = part.rpartition(":")
-        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        if colon and host and port.isdecimal() and not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap.servers={servers!r}: port {port} is out of range (1 to 65535).")
+        if not colon or not host or not port.isdecimal():
             raise ConfigError(f"bootstrap.servers={servers!r}: {part!r} is not host:port.")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:

@@ -34,6 +34,10 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 REMEDIES: dict[int, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic, or write smaller records.",
+    ErrorCode.INVALID_TIMESTAMP: (
+        "A topic takes timestamps up to message.timestamp.after.max.ms after the broker's clock, and up to "
+        "message.timestamp.before.max.ms before it. Correct the timestamps, or raise these settings of the topic."
+    ),
 }
 
 

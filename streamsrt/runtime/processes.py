@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from streamsrt.runtime.supervisor import (
     Summary,
     Supervisor,
     Work,
+    ending,
     exit_now,
     fork,
 )
@@ -104,9 +106,7 @@ class StreamProcesses:
         except (EOFError, OSError):
             _, status = os.waitpid(self._pid, 0)
             if status and self._failure is None:
-                self._failure = StreamsError(
-                    f"the supervisor of the stream threads has ended unexpectedly ({status:#x})"
-                )
+                self._failure = _supervisor_ended(self._pid, status)
         finally:
             self._ended.set()
             self._began.set()
@@ -150,3 +150,14 @@ class StreamProcesses:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+
+def _supervisor_ended(pid: int, status: int) -> StreamsError:
+    cause = ""
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        cause = " Somebody killed it, or the kernel did because memory was short (see dmesg, or the limit of the container)."
+    return StreamsError(
+        f"the supervisor of the stream threads (process {pid}) {ending(status)}, and all stream threads with it.{cause} "
+        "Nothing is lost: what was not committed is processed again, after a restart or by other instances. Start this "
+        "instance again"
+    )

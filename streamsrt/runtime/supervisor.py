@@ -306,7 +306,7 @@ class Supervisor:
             slot.pause_s = 0.0
         slot.start_at_s = now_s + slot.pause_s
         slot.pause_s = min(_PAUSE_MAX_S, max(0.5, 2 * slot.pause_s))
-        logger.error("stream thread %d (process %d) %s: it is replaced", worker.index, worker.pid, _ending(status))
+        logger.error("stream thread %d (process %d) %s: it is replaced", worker.index, worker.pid, ending(status))
 
     def _end(self, worker: _Worker, membership: GroupMembershipOperation) -> None:
         if not worker.stopping:
@@ -373,7 +373,8 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
     )
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
+    """How a process ended, by what ``waitpid`` returns."""
     if os.WIFSIGNALED(status):
         return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
     code = os.WEXITSTATUS(status)

@@ -127,13 +127,19 @@ def test_every_number_has_the_bounds_of_its_type() -> None:
             "exactly_once_v2 needs isolation.level=read_committed",
         ),
         ({"http.listen": "0.0.0.0:8080"}, "set application.server to the HOST:PORT at which they reach"),
+        ({"http.listen": "8080"}, "http.listen=8080: expected HOST:PORT, such as 127.0.0.1:8080"),
+        ({"http.listen": ":9000"}, "http.listen=:9000: expected HOST:PORT, such as 127.0.0.1:9000"),
+        ({"http.listen": "here"}, "http.listen=here: expected HOST:PORT, such as 127.0.0.1:8080"),
         ({"group.protocol": "consumer"}, "group.protocol='consumer'"),
         (
             {"group.protocol": "classic", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 6_000},
             "heartbeat.interval.ms=6000 must be below session.timeout.ms=6000",
         ),
         ({"num.standby.replicas": 3}, "num.standby.replicas=3"),
-        ({"application.id": "no spaces"}, "application.id='no spaces'"),
+        (
+            {"application.id": "no spaces"},
+            "application.id='no spaces' has other characters than letters (a-z, A-Z), digits, '.', '_' and '-'",
+        ),
         ({"compression.type": "rar"}, "compression.type='rar'"),
         ({"group.instance.id": ""}, "group.instance.id=''"),
         ({"num.stream.threads": "257"}, "at most 256 stream threads, each a process of its own. Start more instances"),
@@ -300,8 +306,9 @@ def test_default_serdes_are_objects_or_names(key: str, setting: object, serde: o
     [
         (
             "strings",
-            "'strings' does not name a serde: give one of boolean, bytes, double, float, integer, json, long, short, ",
+            "'strings' does not name a serde: did you mean 'string'? Give one of boolean, bytes, double, float, ",
         ),
+        ("avro", "'avro' does not name a serde: give one of boolean, bytes, "),
         ("Serdes$ListSerde", "does not name a serde"),
         ("bytearray", "does not name a serde"),
         (7, "7 is not a serde: give one of topology.serdes"),

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 from topology.spec.codecs import is_serde, serde_meant
 from topology.spec.errors import IllegalNameError, TopologyError, call_site
@@ -97,6 +97,16 @@ def check_arguments_of(*kinds: type) -> None:
                         setattr(own, name, _checked(method, kind.__name__))
                     elif not name.startswith("_"):
                         _check_method(own, name, method)
+        if not hasattr(kind, "__getattr__"):
+            setattr(kind, "__getattr__", _refuse_attribute)  # noqa: B010  # mypy would believe that it has every attribute
+
+
+def _refuse_attribute(self: object, name: str) -> NoReturn:
+    """``__getattr__`` of these classes: names the attribute that may be meant."""
+    known = [] if name.startswith("_") else [each for each in dir(type(self)) if not each.startswith("_")]
+    meant = [] if name in known else difflib.get_close_matches(name, known, n=1)
+    question = f": did you mean {meant[0]!r}?" if meant else ""
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{question}")
 
 
 def _check_method(kind: type, name: str, method: object) -> None:

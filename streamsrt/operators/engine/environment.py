@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 import signal
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -453,12 +456,38 @@ def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
             ": a value of a type that the serde does not accept is an error in the program, and no handler can skip it"
         )
     return ProductionError(
-        f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
+        f"a result can't be written: {_why_unwritten(error)} ({where(plan, context)}"
         f"{_written(plan, context.node)}). Correct the serde{advice}",
         context.topic,
         context.partition,
         context.offset,
     )
+
+
+_TAKEN: Mapping[str, type] = {"required argument is not an integer": int, "required argument is not a float": float}
+_OTHER_TYPE = re.compile(r"descriptor '\w+' for '(\w+)' objects doesn't apply to an? '(\w+)' object")
+_SERDE_CALL = re.compile(r"serialize\w*\((\w+)\)")
+"""How generated code and processor nodes call a serde."""
+
+
+def _why_unwritten(error: BaseException) -> str:
+    """The error; with the types in plain words where a value is of another type than its serde takes."""
+    said = f"{type(error).__name__}: {error}"
+    if found := _OTHER_TYPE.fullmatch(str(error)):
+        return f"the serde takes values of type {found[1]}, not {found[2]} ({said})"
+    taken = _TAKEN.get(str(error))
+    if taken is None or not isinstance(error, struct.error):
+        return said
+    given = _given_to_serde(error, taken)
+    return f"the serde takes values of type {taken.__name__}{given and f', not {given}'} ({said})"
+
+
+def _given_to_serde(error: BaseException, taken: type) -> str:
+    """The type of the value that the failing line gives to a serde, if the line shows it."""
+    frame, line = list(walk_tb(error.__traceback__))[-1]
+    names: list[str] = _SERDE_CALL.findall(linecache.getline(frame.f_code.co_filename, line))
+    given = (frame.f_locals.get(name) for name in names)
+    return next((type(value).__name__ for value in given if value is not None and not isinstance(value, taken)), "")
 
 
 def _written(plan: ResolvedSubtopology, node: str) -> str:

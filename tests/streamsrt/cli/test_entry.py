@@ -98,7 +98,7 @@ def test_nobody_answers(command: Command) -> None:
         (["--config", "linger.ms=soon"], "linger.ms='soon'"),
         (
             ["--config", "default.key.serde=strings"],
-            "default.key.serde='strings' does not name a serde: give one of boolean, ",
+            "default.key.serde='strings' does not name a serde: did you mean 'string'? Give one of boolean, ",
         ),
         (["--config-file", "/no/such/file"], "--config-file /no/such/file: No such file"),
     ],

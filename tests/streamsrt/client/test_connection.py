@@ -119,6 +119,11 @@ def test_a_malformed_address_is_the_users_mistake(servers: str) -> None:
         parse_servers(servers)
 
 
+def test_a_port_out_of_range_is_called_so() -> None:
+    with pytest.raises(ConfigError, match=r"'127\.0\.0\.1:99999': port 99999 is out of range \(1 to 65535\)\.$"):
+        parse_servers("127.0.0.1:99999")
+
+
 def test_addresses_may_be_several_and_ipv6() -> None:
     assert parse_servers("a:1, [::1]:2 ,") == [("a", 1), ("::1", 2)]
 

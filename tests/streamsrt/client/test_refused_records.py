@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.refused_batches import refusal_text
 from streamsrt.client.values import (
     ClientConfig,
     DeliveryTimeoutError,
@@ -242,3 +243,10 @@ def test_what_is_not_the_records_fault_fails_at_once(broker: ScriptedBroker, con
     assert caught.value.error_code == code
     assert dropped.records == []
     assert broker.count(types.ProduceRequest) == 1
+
+
+def test_of_a_refused_timestamp_the_settings_of_the_topic_are_named() -> None:
+    text = refusal_text(("out", 1), ErrorCode.INVALID_TIMESTAMP, None)
+    assert text.startswith("The broker refuses a batch for out-1 (INVALID_TIMESTAMP). ")
+    assert "message.timestamp.after.max.ms after the broker's clock" in text
+    assert text.endswith("Correct the timestamps, or raise these settings of the topic.")

@@ -178,7 +178,7 @@ def _check_views(one: KafkaStreams, servers: list[str]) -> None:
     assert "runs" in run_command("query", "loops", "--server", servers[0]).stdout
     found = run_command("query", "key", "nothing", "a", "--server", servers[0])
     assert (found.returncode, found.stderr) == (
-        1,
+        2,
         "streamsrt: the topology has no store 'nothing'; its stores: counts\n",
     )
     assert run_command("query", "ready", "--server", servers[0]).returncode == 0

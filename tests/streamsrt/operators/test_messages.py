@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -55,8 +56,11 @@ class Scheduling(Processor[Any, Any, Any, Any]):
 
 
 MISTAKES: dict[Mistake, tuple[type[Exception], str]] = {
-    wrong_value: (ProductionError, "which writes keys by string and values by long"),
-    wrong_key: (ProductionError, "which writes keys by string and values by string"),
+    wrong_value: (
+        ProductionError,
+        "the serde takes values of type int, not str (error: required argument is not an integer)",
+    ),
+    wrong_key: (ProductionError, "the serde takes values of type str, not int (TypeError: "),
     wrong_aggregate: (
         ProductionError,
         "can't take a value of type str: error: required argument is not an integer. It is",
@@ -134,3 +138,24 @@ def test_a_timestamp_that_is_no_number_is_told_with_its_source() -> None:
         ProcessingError, match=r"extractor of KSTREAM-SOURCE-0000000000 \(.*test_messages.py:\d+\) raised Type"
     ):
         run()
+
+
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+@pytest.mark.parametrize(
+    ("serde", "value", "said"),
+    [
+        (serdes.long, "7", "the serde takes values of type int, not str (error: "),
+        (serdes.integer, 7.5, "the serde takes values of type int, not float (error: "),
+        (serdes.double, "7", "the serde takes values of type float, not str (error: "),
+        (serdes.string, 7, "the serde takes values of type str, not int (TypeError: "),
+    ],
+    ids=["long", "integer", "double", "string"],
+)
+def test_a_value_of_another_type_is_told_with_both_types(
+    serde: serdes.Serde[Any], value: object, said: str, generate: bool
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).map_values(lambda _: value).to("out", value=serde)
+    refused = pytest.raises(ProductionError, match=re.escape(f"a result can't be written: {said}"))
+    with TopologyTestDriver(builder.build(), generate=generate) as driver, refused:
+        driver.pipe_raw("in", b"k", b"v", 0)

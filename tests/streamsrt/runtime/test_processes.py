@@ -133,6 +133,21 @@ def test_a_killed_worker_is_replaced(make: Callable[..., StreamProcesses]) -> No
     assert processes.summary.failed == 1
 
 
+def test_of_a_killed_supervisor_is_said_by_what_and_what_is_next(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(obedient)
+    wait_until(lambda: len(pids(processes)) == 2, "both are there")
+    supervisor = processes._pid
+    os.kill(supervisor, signal.SIGKILL)
+    assert processes.join(PATIENCE_S)
+    with pytest.raises(StreamsError) as raised:
+        processes.raise_failure()
+    said = str(raised.value)
+    assert f"the supervisor of the stream threads (process {supervisor}) was killed by SIGKILL" in said
+    assert "memory was short" in said
+    assert "Nothing is lost" in said
+    assert said.endswith("Start this instance again")
+
+
 def test_workers_are_added_and_removed(make: Callable[..., StreamProcesses]) -> None:
     processes = make(obedient)
     processes.set_threads(3)

@@ -307,3 +307,24 @@ def test_an_error_of_the_operators_own_stays_what_it_is() -> None:
 
     with pytest.raises(TypeError, match="these topics can't be listed"):
         StreamsBuilder().stream(Topics())
+
+
+@pytest.mark.parametrize(
+    ("lookup", "said"),
+    [
+        (lambda stream: stream.to_tabel(), "'KStream' object has no attribute 'to_tabel': did you mean 'to_table'?"),
+        (
+            lambda stream: stream.group_by_key().cuont(),
+            "'KGroupedStream' object has no attribute 'cuont': did you mean 'count'?",
+        ),
+        (lambda stream: stream.to_table().to_streem(), "'KTable' object has no attribute 'to_streem': did you mean "),
+        (lambda stream: stream.zzz, "'KStream' object has no attribute 'zzz'"),
+        (lambda stream: stream._maap, "'KStream' object has no attribute '_maap'"),
+        (lambda stream: StreamsBuilder().straem("a"), "no attribute 'straem': did you mean 'stream'?"),
+    ],
+)
+def test_the_method_that_is_meant_is_named(lookup: Callable[[Any], object], said: str) -> None:
+    stream = StreamsBuilder().stream("in", key=serdes.string, value=serdes.string)
+    with pytest.raises(AttributeError, match=re.escape(said) + ("$" if said[-1] in "?'" else "")):
+        lookup(stream)
+    assert not hasattr(stream, "to_tabel")
