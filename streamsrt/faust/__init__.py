@@ -4,12 +4,14 @@
 module          what it has
 ==============  =============================================================================================
 ``program``     from an application to a topology
+``discovery``   imports the modules that ``autodiscover=`` names
 ``reading``     what an application declares; rejects what is not supported
 ``names``       unsupported names of Faust's classes, and where an application uses them
 ``places``      file and line of an application's agents, tables and functions
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
 ``stages``      which streams an agent derives from its own
+``options``     every setting of an application, and what becomes of it
 ``settings``    converts an application's settings to Kafka Streams'
 ``host``        the agents' event loop, which runs on the processing thread
 ``running``     state shared by the agents of one task, and by all tasks of a process
@@ -26,6 +28,7 @@ module          what it has
 ``sends``       buffers what agents send until their batch is processed
 ``rows``        the interface of a table's rows, independent of the store
 ``tables``      tables over the stores of the task
+``unreadable``  rows that can't be read
 ``expiry``      deletes rows whose windows have expired
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker

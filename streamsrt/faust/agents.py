@@ -356,7 +356,7 @@ class AgentNode:
         self._settle()
 
     def _settle(self) -> None:
-        failure, self._failure = self._failure, None
+        failure, self._failure = self.task.failure or self._failure, None
         if failure is not None:
             for worker in self._workers:
                 worker.queue.clear()
@@ -384,7 +384,9 @@ class AgentNode:
 
         The loop is shared: an agent of another task may have let it turn, and this one end.
         """
-        return self._is_working or self.task.outbox.is_filled or self._failure is not None
+        return (
+            self._is_working or self.task.outbox.is_filled or self._failure is not None or self.task.failure is not None
+        )
 
     @property
     def _is_working(self) -> bool:

@@ -5,10 +5,13 @@ A custom schema is called for each record, with the message. Faust's own schema 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from faust.serializers.codecs import Codec, get_codec
+from faust.serializers.registry import Registry
+from faust.serializers.schemas import Schema
 from faust.types.models import ModelT
 from faust.types.topics import TopicT
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     import faust
 
 Decode = Callable[[bytes | None], object]
+_SCALARS = (int, float, Decimal, str, bytes)
 
 
 class Row(NamedTuple):
@@ -45,8 +49,6 @@ class Decoder:
     """Decodes for one channel."""
 
     def __init__(self, app: faust.App, channel: faust.ChannelT) -> None:
-        from faust.serializers.schemas import Schema
-
         schema = channel.schema
         if isinstance(channel, TopicT):
             require_codecs(of_topic(app, channel))
@@ -108,6 +110,28 @@ def _models(loads: Callable[..., object], kind: type[ModelT], serializer: object
         return make(from_bytes(raw))
 
     return decode
+
+
+def unreadable_types(app: faust.App, schema: faust.SchemaT) -> Iterator[tuple[str, object]]:
+    """The types of keys and values that faust has no way to make of bytes, each with the name of its option."""
+    of_registry, of_schema = type(app.serializers), type(schema)
+    for what, kind, loads in (
+        ("key_type", schema.key_type, "loads_key"),
+        ("value_type", schema.value_type, "loads_value"),
+    ):
+        is_of_faust = getattr(of_registry, loads) is getattr(Registry, loads) and (
+            getattr(of_schema, loads) is getattr(Schema, loads)
+            and of_registry._prepare_payload is Registry._prepare_payload
+        )
+        if is_of_faust and kind is not None and kind not in _SCALARS and not _is_model(kind):
+            yield what, kind
+
+
+def _is_model(kind: object) -> bool:
+    if isinstance(kind, type) and issubclass(kind, ModelT):
+        # The bases of all models have no fields, and are made of nothing.
+        return getattr(kind, "_input_translate_fields", None) is not None
+    return callable(getattr(kind, "from_data", None))
 
 
 def single(codec: object, name: str) -> Callable[[object], object]:

@@ -16,8 +16,12 @@ from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
 from streamsrt.faust.codecs import Named, of_application, of_topic, require_codecs
+from streamsrt.faust.decoding import unreadable_types
+from streamsrt.faust.discovery import discover
 from streamsrt.faust.names import refused_in
+from streamsrt.faust.options import STORES, check_options
 from streamsrt.faust.places import declared_at, line_of, written
+from streamsrt.faust.tables import changelog_of, is_of_sets, kept_as, schema_of
 from streamsrt.faust.timers import Timer, timers_of
 
 if TYPE_CHECKING:
@@ -45,7 +49,8 @@ def declared(app: faust.App) -> Declared:
 
     if not isinstance(app, package.App):
         raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
-    app.finalize()
+    discover(app)
+    check_options(app)
     agents, rest = over_topics(app), [each for each in app.agents.values() if not _reads_topic(each)]
     found = Declared(tuple(agents), tuple(rest), tuple(app.tables.values()), *timers_of(app))
     unsupported = next(_unsupported(app, found), None)
@@ -59,7 +64,10 @@ def declared(app: faust.App) -> Declared:
             "agent that comes first a topic, app.agent(app.topic(name)), and let what sends to its channel send there"
         )
     if not found.agents:
-        raise UserError(f"the application {app.conf.id} has no agent: import the modules that declare them first")
+        raise UserError(
+            f"the application {app.conf.id} has no agent: import the modules that declare them, or name them with "
+            "autodiscover= of the application"
+        )
     require_codecs(_codecs(app, found))
     return found
 
@@ -184,8 +192,29 @@ def _of_table(table: faust.Table) -> Iterator[tuple[str, str]]:
         )
     if table._on_changelog_event is not None:
         yield "on_changelog_event=", "do that in the agent that changes the table, or when on_recover comes"
+    if table._store is not None and table._store.scheme not in STORES:
+        yield (
+            f"store={str(table._store)!r}",
+            "tables are kept by the runtime. Give memory:// or rocksdb://, or leave it out",
+        )
+    if kept_as(table) is None:
+        conf = table.app.conf
+        yield (
+            f"changelog_topic={changelog_of(table)!r}",
+            f"changelogs here are named {conf.id}-NAME-changelog. Leave it out, or give such a topic. To take over "
+            f"{changelog_of(table)}, copy its records to {conf.id}-{table.name}-changelog first, each to the same partition",
+        )
+    for what, kind in unreadable_types(table.app, schema_of(table)):
+        if not is_of_sets(table):
+            yield f"{what}={kind!r}", _NO_TYPE
     if _has_own_schema(table):
         yield f"the schema {table.schema!r}", "give key_type= and value_type=, with codecs as their serializers"
+
+
+_NO_TYPE = (
+    "Faust reads int, float, Decimal, str, bytes and models of your own, so nothing of this type could be read back. "
+    "Leave it out: codecs such as json give back what was written"
+)
 
 
 def _has_own_schema(table: faust.Table) -> bool:
@@ -195,9 +224,16 @@ def _has_own_schema(table: faust.Table) -> bool:
 
 
 def _of_agent(agent: faust.Agent) -> Iterator[tuple[str, str]]:
+    from faust.types import TopicT
+
     place = f"of agent {agent.name} ({line_of(agent.fun)})"
     if agent._sinks and inspect.iscoroutinefunction(written(agent.fun)):
         yield f"sink= {place}, which does not yield,", "yield what the sinks are to get; Faust rejects it, too"
+    if isinstance(agent.channel, TopicT):
+        for what, kind in unreadable_types(agent.app, agent.channel.schema):
+            yield f"{what}={kind!r} of topic {agent.channel} {place}", _NO_TYPE
+        if not agent.channel.acks:
+            yield f"acks=False of topic {agent.channel} {place}", "iterate over stream.noack() in the agent"
     strategy = agent._get_supervisor_strategy()
     if issubclass(strategy, _FORFEITING):
         yield (

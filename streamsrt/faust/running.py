@@ -32,6 +32,7 @@ from streamsrt.faust.sends import (
     Producer,
     bind_channels,
     bind_sends,
+    placed,
     unbind_channels,
     unbind_sends,
 )
@@ -45,6 +46,7 @@ from streamsrt.faust.tables import (
     shared_name,
 )
 from streamsrt.faust.timers import Jobs, ReadOnlyRows
+from streamsrt.faust.unreadable import UnreadableRowError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule
 from streamsrt.operators.kinds.user_processors import Context
@@ -77,15 +79,17 @@ class LocalConsumer:
 class RunningTask:
     """One task with its stores, and with what its agents sent."""
 
-    def __init__(self, env: Environment, stores: dict[str, Rows], on_put: OnPut | None) -> None:
+    def __init__(self, app: faust.App, env: Environment, stores: dict[str, Rows], on_put: OnPut | None) -> None:
         self.env = env
         self.partition = env.task_partition
         self.stores = stores
-        self.outbox = Outbox(env, on_put)
+        self.outbox = Outbox(app, env, on_put)
         self.agents = 0
         self.leads = False
         """Whether it has partition 0 of the first agent: timers of the leader run there."""
         self.jobs: Jobs | None = None
+        self.failure: StreamsError | None = None
+        """Why none of its agents may go on, whatever they make of it."""
         self.ticks = False
         """Whether it looks at what callbacks do."""
         self.channels: list[ChannelFeed] = []
@@ -174,7 +178,7 @@ class RunningApplication:
         loop = self.host.enter()
         if not self._tasks:
             self._bind(loop)
-            self._loose = Outbox(env, self._on_put())
+            self._loose = Outbox(self.app, env, self._on_put())
         if task is None:
             task = self._tasks[id(env)] = self._begin(context, own)
             self.has_news = self._background is not None and self._background.listens
@@ -197,7 +201,7 @@ class RunningApplication:
             if is_global(table):
                 shared = self._shared[table.name] = context.get_state_store(shared_name(table))
                 stores[table.name] = GlobalRows(own[table.name], shared)
-        task = RunningTask(context.environment, stores, self._on_put())
+        task = RunningTask(self.app, context.environment, stores, self._on_put())
         task.channels = list(self._open_channels(self, task))
         task.env.committed.append(lambda: self._hear_of_commit(context, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
@@ -336,7 +340,9 @@ class RunningApplication:
         found = [task for task in self._tasks.values() if topic in task.env.plan.subtopology.source_topics]
         if not found:
             return False
-        place = (topic, partition_for_key(key, found[0].env.partitions_of_topic(topic)))
+        count = found[0].env.partitions_of_topic(topic)
+        chosen = placed(self.app, key, count)
+        place = (topic, partition_for_key(key, count) if chosen is None else chosen)
         return any(place in task.partitions() for task in found)
 
     def _leads(self) -> bool:
@@ -409,7 +415,8 @@ class RunningApplication:
         app._stopped = app._new_stopped_event()
         app.is_leader = self._leads
         self._bound = [
-            BoundTable(table, _rows(table.name), _partition, self._expiries[table.name]) for table in self._tables
+            BoundTable(table, _rows(table.name), _partition, self._expiries[table.name], _fail)
+            for table in self._tables
         ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
         app.router = LocalRouter(self._has_all, self._reads)
@@ -474,6 +481,12 @@ def _give(channel: faust.ChannelT, key: object, value: object, timestamp: float 
     for feed in feeds:
         feed.take(key, value, timestamp, headers)
     return bool(feeds)
+
+
+def _fail(error: UnreadableRowError) -> None:
+    task = current_task()
+    if isinstance(task, RunningTask):
+        task.failure = error
 
 
 def _partition() -> int:

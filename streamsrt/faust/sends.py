@@ -24,6 +24,7 @@ from streamsrt.errors import UserError
 from streamsrt.faust.codecs import of_send, require_codecs
 from streamsrt.faust.encoding import Encoder
 from streamsrt.faust.host import SENDER
+from streamsrt.faust.places import declared_at
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
@@ -55,8 +56,10 @@ class _Columns:
 class Outbox:
     """What the agents of one task have sent since the last :meth:`flush`. ``on_put`` hears of each record."""
 
-    def __init__(self, env: Environment, on_put: OnPut | None = None) -> None:
+    def __init__(self, app: faust.App, env: Environment, on_put: OnPut | None = None) -> None:
         self.env = env
+        self._app = app
+        self._has_partitioner = app.conf.producer_partitioner is not None
         self._on_put = on_put
         self._topics: dict[str, _Columns] = {}
         self._noted: list[FutureMessage] = []
@@ -88,6 +91,8 @@ class Outbox:
             marked = list(pairs)
             self._on_put(key=key, value=value, partition=partition, timestamp=timestamp, headers=marked)
             pairs = tuple(marked)
+        if self._has_partitioner and partition is None:
+            partition = self._placed(topic, key)
         columns = self._topics.get(topic)
         if columns is None:
             columns = self._topics[topic] = _Columns()
@@ -103,6 +108,14 @@ class Outbox:
             columns.headers = [()] * count
         if columns.headers is not None:
             columns.headers.append(pairs)
+
+    def _placed(self, topic: str, key: bytes | None) -> int | None:
+        try:
+            count = self.env.partitions_of_topic(topic)
+        except UserError:
+            # It does not exist, which is found when the record is handed over.
+            return None
+        return placed(self._app, key, count)
 
     def flush(self, node: str) -> None:
         """Hands all of it to the task. ``node``: named in the error if the cluster rejects a record. Raises
@@ -137,6 +150,21 @@ class Outbox:
         self._topics.clear()
         self._noted.clear()
         self._sent.clear()
+
+
+def placed(app: faust.App, key: bytes | None, partitions: int) -> int | None:
+    """Where the application's ``producer_partitioner`` puts a record; None where it has none. Raises UserError."""
+    partitioner = app.conf.producer_partitioner
+    if partitioner is None:
+        return None
+    numbers = list(range(partitions))
+    chosen = partitioner(key, numbers, list(numbers))
+    if not isinstance(chosen, int) or not 0 <= chosen < partitions:
+        raise UserError(
+            f"producer_partitioner= of the application {app.conf.id}{declared_at(app)} gives {chosen!r} for key {key!r}, "
+            f"which is none of the {partitions} partitions that the topic has: return one of those that it is given"
+        )
+    return chosen
 
 
 def _first(headers: list[Headers] | None) -> Headers:
@@ -332,6 +360,11 @@ def bind_sends(app: faust.App) -> None:
     """Lets the topics of applications that run here send at once."""
     _binding.append(app)
     Topic.send = _send
+
+
+def is_bound(app: faust.App) -> bool:
+    """Whether the application runs in this process."""
+    return any(each is app for each in _binding)
 
 
 def unbind_sends(app: faust.App) -> None:

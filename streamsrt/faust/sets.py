@@ -17,9 +17,9 @@ from faust.tables.sets import OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE
 from mode.utils.collections import ManagedUserSet
 
 from streamsrt.errors import UserError
-from streamsrt.faust.decoding import Decode
 from streamsrt.faust.expiry import OrderedRows, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
+from streamsrt.faust.unreadable import reading
 from topology.spec import serdes
 from topology.spec.codecs import ORDER_BYTES, CallableSerde, OrderedKeys, Serde
 from topology.spec.stores import Store
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _UPDATE = 15.0
 
 
-def store_of_sets(table: faust.SetTable) -> Store:
-    """The store of a table of sets."""
+def store_of_sets(table: faust.SetTable, renamed_from: str | None = None) -> Store:
+    """The store of a table of sets. ``renamed_from``: the name that its changelog has."""
     topic, registry, name = table.changelog_topic, table.app.serializers, f"{table.name} of faust"
     key_serializer, value_serializer = table.key_serializer, table.value_serializer
 
@@ -63,9 +63,9 @@ def store_of_sets(table: faust.SetTable) -> Store:
     keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
     if table._should_expire_keys():
         keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)))
-    values: CallableSerde[object] = CallableSerde(f"values of {name}", write, _reader(read))
+    values: CallableSerde[object] = CallableSerde(f"values of {name}", write, reading(table, read))
     # Each change would write the whole set: retention and compaction are those of every other table.
-    return Store(table.name, key=keys, value=values, caching=True)
+    return Store(table.name, key=keys, value=values, caching=True, renamed_from=renamed_from)
 
 
 _CHANGES = tuple(b"[%d," % operation for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE))
@@ -79,14 +79,6 @@ def _changes_first(order: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         return bytes(ORDER_BYTES) if raw.startswith(_CHANGES) else order(raw)
 
     return first
-
-
-def _reader(decode: Callable[[bytes], object]) -> Decode:
-    def read(raw: bytes | None) -> object:
-        assert raw is not None
-        return decode(raw)
-
-    return read
 
 
 class ScannedRows(ReadableRows, Protocol):

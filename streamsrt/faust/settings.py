@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsrt.errors import ConfigError
 from streamsrt.faust.background import TICK_MS, has_pages
-from streamsrt.faust.places import declared_at
+from streamsrt.faust.discovery import discover
+from streamsrt.faust.options import check_options, mapped_options, note_options
 from streamsrt.faust.timers import timers_of
 
 if TYPE_CHECKING:
@@ -23,17 +23,14 @@ POLL_MS = 100
 
 def config(app: faust.App) -> dict[str, object]:
     """A Faust application's settings, as settings of ``KafkaStreams`` and ``streamsrt run``. Raises ConfigError."""
+    discover(app)
     conf = app.conf
     found, tasks = timers_of(app)
     is_lively = (
         bool(tasks or app._extra_services) or has_pages(app) or any(each.interval_s * 1000 < POLL_MS for each in found)
     )
-    if conf.broker_credentials is not None:
-        raise ConfigError(
-            f"{conf.id}{declared_at(app)}: broker_credentials= are not used, because they are objects of Faust. Set "
-            "security.protocol and sasl.* as settings of the runtime (-c or --config-file), and "
-            "remove them from the App"
-        )
+    check_options(app)
+    note_options(app)
     return {
         "application.id": conf.id,
         "bootstrap.servers": ",".join(_address(url) for url in conf.broker),
@@ -44,6 +41,7 @@ def config(app: faust.App) -> dict[str, object]:
         "auto.offset.reset": conf.consumer_auto_offset_reset,
         "deserialization.exception.handler": "continue",
         "processing.exception.handler": "continue",
+        **mapped_options(app),
     }
 
 

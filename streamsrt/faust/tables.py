@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from faust.exceptions import KeyDecodeError
 
-from streamsrt.faust.decoding import Decode, plain_key, plain_value
+from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, store_of_sets
+from streamsrt.faust.unreadable import UnreadableRowError, reading
 from topology.spec.codecs import CallableSerde, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
 
@@ -25,23 +26,27 @@ if TYPE_CHECKING:
     import faust
 
 _MEMO_MAX = 100_000
+_CHANGELOG = "-changelog"
 
 
 def store_of(table: faust.Table) -> Store:
     """The store of a table, with faust's bytes."""
     if is_of_sets(table):
-        return store_of_sets(table)
+        return store_of_sets(table, _renamed_from(table))
     topic = table.changelog_topic
     name = f"{table.name} of faust"
     key = _keys(table, f"keys of {name}")
-    read_value = _reader(plain_value(table.app, topic.schema))
+    read_value = reading(table, plain_value(table.app, schema_of(table)))
     value: CallableSerde[object] = CallableSerde(f"values of {name}", _value_writer(table), read_value)
     return Store(
         table.name,
         key=key,
         value=value,
         caching=True,
-        changelog_config={key: str(value) for key, value in table.extra_topic_configs.items()},
+        renamed_from=_renamed_from(table),
+        changelog_config={
+            key: str(value) for key, value in {**table.extra_topic_configs, **(topic.config or {})}.items()
+        },
     )
 
 
@@ -73,13 +78,26 @@ def changelog_of(table: faust.Table) -> str:
     return name
 
 
+def schema_of(table: faust.Table) -> faust.SchemaT:
+    """What rows are read with: the table's own types and codecs, which they are written with, whatever its changelog's."""
+    return table._new_changelog_topic().schema
+
+
+def kept_as(table: faust.Table) -> str | None:
+    """The name in that of its changelog, ``{id}-NAME-changelog``; None where the program calls the topic something else."""
+    name, beginning = changelog_of(table), f"{table.app.conf.id}-"
+    between = name.removeprefix(beginning).removesuffix(_CHANGELOG)
+    return between if between and name == f"{beginning}{between}{_CHANGELOG}" else None
+
+
+def _renamed_from(table: faust.Table) -> str | None:
+    origin = kept_as(table)
+    return None if origin == table.name else origin
+
+
 def shared_name(table: faust.Table) -> str:
     """The name of the store that has all rows of a global table, of every partition."""
     return f"{table.name}-global"
-
-
-def _reader(decode: Decode) -> Callable[[bytes], object]:
-    return decode
 
 
 def _key_writer(table: faust.Table) -> Callable[[object], bytes]:
@@ -103,7 +121,7 @@ def _key_writer(table: faust.Table) -> Callable[[object], bytes]:
 
 
 def _key_reader(table: faust.Table) -> Callable[[bytes], object]:
-    decode, to_key = plain_key(table.app, table.changelog_topic.schema), table._to_key
+    decode, to_key = plain_key(table.app, schema_of(table)), table._to_key
 
     def read(raw: bytes) -> object:
         try:
@@ -127,16 +145,27 @@ def _value_writer(table: faust.Table) -> Callable[[object], bytes]:
 
 
 class TableRows(MutableMapping[object, object]):
-    """The data of one table: the rows of the task that runs. ``rows`` finds its store."""
+    """The data of one table: the rows of the task that runs. ``rows`` finds its store, and ``fail`` hears of a row that
+    can't be read: whatever the agent makes of the exception, nothing of its records may be committed.
+    """
 
-    def __init__(self, rows: Callable[[], Rows]) -> None:
+    def __init__(self, rows: Callable[[], Rows], fail: Callable[[UnreadableRowError], None]) -> None:
         self._rows = rows
+        self._fail = fail
+
+    def _row(self, rows: Rows, key: object) -> object:
+        try:
+            return rows.get(key)
+        except UnreadableRowError as error:
+            named = error.of_key(key)
+            self._fail(named)
+            raise named from error
 
     def __contains__(self, key: object) -> bool:
-        return self._rows().get(key) is not None
+        return self._row(self._rows(), key) is not None
 
     def __getitem__(self, key: object) -> object:
-        value = self._rows().get(key)
+        value = self._row(self._rows(), key)
         if value is None:
             raise KeyError(key)
         return value
@@ -146,12 +175,16 @@ class TableRows(MutableMapping[object, object]):
 
     def __delitem__(self, key: object) -> None:
         rows = self._rows()
-        if rows.get(key) is None:
+        if self._row(rows, key) is None:
             raise KeyError(key)
         rows.put(key, None)
 
     def __iter__(self) -> Iterator[object]:
-        return iter([key for key, _ in self._rows().all()])
+        try:
+            return iter([key for key, _ in self._rows().all()])
+        except UnreadableRowError as error:
+            self._fail(error)
+            raise
 
     def __len__(self) -> int:
         return self._rows().approximate_num_entries()
@@ -195,7 +228,8 @@ def _bare(row: object) -> object:
 class BoundTable:
     """A table whose data is ours, until :meth:`unbind`.
 
-    ``partition`` says which one runs, ``expiries`` by partition what has to hear of rows that will expire.
+    ``partition`` says which one runs, ``expiries`` by partition what has to hear of rows that will expire, and ``fail``
+    hears of rows that can't be read.
     """
 
     def __init__(
@@ -204,13 +238,14 @@ class BoundTable:
         rows: Callable[[], Rows],
         partition: Callable[[], int],
         expiries: Mapping[int, RowExpiry],
+        fail: Callable[[UnreadableRowError], None],
     ) -> None:
         self._table = table
         self._data = table._data
         self._replace("on_key_get", _nothing)
         self._replace("on_key_del", _nothing)
         self._replace("on_key_set", _telling(table, partition, expiries) if table._should_expire_keys() else _changed)
-        table._data = SetRows(rows, table.on_key_set) if is_of_sets(table) else TableRows(rows)
+        table._data = SetRows(rows, table.on_key_set) if is_of_sets(table) else TableRows(rows, fail)
 
     def _replace(self, name: str, function: Callable[..., None]) -> None:
         setattr(self._table, name, function)

@@ -15,9 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from streamsrt.client.values import NewTopic
+from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Decoder, Row
 from streamsrt.faust.program import topology_with
 from streamsrt.faust.reading import over_topics
+from streamsrt.faust.sends import is_bound, placed
 from streamsrt.faust.settings import config
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import Headers
@@ -70,7 +72,13 @@ class TestApp:
         now_ms: int = 0,
         serves: bool = False,
     ) -> None:
+        if is_bound(app):
+            raise UserError(
+                f"the application {app.conf.id} runs in this process already: its tables and topics can belong to one run "
+                "only. Close the other TestApp or KafkaStreams first, or make another faust.App"
+            )
         self._app = app
+        self._partitions = partitions
         self.driver = TopologyTestDriver(
             topology_with(app, lambda _, __: DriverAnswers(self), serves=serves),
             {**config(app), **(settings or {})},
@@ -93,6 +101,9 @@ class TestApp:
         raw_key, _ = known.prepare_key(key, None, None, {})
         raw_value, _ = known.prepare_value(value, None, None, {})
         name = topic if isinstance(topic, str) else topic.get_topic_name()
+        if partition is None:
+            count = self._partitions if isinstance(self._partitions, int) else self._partitions.get(name, 1)
+            partition = placed(self._app, raw_key, count)
         self.driver.pipe_raw(name, raw_key, raw_value, round(timestamp * 1000), headers, partition=partition)
 
     def received(self, topic: str | faust.TopicT) -> list[tuple[object, object]]:
@@ -109,8 +120,9 @@ class TestApp:
         queue.clear()
         return found
 
-    def table(self, name: str, *, partition: int = 0) -> dict[object, object]:
-        """The rows of a table."""
+    def table(self, table: str | faust.Table, *, partition: int = 0) -> dict[object, object]:
+        """The rows of a table, which is given by its name or as the object that ``app.Table()`` returned."""
+        name = table if isinstance(table, str) else table.name
         return dict(self.driver.get_key_value_store(name, partition=partition).all())
 
     def _topic(self, topic: str | faust.TopicT) -> faust.TopicT:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamsrt.errors import UserError
 from streamsrt.wire.records import RecordColumns
 from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
@@ -264,3 +265,41 @@ def test_a_callback_may_be_a_coroutine_that_sends(caplog: pytest.LogCaptureFixtu
         test.driver.advance_wall_clock_time(1000)
         assert len(test.driver.producer_history) == count
     assert caplog.text.count("the callback of a send raised") == 3
+
+
+def test_the_partitioner_of_the_application_places_what_is_sent() -> None:
+    asked: list[Any] = []
+
+    def last(key: bytes | None, every: list[int], available: list[int]) -> int:
+        asked.append((key, every, available))
+        return every[-1]
+
+    app = an_app(producer_partitioner=last)
+    out = app.topic("out", key_type=str, key_serializer="raw")
+
+    @app.agent(app.topic("in", value_type=int))
+    async def send(stream: Any) -> None:
+        async for value in stream:
+            await out.send(key="k", value=value)
+            await out.send(value=value, partition=0)
+
+    with TestApp(app, partitions={"in": 1, "out": 3}) as test:
+        test.send("in", value=1)
+        found = [(each.partition, each.key) for each in test.driver.output_queue("out")]
+    assert sorted(found) == [(0, None), (2, b"k")]
+    assert asked == [(None, [0], [0]), (b"k", [0, 1, 2], [0, 1, 2])]
+
+
+def test_a_partitioner_that_names_no_partition_stops_the_application() -> None:
+    app = an_app(producer_partitioner=lambda key, every, available: 3 if len(every) == 3 else 0)
+
+    @app.agent(app.topic("in", value_type=int))
+    async def send(stream: Any) -> None:
+        async for value in stream:
+            await app.send("out", value=value)
+
+    message = (
+        r"^producer_partitioner= of the application shop.* gives 3 for key None, which is none of the 3 partitions"
+    )
+    with pytest.raises(UserError, match=message), TestApp(app, partitions={"in": 1, "out": 3}) as test:
+        test.send("in", value=1)

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.streamsrt.faust.apps import an_app
+from streamsrt.errors import UserError
+from tests.streamsrt.faust.apps import an_app, counting
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -198,3 +199,43 @@ def test_an_application_gets_its_tables_back() -> None:
     assert {name: value for name, value in vars(totals).items() if name in own} == own
     assert app._attachments is attachments
     assert faust.topics.Topic.send is send
+
+
+def test_a_table_keeps_its_rows_in_the_changelog_that_it_is_given() -> None:
+    app = an_app()
+    log = app.topic("shop-former-changelog", key_type=str, value_type=int, compacting=True)
+    totals = app.Table("totals", default=int, changelog_topic=log)
+
+    @app.agent(app.topic("in", key_type=str, value_type=int))
+    async def add(stream: Any) -> None:
+        async for key, value in stream.items():
+            totals[key] += value
+
+    with TestApp(app) as test:
+        test.send("in", key="a", value=1)
+        test.driver.restart()
+        test.send("in", key="a", value=2)
+        assert test.table(totals) == {"a": 3}
+        assert {each.topic for each in test.driver.producer_history} == {"shop-former-changelog"}
+
+
+def test_a_changelog_that_can_not_be_used_is_refused_with_what_to_do() -> None:
+    app = an_app()
+    counting(app)
+    app.Table("sums", changelog_topic=app.topic("my-sums"))
+    with pytest.raises(
+        UserError, match=r"^changelog_topic='my-sums' of table sums.* copy its records to shop-sums-changelog"
+    ):
+        TestApp(app)
+
+
+def test_an_application_runs_once_at_a_time() -> None:
+    app = an_app()
+    counting(app)
+    with TestApp(app) as test:
+        with pytest.raises(UserError, match="the application shop runs in this process already"):
+            TestApp(app)
+        test.send("orders", value="a")
+        assert test.table("totals") == {"a": 1}
+    with TestApp(app) as again:
+        again.send("orders", value="a")

@@ -1,0 +1,49 @@
+"""Rows of tables that can't be read: the application stops, and none of its records is passed over for it.
+
+An agent that raises is restarted behind its record, as with faust. That record is not to blame for a row that was restored
+from bytes of something else, and the next ones would be lost in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from streamsrt.errors import UserError
+from streamsrt.faust.codecs import TABLES
+from streamsrt.faust.places import assigned_at, made_at
+
+if TYPE_CHECKING:
+    import faust
+
+
+class UnreadableRowError(UserError):
+    """A row of a Faust table is not what the table's types and codecs expect. Give the table the type and the codec that its
+    rows were written with, or repair the row in the table's changelog."""
+
+    def __init__(self, table: str, reason: str, key: str = "") -> None:
+        self._table, self._reason = table, reason
+        super().__init__(
+            f"a row{key} of table {table} can't be read: {reason}. The application has stopped, and nothing is lost: the "
+            "records that it was working on come again. Give the table the type and the codec that its rows were written "
+            "with, or repair the row in the table's changelog"
+        )
+
+    def of_key(self, key: object) -> Self:
+        """The same, where the key is known."""
+        return type(self)(self._table, self._reason, f" with key {key!r}")
+
+
+def reading(table: faust.Table, decode: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    """Decodes rows of a table. What it returns raises UnreadableRowError."""
+
+    def read(raw: bytes) -> object:
+        try:
+            return decode(raw)
+        except Exception as error:
+            site = assigned_at(table) or made_at(table.app, table.name, TABLES)
+            where = "" if site is None else f" ({site})"
+            reason = f"{type(error).__name__}: {error}, in {raw[:80]!r}"
+            raise UnreadableRowError(f"{table.name}{where}", reason) from error
+
+    return read
