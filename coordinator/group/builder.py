@@ -24,7 +24,7 @@ Thing = TypeVar("Thing")
 
 
 class GroupBuilder(Generic[G]):
-    """Applies records to ``group``; :meth:`build` gives the group that they make."""
+    """Applies records to ``group``; :meth:`build` returns the resulting group."""
 
     setters: ClassVar[Mapping[str, str]]
 
@@ -49,13 +49,13 @@ class GroupBuilder(Generic[G]):
         return replace(self._group, **changes) if changes else self._group  # type: ignore[type-var]
 
     def _mapping(self, name: str) -> dict[Any, Any]:  # as the field of that name
-        """A mapping of the group, to be changed."""
+        """Returns a mapping of the group, to be changed."""
         if name not in self._copies:
             self._copies[name] = dict(getattr(self._group, name))
         return self._copies[name]
 
     def _read(self, name: str) -> Mapping[Any, Any]:  # likewise
-        """A mapping of the group as it is now."""
+        """Returns a mapping of the group as it is now."""
         found = self._copies.get(name)
         return getattr(self._group, name) if found is None else found
 
@@ -72,7 +72,7 @@ class GroupBuilder(Generic[G]):
             self._fields[counter] = self._fields.get(counter, getattr(self._group, counter)) + by
 
     def _replace_member(self, member_id: str, new: M | None) -> M | None:
-        """Sets or removes a member, with its instance and its protocol; the member that was there before."""
+        """Sets or removes a member, with its instance and its protocol; returns the previous member."""
         members = self._mapping("members")
         old: M | None = members.pop(member_id, None)
         instance = None if old is None else old.instance_id
@@ -86,7 +86,7 @@ class GroupBuilder(Generic[G]):
         return old
 
     def _move(self, mapping: str, member_id: str, old: AbstractSet[Thing], new: AbstractSet[Thing]) -> None:
-        """In a mapping from things to those who hold them: the member holds ``new`` in place of ``old``."""
+        """Updates a mapping from things to their holders: the member holds ``new`` in place of ``old``."""
         if old == new:
             return
         holders = self._mapping(mapping)

@@ -1,4 +1,4 @@
-"""Committed offsets as records make them: current ones, and those of open transactions.
+"""Committed offsets as built from records: current ones, and those of open transactions.
 
 1. A record of an open transaction is kept by its producer id and does not count yet. The commit marker of that producer
    makes its offsets count, the abort marker drops them.
@@ -22,7 +22,7 @@ NEVER_EXPIRES = -1
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A commit for a partition; ``expire_ms`` is -1 unless the commit itself said when it expires.
+    """A commit for a partition; ``expire_ms`` is -1 unless the commit itself has an expiry time.
 
     ``order`` counts the commits of all groups: of two, the later one has the greater number.
     """
@@ -43,7 +43,7 @@ OffsetsByGroup = Mapping[str, GroupOffsets]
 
 
 class Offsets(NamedTuple):
-    """Offsets that count, those of open transactions by producer id, and how many commits there were."""
+    """Committed offsets, those of open transactions by producer id, and the number of commits."""
 
     committed: OffsetsByGroup
     pending: Mapping[int, OffsetsByGroup]
@@ -56,7 +56,7 @@ def is_pending(pending: Mapping[int, OffsetsByGroup], group_id: str, topic: str,
 
 
 def with_pending(pending: Mapping[int, OffsetsByGroup], group_id: str, committed: GroupOffsets) -> dict[str, set[int]]:
-    """The partitions for which the group has an offset that counts or may come to count."""
+    """Returns the partitions for which the group has a committed offset, or one in an open transaction."""
     found = {topic: set(partitions) for topic, partitions in committed.items()}
     for offsets in pending.values():
         for topic, partitions in offsets.get(group_id, {}).items():
@@ -65,14 +65,14 @@ def with_pending(pending: Mapping[int, OffsetsByGroup], group_id: str, committed
 
 
 def offset_tombstones(group_id: str, partitions: Mapping[str, Iterable[int]]) -> Iterator[GroupRecord]:
-    """Tombstones for these partitions of the group, in order."""
+    """Returns tombstones for these partitions of the group, in order."""
     for topic in sorted(partitions):
         for partition in sorted(partitions[topic]):
             yield CoordinatorRecord(types.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 class OffsetsBuilder:
-    """Offsets of all groups while records are being applied; copies what it touches once."""
+    """Applies records to the offsets of all groups; copies each changed mapping once."""
 
     def __init__(self, offsets: Offsets) -> None:
         self._committed = _Layer(offsets.committed)
@@ -81,7 +81,7 @@ class OffsetsBuilder:
         self._commits = offsets.commits
 
     def apply(self, record: GroupRecord) -> None:
-        """A record outside of any transaction."""
+        """Applies a record outside of any transaction."""
         key, value = record
         assert isinstance(key, types.OffsetCommitKey)
         if value is None:
@@ -92,14 +92,14 @@ class OffsetsBuilder:
             self._committed.put(key, self._made(value))
 
     def apply_pending(self, entry: PendingRecord) -> None:
-        """A record of an open transaction."""
+        """Applies a record of an open transaction."""
         key, value = entry.record
         assert isinstance(key, types.OffsetCommitKey)
         assert value is not None
         self._layer(entry.producer_id).put(key, self._made(value))
 
     def end(self, entry: TransactionEnd) -> None:
-        """The marker that ends a producer's transaction."""
+        """Applies the marker that ends a producer's transaction."""
         if entry.producer_id not in self._open_producers():
             return
         ended = self._layer(entry.producer_id).build()
@@ -149,7 +149,7 @@ class OffsetsBuilder:
 
 
 class _Layer:
-    """Offsets by group, topic and partition over a base that stays as it is."""
+    """Offsets by group, topic and partition on top of an unchanged base."""
 
     def __init__(self, base: OffsetsByGroup) -> None:
         self._base = base
@@ -163,7 +163,7 @@ class _Layer:
         self.partitions(key.group, key.topic).pop(key.partition, None)
 
     def partitions(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
-        """The partitions of a topic, to be changed."""
+        """Returns the partitions of a topic, to be changed."""
         group = self._groups.get(group_id)
         if group is None:
             known: Any = self._base.get(group_id, {})  # its mappings are copied before they change

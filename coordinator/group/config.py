@@ -138,7 +138,7 @@ _MINIMA = {"task_offset_interval_ms": "min_task_offset_interval_ms"}
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Broker settings and, by group id, the settings of single groups. Immutable: ``with_group`` makes a new one."""
+    """Broker settings and, by group id, the settings of single groups. Immutable: ``with_group`` returns a new one."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class GroupConfig:
     def parse(
         cls, settings: Mapping[str, str], assignors: Mapping[str, PartitionAssignor] = NONE_PLUGGED
     ) -> GroupConfig:
-        """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed.
+        """Reads broker settings. Raises InvalidConfigError with the setting, its value and the allowed ones.
 
         ``assignors``: those of consumer groups that the operator brings, by how the setting names them.
         """
@@ -184,7 +184,7 @@ class GroupConfig:
         return self.resolved.get(group_id, self.defaults)
 
     def with_group(self, group_id: str, settings: Mapping[str, str]) -> GroupConfig:
-        """The same with these dynamic settings of one group in place of its old ones; empty settings remove them.
+        """Replaces the dynamic settings of one group; empty settings remove them.
 
         Raises InvalidConfigError in Kafka's words; nothing has changed then.
         """
@@ -205,7 +205,7 @@ class GroupConfig:
         return replace(self, groups=groups, resolved=resolved, consumer=self.consumer.with_group(group_id, rest))
 
     def with_stored_group(self, group_id: str, settings: Mapping[str, str]) -> tuple[GroupConfig, tuple[str, ...]]:
-        """The same with settings that were right when they were stored, and warnings for those that are not any more.
+        """Replaces the settings of one group with stored ones, and returns warnings for those that are no longer valid.
 
         What the broker's bounds do not allow any more is used as the bound; what can't be used at all, as the default.
         """
@@ -247,7 +247,7 @@ class GroupConfig:
         return True
 
     def describe_group(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
-        """Dynamic setting -> (value in use, whether the group itself sets it)."""
+        """Returns by dynamic setting: (value in use, whether the group itself sets it)."""
         own = self.groups.get(group_id, {})
         found: dict[str, tuple[str | None, bool]] = {}
         for table, used in (
@@ -261,7 +261,7 @@ class GroupConfig:
         return found
 
     def _group_value(self, name: str, value: str) -> tuple[str, int | str | tuple[str, ...]]:
-        """The attribute of a dynamic setting and its value."""
+        """Returns the attribute of a dynamic setting and its value."""
         attribute = _GROUP_SETTINGS[name]
         if attribute == "assignor_name":
             _check_assignor(name, value)

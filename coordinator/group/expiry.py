@@ -31,7 +31,7 @@ _Base = Callable[[CommittedOffset], int]
 
 
 def expired(state: GroupsState, event: RetentionDue, now_ms: int) -> GroupDecision:
-    """Tombstones for what has expired of these groups. To be asked again until there are none."""
+    """Returns tombstones for expired offsets of these groups. Called again until there are none."""
     records: list[GroupRecord] = []
     for group_id in event.group_ids:
         records += _of_group(state, group_id, now_ms - event.retention_ms, now_ms, RECORDS_MAX - len(records))
@@ -61,7 +61,7 @@ def _of_group(state: GroupsState, group_id: str, oldest_ms: int, now_ms: int, li
 
 
 def _base(group: Group | None) -> _Base | None:
-    """From when the retention of the group's offsets counts; None while they don't expire."""
+    """Returns when the retention of the group's offsets starts; None while they don't expire."""
     if not isinstance(group, ClassicGroup) or not group.live.protocol_type:
         return _commit_ms
     live = group.live

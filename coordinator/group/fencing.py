@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets of a group: members by generation or member epoch, others while it is empty.
+"""Decides who may commit and fetch offsets of a group: members by generation or member epoch, others while it is empty.
 
 1. A member of a streams group sends its current member epoch; anything else is refused for all partitions. An admin
    client may commit while the group is empty.
@@ -22,7 +22,7 @@ MEMBER_EPOCH_VERSION = 9
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
-    """Why this OffsetCommit is refused as a whole; NONE if it is not."""
+    """Returns why this OffsetCommit is refused as a whole; NONE if it is not."""
     epoch = request.generation_id_or_member_epoch
     if group is None:
         if epoch < 0:
@@ -43,7 +43,7 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, version: int
 
 
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Why this TxnOffsetCommit is refused as a whole; NONE if it is not."""
+    """Returns why this TxnOffsetCommit is refused as a whole; NONE if it is not."""
     epoch = request.generation_id_or_member_epoch
     if group is None:
         return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -60,7 +60,7 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
 
 
 def fetch_error(group: Group | None, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
-    """Why the offsets of this group are not told; NONE if they are."""
+    """Returns why the offsets of this group can't be fetched; NONE if they can."""
     if not asked.member_id and asked.member_epoch < 0:
         return ErrorCode.NONE
     if group is None:

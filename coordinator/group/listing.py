@@ -48,7 +48,7 @@ def _listed(group_id: str, group: Group, image: TopicsImage) -> types.ListGroups
 
 
 def kind_and_state(group: Group, image: TopicsImage) -> tuple[str, str]:
-    """The type of a group and its state, as ListGroups names them."""
+    """Returns the type of a group and its state, as ListGroups names them."""
     if isinstance(group, ClassicGroup):
         return CLASSIC, group.live.state
     if isinstance(group, ConsumerGroup):
@@ -57,7 +57,7 @@ def kind_and_state(group: Group, image: TopicsImage) -> tuple[str, str]:
 
 
 def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, context: RequestContext) -> GroupDecision:
-    """DeleteGroups: groups without members go, with their offsets."""
+    """Handles DeleteGroups: deletes groups without members, with their offsets."""
     response = types.DeleteGroupsResponse()
     records: list[GroupRecord] = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -71,7 +71,7 @@ def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, contex
 
 
 def tombstones(group: Group | None) -> list[GroupRecord]:
-    """What ends a group of any type; its offsets stay."""
+    """Returns the records that end a group of any type; its offsets stay."""
     if group is None:
         return []
     if isinstance(group, ClassicGroup):

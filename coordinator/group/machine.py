@@ -70,7 +70,7 @@ def handle(
     image: TopicsImage = NO_TOPICS,
     config: GroupConfig,
 ) -> GroupDecision:
-    """What follows from an event."""
+    """Handles an event."""
     match event:
         case GroupRequest(context, message):
             handler = _HANDLERS.get(message.NAME)
@@ -92,7 +92,7 @@ def handle(
 
 
 def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> GroupDecision:
-    """The timers that the state calls for: none of them is in the log."""
+    """Returns the timers that the state requires: none of them is in the log."""
     timers: list[Timer | CancelTimer] = []
     soft: list[SoftUpdate] = []
     for group in state.groups.values():
@@ -117,13 +117,13 @@ def _streams_timers(group: StreamsGroup, now_ms: int, session_timeout_ms: int) -
 
 
 def failure(message: Message, code: ErrorCode) -> Message:
-    """The answer to a request whose records could not be written: every part of it has this error."""
+    """Returns the response to a request whose records could not be written: every part of it has this error."""
     return _FAILURES[message.NAME](message, code)
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What a handler of a request may look at."""
+    """The data that a request handler may read."""
 
     state: GroupsState
     context: RequestContext
@@ -136,7 +136,7 @@ class _View:
 
 
 def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> GroupDecision:
-    """A timer of a group that is of another type by now is over."""
+    """Handles an expired timer of a group that may have another type by now."""
     match state.groups.get(key.owner_id):
         case StreamsGroup() as group:
             decision = _expire_streams(group, key, now_ms, image, config)
@@ -179,7 +179,7 @@ def _heartbeat(view: _View, request: types.StreamsGroupHeartbeatRequest) -> Grou
 def _upgrading_heartbeat(
     view: _View, group: ClassicGroup, request: types.StreamsGroupHeartbeatRequest
 ) -> GroupDecision:
-    """The first member of the streams protocol joins a classic group."""
+    """Handles the first member of the streams protocol that joins a classic group."""
     check_request(request)
     topology = requested_topology(request)
     assert topology is not None
@@ -282,7 +282,7 @@ def _join_group(view: _View, request: types.JoinGroupRequest) -> GroupDecision:
 
 
 def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> GroupDecision:
-    """A group of a newer protocol becomes a classic one if it has no members; its epoch continues as the generation."""
+    """Converts a group of a newer protocol without members to a classic one; its epoch continues as the generation."""
     if isinstance(group, StreamsGroup) and not group.is_empty:
         return streams_classic.join(group, request, view.context, view.now_ms, image=view.image, config=view.config)
     if request.member_id:

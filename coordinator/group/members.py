@@ -10,7 +10,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 class KnownMember(Protocol):
-    """What every member has, whatever the group's type. ``classic``: None for the group's own protocol."""
+    """The common fields of members of all group types. ``classic``: None for the group's own protocol."""
 
     @property
     def instance_id(self) -> str | None: ...
@@ -20,7 +20,7 @@ class KnownMember(Protocol):
 
 
 class NamedGroup(Protocol):
-    """What every group has, those of the classic protocol too."""
+    """The common fields of all groups, including classic ones."""
 
     @property
     def group_id(self) -> str: ...
@@ -40,7 +40,7 @@ class KnownGroup(NamedGroup, Protocol[M_co]):
 
 
 def find_member(group: KnownGroup[M_co], member_id: str, instance_id: str | None) -> M_co:
-    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
+    """Returns the established member that sent a request. Raises Refused: unknown, or fenced by another of its instance."""
     if instance_id is not None:
         owner = group.static_members.get(instance_id)
         if owner is None:

@@ -44,7 +44,7 @@ def commit(
     now_ms: int,
     metadata_bytes_max: int,
 ) -> GroupDecision:
-    """OffsetCommit: records for the partitions that may be committed, and an error for each other one."""
+    """Handles OffsetCommit: records for the partitions that may be committed, and an error for each other one."""
     refused = commit_error(group, request, context.api_version)
     response = types.OffsetCommitResponse()
     records: list[GroupRecord] = []
@@ -86,7 +86,7 @@ def _commit_record(
 
 @dataclass(frozen=True, slots=True)
 class _Readable:
-    """The offsets of one group as OffsetFetch shows them."""
+    """The offsets of one group, as OffsetFetch returns them."""
 
     group_id: str
     committed: GroupOffsets
@@ -99,7 +99,8 @@ class _Readable:
         return cls(group_id, offsets.committed.get(group_id, {}), unstable, image)
 
     def fetched(self, topic: str, partition: int) -> dict[str, Any]:  # keywords of a struct
-        """The fields of the partition's answer; an offset that an open transaction may change is an error, if asked."""
+        """Returns the fields of a partition's response; if stable offsets are requested, an offset that an open
+        transaction may change is an error."""
         answer = {"partition_index": partition, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
         if self.unstable and is_pending(self.unstable, self.group_id, topic, partition):
             return {**answer, "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
@@ -125,7 +126,7 @@ def fetch(
     context: RequestContext,
     image: TopicsImage = NO_TOPICS,
 ) -> GroupDecision:
-    """OffsetFetch of one group (up to version 7) or of several (from version 8)."""
+    """Handles OffsetFetch of one group (up to version 7) or of several (from version 8)."""
     stable = request.require_stable
     if context.api_version >= GROUPS_VERSION:
         answers = [
@@ -199,7 +200,7 @@ def delete(
     request: types.OffsetDeleteRequest,
     context: RequestContext,
 ) -> GroupDecision:
-    """OffsetDelete: not for topics that a group with members reads."""
+    """Handles OffsetDelete, which excludes topics that a group with members reads."""
     response = types.OffsetDeleteResponse()
     removable = with_pending(offsets.pending, request.group_id, offsets.committed.get(request.group_id, {}))
     if group is None and not removable:
@@ -225,7 +226,7 @@ def delete(
 
 
 def topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
-    """Which of these topics members of the group read."""
+    """Returns the ones of these topics that members of the group read."""
     if group is None or group.is_empty:
         return set()
     if isinstance(group, ClassicGroup):

@@ -6,7 +6,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 class Refused(Exception):
-    """Ends the handling of a request; the caller of the handler makes the error answer from it."""
+    """Ends the handling of a request; the handler's caller converts it to an error response."""
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
         super().__init__(text)

@@ -10,11 +10,11 @@ INT32_MAX = 2147483647
 
 
 class InvalidConfigError(ValueError):
-    """The operator's mistake: a setting is unknown, or its value is not allowed; the message says which and why."""
+    """A configuration error: a setting is unknown, or its value is not allowed; the message says which and why."""
 
 
 class Setting(NamedTuple):
-    """A setting of the broker: the attribute that it fills, its default and, if it is a number, its bounds."""
+    """A broker setting: its attribute, its default and, if it is a number, its bounds."""
 
     attribute: str
     default: int | str | None
@@ -29,7 +29,7 @@ Ranges = Mapping[str, tuple[str, str]]
 
 
 def numbers_of(table: Settings, settings: Mapping[str, str]) -> dict[str, int]:
-    """Attribute -> value of every setting of the table that is a number. Raises InvalidConfigError."""
+    """Returns by attribute the value of every numeric setting of the table. Raises InvalidConfigError."""
     found: dict[str, int] = {}
     for name, setting in table.items():
         if isinstance(setting.default, int):
@@ -43,7 +43,7 @@ def numbers_of(table: Settings, settings: Mapping[str, str]) -> dict[str, int]:
 
 
 def check_ranges(table: Settings, ranges: Ranges, numbers: Mapping[str, int]) -> None:
-    """Raises InvalidConfigError for a value outside of what two other settings allow, or if these contradict."""
+    """Raises InvalidConfigError for a value outside of the range given by two other settings, or if these contradict."""
     names = {setting.attribute: name for name, setting in table.items()}
     for attribute, (least, most) in ranges.items():
         if numbers[least] > numbers[most]:
@@ -65,6 +65,6 @@ def integer(name: str, value: str) -> int:
 
 
 def nearest(name: str, known: Mapping[str, object]) -> str:
-    """A hint at the name that was probably meant, or nothing."""
+    """Returns a hint at the name that was probably meant, or nothing."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f" Did you mean {close[0]}?" if close else ""

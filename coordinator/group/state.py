@@ -41,7 +41,7 @@ EMPTY = GroupsState()
 
 
 class UnknownRecordError(Exception):
-    """A record that no machine knows: written by a newer broker, or damage."""
+    """A record of an unknown type: written by a newer broker, or damaged."""
 
 
 class _Builder(Protocol):
@@ -51,7 +51,7 @@ class _Builder(Protocol):
 
 
 class _GroupType(NamedTuple):
-    """The classes of a group type, and which field of its records' keys is the group id."""
+    """The classes of a group type, and the field of its records' keys with the group id."""
 
     group: type[Any]  # of the three, and a builder takes its own: a row of a table can't tie one to the other
     builder: Callable[[Any], _Builder]  # likewise
@@ -69,12 +69,12 @@ _TYPE_OF_RECORD: Mapping[str, _GroupType] = {
 
 
 def apply(state: GroupsState, entry: Entry) -> GroupsState:
-    """The state after one record or transaction marker."""
+    """Returns the state after one record or transaction marker."""
     return apply_all(state, (entry,))
 
 
 def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
-    """The state after these records; what they touch is copied once for all of them."""
+    """Returns the state after these records; changed mappings are copied once."""
     builders = _GroupBuilders(state.groups)
     committed = OffsetsBuilder(state.all_offsets)
     for record in entries:
@@ -90,7 +90,7 @@ def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
 
 
 class _GroupBuilders:
-    """Groups that records are being applied to."""
+    """Groups to which records are being applied."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
@@ -128,7 +128,7 @@ class _GroupBuilders:
 
 
 def apply_soft(state: GroupsState, update: SoftUpdate) -> GroupsState:
-    """The state with new values for soft fields of a group; a group that is not there has none."""
+    """Returns the state with new soft fields of a group; a missing group has none."""
     group = state.groups.get(update.group_id)
     if group is None:
         return state

@@ -26,7 +26,7 @@ def commit_in_transaction(
     now_ms: int,
     metadata_bytes_max: int,
 ) -> GroupDecision:
-    """TxnOffsetCommit: records for the partitions that may be committed, and an error for each other one."""
+    """Handles TxnOffsetCommit: records for the partitions that may be committed, and an error for each other one."""
     refused = transactional_commit_error(group, request)
     response = types.TxnOffsetCommitResponse()
     records: list[GroupRecord] = []
@@ -71,7 +71,7 @@ def _record(
 
 
 def failed_commit(request: types.TxnOffsetCommitRequest, code: ErrorCode) -> types.TxnOffsetCommitResponse:
-    """The answer with this error for every partition."""
+    """Returns a response with this error for every partition."""
     response = types.TxnOffsetCommitResponse()
     for topic in request.topics:
         partitions = [

@@ -39,7 +39,7 @@ Entry = GroupRecord | PendingRecord | TransactionEnd
 
 
 class Rights(Protocol):
-    """What who asks may do with topics."""
+    """The requester's permissions for topics."""
 
     def may_describe(self, topic: str) -> bool: ...
 
@@ -48,7 +48,8 @@ class Rights(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection.
+    """The sender of a request: ``request_id`` is the server's own number of the request, by which a reply finds its
+    connection.
 
     ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
     ``rights``: None where everybody may do everything. ``refusal_of_topic``: why the broker would refuse to make a
@@ -67,7 +68,7 @@ class RequestContext:
     committed_topics: Callable[[str], Collection[str]] | None = None
 
     def may_describe(self, topic: str) -> bool:
-        """Whether who asks may know of this topic."""
+        """Whether the requester may describe this topic."""
         return self.rights is None or self.rights.may_describe(topic)
 
 
@@ -81,7 +82,7 @@ class GroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """There is a new image of the topics."""
+    """A new image of the topics exists."""
 
     image: TopicsImage
 
@@ -96,7 +97,7 @@ class TopicCreationFailed:
 
 @dataclass(frozen=True, slots=True)
 class RetentionDue:
-    """It is time to look for committed offsets of these groups that are older than the retention."""
+    """It is time to check these groups for expired offsets."""
 
     group_ids: tuple[str, ...]
     retention_ms: int
@@ -107,7 +108,7 @@ Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed | Rete
 
 @dataclass(frozen=True, slots=True)
 class CreateInternalTopics:
-    """Create these topics for a group. Success is seen in the next image, failure comes as ``TopicCreationFailed``."""
+    """Create these topics for a group. Success is visible in the next image; failure comes as ``TopicCreationFailed``."""
 
     group_id: str
     topics: tuple[TopicSpec, ...]
@@ -115,7 +116,7 @@ class CreateInternalTopics:
 
 @dataclass(frozen=True, slots=True)
 class RaiseRetention:
-    """Changelogs of a group that must keep records at least so long: by topic, its settings in milliseconds (-1: for ever).
+    """Extend the retention of a group's changelogs: by topic, its settings in milliseconds (-1: forever).
 
     What a topic has of them that is longer stays.
     """
@@ -128,14 +129,14 @@ Effect = CreateInternalTopics | RaiseRetention
 
 
 class Reply(NamedTuple):
-    """The answer to one request, of this event or of an earlier one that was waiting."""
+    """The response to one request, of this event or of an earlier one that was waiting."""
 
     request_id: int
     message: Message
 
 
 class SoftUpdate(NamedTuple):
-    """Fields of a group's soft state (``streams.state.Soft``) that take new values."""
+    """New values for fields of a group's soft state (``streams.state.Soft``)."""
 
     group_id: str
     changes: Mapping[str, object]

@@ -30,13 +30,13 @@ NO_MEMBER_ID = ""
 
 
 def join_refusal(code: ErrorCode, member_id: str, api_version: int) -> JoinGroupResponse:
-    """An answer to JoinGroup with an error."""
+    """Returns a response to JoinGroup with an error."""
     name = None if api_version >= NULLABLE_PROTOCOL_VERSION else ""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
 class ClassicChange:
-    """The members of ``Live``, to be changed; and records, timers and replies, which ``decision`` gives."""
+    """Changes the members of ``Live``, and collects records, timers and replies for ``decision``."""
 
     def __init__(self, group: ClassicGroup, now_ms: int, config: ClassicConfig) -> None:
         live = group.live
@@ -95,11 +95,11 @@ class ClassicChange:
         self._replies.append(Reply(waiting.request_id, message))
 
     def write(self) -> None:
-        """The group as it is now goes to the log."""
+        """Writes the present group to the log."""
         self._records = [group_record(self.group_id, self.live())]
 
     def write_as_new(self) -> None:
-        """A group that nothing was written of yet begins to exist, with no generation."""
+        """Starts a group that has no records yet, without a generation."""
         if not self._records:
             empty = Live(since_ms=self.now_ms, generation=self.generation)
             self._records = [group_record(self.group_id, empty)]
@@ -120,7 +120,7 @@ class ClassicChange:
     # Members
 
     def add(self, member: ClassicMember, waiting: PendingRequest) -> None:
-        """A new member, whose JoinGroup waits."""
+        """Adds a member whose JoinGroup waits."""
         name = member.member_id
         if self.state is GroupState.PREPARING_REBALANCE and self.extension_ms is not None:
             self.member_added = True
@@ -135,7 +135,7 @@ class ClassicChange:
         self.keep_session(name, self.config.new_member_join_timeout_ms)
 
     def give_out(self, member_id: str, timeout_ms: int) -> None:
-        """A member id that a client has to join with within a session timeout."""
+        """Assigns a member id; the client has to join with it within a session timeout."""
         self.pending.add(member_id)
         self.keep_session(member_id, timeout_ms)
 
@@ -157,13 +157,14 @@ class ClassicChange:
         self.keep_session(member.member_id)
 
     def update(self, member: ClassicMember, waiting: PendingRequest) -> None:
-        """A member that joins the next generation. An older request of it that still waits is of a connection it left."""
+        """Updates a member that joins the next generation. An older waiting request of it belongs to a connection that it
+        left."""
         self.fence(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         self.members[member.member_id] = member
         self.joining[member.member_id] = waiting
 
     def remove(self, member_id: str, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """The member, or the id that was given out, is no more; its waiting requests are answered with the error."""
+        """Removes the member, or the assigned id; its waiting requests are answered with the error."""
         self.pending.discard(member_id)
         self.end_session(member_id)
         member = self.members.pop(member_id, None)
@@ -178,7 +179,7 @@ class ClassicChange:
             self.leader = next(iter(self.members), None)
 
     def fence(self, member_id: str, code: ErrorCode, told_id: str) -> None:
-        """Answers what waits of this member with an error."""
+        """Answers the member's waiting requests with an error."""
         joining = self.joining.pop(member_id, None)
         if joining is not None:
             self.reply(joining, join_refusal(code, told_id, joining.api_version))
@@ -205,7 +206,8 @@ class ClassicChange:
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all have; of equals, the one with the first vote."""
+        """Chooses a protocol: each member votes for the first of its protocols that all support; of equals, the one with
+        the first vote wins."""
         common = self._common()
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -215,7 +217,7 @@ class ClassicChange:
     # Rebalance
 
     def rebalance_or_go_on(self) -> None:
-        """Begins a rebalance, or, if there is one, lets it come to its end if this was the last that it waited for."""
+        """Starts a rebalance, or completes the present one if this was the last member that it waited for."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self.prepare()
         else:
@@ -228,7 +230,7 @@ class ClassicChange:
             self.complete()
 
     def prepare(self) -> None:
-        """Begins a rebalance: all members have to join again."""
+        """Starts a rebalance: all members have to join again."""
         for name in list(self.syncing):
             self.reply(self.syncing.pop(name), SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
             self.keep_session(name)
@@ -249,7 +251,7 @@ class ClassicChange:
             self.expect(JOIN, self.rebalance_timeout_ms)
 
     def waited_long_enough(self) -> None:
-        """The time to join is over; the first rebalance of a group is put off as long as new members come."""
+        """Handles the end of the join phase; the first rebalance of a group is postponed as long as new members come."""
         delay_ms = self.config.initial_rebalance_delay_ms
         if self.extension_ms and self.member_added:
             self.member_added = False
@@ -259,7 +261,7 @@ class ClassicChange:
             self.complete()
 
     def complete(self) -> None:
-        """The next generation begins, with those who have joined."""
+        """Starts the next generation, with the members that have joined."""
         self.expect_no_more(JOIN)
         for name in [name for name, member in self.members.items() if name not in self.joining]:
             if self.members[name].instance_id is None:
@@ -287,7 +289,7 @@ class ClassicChange:
         self.expect(SYNC, self.rebalance_timeout_ms)
 
     def _elect(self) -> bool:
-        """Whether there is a leader among those who have joined; the present one if it is."""
+        """Chooses a leader among the members that have joined, if possible the present one; returns whether there is one."""
         if self.leader not in self.joining:
             joined = next((name for name in self.members if name in self.joining), None)
             if joined is None:
@@ -300,7 +302,7 @@ class ClassicChange:
         self.since_ms = self.now_ms
 
     def joined(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The answer to a JoinGroup of this generation. The leader gets the members, to assign for them."""
+        """Returns the response to a JoinGroup of this generation. The leader gets the members, to assign for them."""
         response = JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.protocol_type,
@@ -321,13 +323,13 @@ class ClassicChange:
     # Assignments
 
     def has_synced(self, member_id: str) -> None:
-        """One member less to wait for with its SyncGroup."""
+        """Stops waiting for this member's SyncGroup."""
         self.unsynced.discard(member_id)
         if not self.unsynced:
             self.expect_no_more(SYNC)
 
     def assign(self, assignments: dict[str, bytes]) -> None:
-        """The leader's assignment: it is stored and goes out to all that wait for it. Whom it leaves out has nothing."""
+        """Stores the leader's assignment and sends it to all waiting members. Members without an entry get nothing."""
         self.members = {
             name: replace(member, assignment=assignments.get(name, b"")) for name, member in self.members.items()
         }

@@ -31,7 +31,7 @@ CLASSIC_SETTINGS: dict[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """The settings in use. A new member that never comes back is out after a fixed time."""
+    """The settings in use. A new member that never returns is removed after a fixed time."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -41,7 +41,7 @@ class ClassicConfig:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> ClassicConfig:
-        """Reads broker settings, all that there are. Raises InvalidConfigError."""
+        """Reads them from all broker settings. Raises InvalidConfigError."""
         config = cls(**numbers_of(CLASSIC_SETTINGS, settings))
         if config.min_session_timeout_ms > config.max_session_timeout_ms:
             raise InvalidConfigError(

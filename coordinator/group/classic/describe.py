@@ -7,7 +7,7 @@ from streamsrt.wire.types import DescribeGroupsResponse as Response
 
 
 def described(group: ClassicGroup) -> Response.DescribedGroup:
-    """The group's entry. What members say about themselves, and what they have, is shown of a stable group only."""
+    """Returns the group's entry. Subscriptions and assignments are included only for a stable group."""
     live = group.live
     is_stable = live.state is GroupState.STABLE
     return Response.DescribedGroup(

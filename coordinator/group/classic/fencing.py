@@ -1,4 +1,4 @@
-"""Who is a member of a classic group, by its id and its instance."""
+"""Checks whether a client is a member of a classic group, by its id and its instance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 def member_error(live: Live, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why a client is not this member of a classic group: unknown, or fenced by another member of its instance."""
+    """Returns why a client is not this member of a classic group: unknown, or fenced by another member of its instance."""
     if instance_id is not None:
         owner = live.static_members.get(instance_id)
         if owner is None:

@@ -33,7 +33,7 @@ def join(
     now_ms: int,
     config: ClassicConfig,
 ) -> GroupDecision:
-    """What follows from a JoinGroup; the answer may have to wait. ``group`` is None if it is not there yet."""
+    """Handles a JoinGroup; the response may have to wait. ``group`` is None if it does not exist yet."""
     try:
         _check(group, request, config)
         return _Join(group or ClassicGroup(request.group_id), request, context, now_ms, config).decide()
@@ -52,7 +52,7 @@ def _check(group: ClassicGroup | None, request: JoinGroupRequest, config: Classi
 
 
 class _Join:
-    """A JoinGroup in the making."""
+    """A JoinGroup that is being handled."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Join:
             change.write()
             response = change.joined(new_id, skip_assignment=new_id == change.leader)
             if self.context.api_version < SKIP_ASSIGNMENT_VERSION:
-                # Older clients would assign again as leaders; as followers they take the stored assignment.
+                # Older clients would assign again as leaders; as followers they use the stored assignment.
                 response.leader, response.members, response.skip_assignment = old_leader or "", [], False
             change.reply(self.waiting, response)
             return

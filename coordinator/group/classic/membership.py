@@ -30,7 +30,7 @@ SEVERAL_MEMBERS_VERSION = 3
 def heartbeat(
     group: ClassicGroup | None, request: HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> GroupDecision:
-    """What follows from a Heartbeat."""
+    """Handles a Heartbeat."""
     if not request.group_id:
         return _heartbeat_answer(context, ErrorCode.INVALID_GROUP_ID)
     if group is None:
@@ -53,7 +53,8 @@ def _heartbeat_answer(context: RequestContext, code: ErrorCode) -> GroupDecision
 
 
 def kept_by_commit(group: ClassicGroup, member_id: str, now_ms: int) -> tuple[Timer, ...]:
-    """A commit is a sign of life of a member, unless the assignment of its generation is just being made."""
+    """Extends the member's session, because a commit shows that it is alive, unless the generation's assignment is being
+    computed."""
     live = group.live
     member = live.members.get(member_id)
     if member is None or live.state not in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
@@ -68,7 +69,7 @@ def sync(
     now_ms: int,
     config: ClassicConfig,
 ) -> GroupDecision:
-    """What follows from a SyncGroup; the answer may have to wait for the leader's."""
+    """Handles a SyncGroup; the response may have to wait for the leader's."""
     code = _sync_error(group, request)
     if group is None or code != ErrorCode.NONE:
         return Decision(replies=(Reply(context.request_id, SyncGroupResponse(error_code=code)),))
@@ -97,7 +98,7 @@ def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorC
         return code
     if request.generation_id != live.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # Clients before version 5 give neither of the two.
+    # Clients before version 5 send neither of the two.
     if request.protocol_type not in {None, live.protocol_type} or request.protocol_name not in {None, live.protocol}:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if live.state is GroupState.PREPARING_REBALANCE:
@@ -112,7 +113,7 @@ def leave(
     now_ms: int,
     config: ClassicConfig,
 ) -> GroupDecision:
-    """What follows from a LeaveGroup, of one member up to version 2, of several from version 3."""
+    """Handles a LeaveGroup, of one member up to version 2, of several from version 3."""
     if not request.group_id or group is None:
         code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         return Decision(replies=(Reply(context.request_id, LeaveGroupResponse(error_code=code)),))
@@ -134,7 +135,7 @@ def leave(
 
 
 def leaving(request: LeaveGroupRequest, api_version: int) -> list[tuple[str, str | None]]:
-    """Member id and instance id of everybody that is to leave."""
+    """Returns member id and instance id of all members to remove."""
     if api_version < SEVERAL_MEMBERS_VERSION:
         return [(request.member_id, None)]
     return [(entry.member_id, entry.group_instance_id) for entry in request.members]
@@ -154,7 +155,7 @@ def _remove(change: ClassicChange, member_id: str, instance_id: str | None) -> E
 
 
 def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfig) -> GroupDecision:
-    """A timer of the group has run out: a session, the time to join, or the time to send SyncGroup."""
+    """Handles an expired timer of the group: a session, the time to join, or the time to send SyncGroup."""
     live = group.live
     change = ClassicChange(group, now_ms, config)
     if key.kind == SESSION:
@@ -180,7 +181,7 @@ def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfi
 
 
 def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> GroupDecision:
-    """Each member has its whole session before it.
+    """Restarts each member's full session timeout after a load.
 
     Members join again in a group that has grown too large for a changed setting, and in one that has just become a classic
     one: its record has no leader, because nobody has assigned anything yet.

@@ -9,7 +9,7 @@ from streamsrt.wire.types import GroupMetadataKey, GroupMetadataValue
 
 
 def group_record(group_id: str, live: Live) -> GroupRecord:
-    """The group with the chosen protocol of each member and the assignments of this generation."""
+    """Returns the group's record, with the chosen protocol of each member and the assignments of this generation."""
     return CoordinatorRecord(
         GroupMetadataKey(group=group_id),
         GroupMetadataValue(
@@ -36,5 +36,5 @@ def group_record(group_id: str, live: Live) -> GroupRecord:
 
 
 def tombstone(group_id: str) -> GroupRecord:
-    """What ends the group."""
+    """Returns the record that deletes the group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

@@ -22,7 +22,7 @@ RECORD_NAME = "GroupMetadataKey"
 
 
 class GroupState(StrEnum):
-    """Where a classic group is in its rebalance, as Kafka's tools show it."""
+    """The phase of a classic group's rebalance, as Kafka's tools show it."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -31,7 +31,7 @@ class GroupState(StrEnum):
 
 
 class Protocol(NamedTuple):
-    """A protocol that a member supports (an assignor of a consumer), with what it says about itself in it."""
+    """A protocol that a member supports (an assignor of a consumer), with its metadata."""
 
     name: str
     metadata: bytes
@@ -39,7 +39,7 @@ class Protocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """A member of a classic group. As it was written down, it has the one protocol that was chosen."""
+    """A member of a classic group. A stored member has only the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -51,12 +51,12 @@ class ClassicMember:
     assignment: bytes = b""
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member says in this protocol; empty if it does not support it."""
+        """Returns the member's metadata for this protocol; empty if it does not support it."""
         return next((entry.metadata for entry in self.protocols if entry.name == protocol), b"")
 
 
 class PendingRequest(NamedTuple):
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     request_id: int
     api_version: int
@@ -64,7 +64,7 @@ class PendingRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A classic group as its members see it now.
+    """The present state of a classic group.
 
     ``joining`` and ``syncing`` are the waiting requests by member. ``pending`` are ids that were given out and have not
     joined yet, ``unsynced`` members that have not sent SyncGroup in this generation. ``extension_ms`` is by how much the
@@ -90,7 +90,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class ClassicSoft:
-    """What the log does not hold; ``live`` is None after a load, until something happens."""
+    """State that is not in the log; ``live`` is None after a load, until something happens."""
 
     live: Live | None = None
 
@@ -111,7 +111,7 @@ class ClassicGroup:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a record of the group."""
+        """Whether the group has a record."""
         return self.is_recorded
 
     @property
@@ -120,7 +120,7 @@ class ClassicGroup:
 
     @property
     def live(self) -> Live:
-        """The group as it is now."""
+        """The present state of the group."""
         known = self.soft.live
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""What members of type ``consumer`` say about themselves in their protocols (Kafka's ConsumerProtocol)."""
+"""Decodes the subscriptions of members of type ``consumer`` (Kafka's ConsumerProtocol)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
 
 
 def subscribed_topics(live: Live) -> set[str] | None:
-    """All topics that members subscribe to by the chosen protocol; None if that can't be told of a group with members."""
+    """Returns all topics to which members subscribe by the chosen protocol; None if they are unknown."""
     if live.protocol_type != CONSUMER:
         return None
     if live.protocol is None:

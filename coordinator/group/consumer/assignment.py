@@ -1,4 +1,4 @@
-"""The target assignment of a whole group: what its assignor says, as records of what changed."""
+"""Computes the target assignment of a whole group, as records of what changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ logger = logging.getLogger("coordinator.groups")
 
 
 def preferred_assignor(group: ConsumerGroup, assignors: Mapping[str, PartitionAssignor]) -> PartitionAssignor:
-    """The assignor that most members ask for. Who asks for none counts for the first, which also wins a tie."""
+    """Returns the assignor that most members request. A member without a preference counts for the first, which also wins
+    a tie."""
     default = next(iter(assignors))
     votes = Counter(member.server_assignor or default for member in group.members.values())
     order = list(assignors)
@@ -32,7 +33,7 @@ def preferred_assignor(group: ConsumerGroup, assignors: Mapping[str, PartitionAs
 def target_records(
     group: ConsumerGroup, image: TopicsImage, assignors: Mapping[str, PartitionAssignor], now_ms: int
 ) -> list[GroupRecord]:
-    """Records that bring the target assignment to the group epoch: changed members, then the epoch.
+    """Returns records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     None if the assignor fails: members keep their present target.
     """

@@ -27,7 +27,7 @@ class AssignorTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AssignorMember:
-    """A member as an assignor sees it. ``topics``: ids of subscribed topics; ``target``: what it was given before."""
+    """A member as an assignor sees it. ``topics``: ids of subscribed topics; ``target``: its previous target."""
 
     topics: frozenset[bytes]
     target: Target = ()
@@ -44,25 +44,25 @@ class AssignmentSpec:
 
 
 class PartitionAssignor(Protocol):
-    """A server-side assignor; members ask for it by its name."""
+    """A server-side assignor; members request it by its name."""
 
     @property
     def name(self) -> str: ...
 
     def assign(self, spec: AssignmentSpec) -> Mapping[str, Target]:
-        """The target of every member that gets something. Raises PartitionAssignorError."""
+        """Returns the target of every member that gets partitions. Raises PartitionAssignorError."""
         ...
 
 
 class SubscribedMembers(NamedTuple):
-    """Topics with the same subscribers, in order of their names, and those subscribers, in order of their ids."""
+    """Topics with the same subscribers, by name, and those subscribers, by id."""
 
     topic_ids: list[bytes]
     members: list[str]
 
 
 def by_subscribers(spec: AssignmentSpec) -> list[SubscribedMembers]:
-    """The subscribed topics by who subscribes to them, first those that the fewest members can have."""
+    """Groups the subscribed topics by their subscribers, starting with the fewest subscribers."""
     subscribers: dict[bytes, list[str]] = {}
     for name in sorted(spec.members):
         for topic_id in spec.members[name].topics:

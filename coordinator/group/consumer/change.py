@@ -34,7 +34,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 class GroupChange:
-    """``group`` is the group as the records so far make it, ``before`` as it was."""
+    """A change in progress: ``group`` is the group after the records so far, ``before`` the original."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class GroupChange:
         self.group = applied(self.group, records)
 
     def check_size(self, member_id: str, instance_id: str | None) -> None:
-        """Raises Refused if one more member is one too many; who takes the place of its instance's is none."""
+        """Raises Refused if the group is full; a member that replaces its instance's previous one is not counted."""
         most = self.config.max_size
         is_there = member_id in self.group.members or instance_id in self.group.static_members
         if not is_there and len(self.group.members) >= most:
@@ -70,7 +70,7 @@ class GroupChange:
             )
 
     def replace_static_member(self, owner: str, member_id: str) -> Member:
-        """The member of an instance continues under another member id, with its target and assignment."""
+        """Continues the member of an instance under another member id, with its target and assignment."""
         group = self.group
         replaced = replace(group.members[owner], member_id=member_id)
         taken = replace(group.current.get(owner, NEVER_ASSIGNED), epoch=0, previous_epoch=0)
@@ -87,14 +87,14 @@ class GroupChange:
         return replaced
 
     def store_member(self, stored: Member | None, new: Member) -> bool:
-        """Writes the member down if it changed; whether what changed calls for a new assignment."""
+        """Adds a record for the member if it changed; returns whether the change requires a new assignment."""
         if new == stored:
             return False
         self.write(member_record(self.group.group_id, new))
         return stored is None or _assignor_view(new) != _assignor_view(stored)
 
     def refresh(self, *, needs_bump: bool) -> None:
-        """Looks at subscriptions and topics if they may have changed, and bumps the group epoch if they have."""
+        """Checks subscriptions and topics if they may have changed, and bumps the group epoch if they have."""
         topics_changed = self.before.soft.image is not self.image
         if not needs_bump and not topics_changed:
             return
@@ -137,7 +137,7 @@ class GroupChange:
         return new
 
     def _target(self, member: Member) -> Partitions:
-        """What the member shall have. Of an older target only what it still subscribes to."""
+        """Returns the member's target. Of an older target, only topics to which it still subscribes are included."""
         group = self.group
         target = frozenset(group.targets.get(member.member_id, ()))
         if group.assignment_epoch == group.epoch:
@@ -166,5 +166,5 @@ class GroupChange:
 
 
 def _assignor_view(member: Member) -> tuple[object, ...]:
-    """What of a member's data calls for a new assignment when it changes."""
+    """Returns the part of a member's data whose change requires a new assignment."""
     return (member.topic_names, member.topic_regex, member.server_assignor, member.instance_id, member.rack_id)

@@ -62,7 +62,7 @@ class Joined:
 
 
 def join(change: GroupChange, request: JoinGroupRequest, migration: MigrationPolicy) -> Joined | GroupDecision:
-    """A JoinGroup to a group that has members. Raises Refused."""
+    """Handles a JoinGroup to a group that has members. Raises Refused."""
     return _Join(change, request).decide(migration)
 
 
@@ -116,7 +116,7 @@ class _Join:
             )
 
     def _predecessor(self) -> str:
-        """The member that this one replaces: itself, or the present member of its instance."""
+        """Returns the member that this one replaces: itself, or the present member of its instance."""
         instance_id = self.request.group_instance_id
         owner = self.change.group.static_members.get(instance_id) if instance_id is not None else None
         return self.member_id if owner is None else owner
@@ -176,7 +176,8 @@ class _Join:
 
 
 def common_protocols(group: ConsumerGroup, offered: set[str], without: str) -> set[str]:
-    """The protocols that all classic members except ``without`` support; ``offered`` if there are no such members."""
+    """Returns the protocols that all classic members except ``without`` support; ``offered`` if there are no such
+    members."""
     counts: Counter[str] = Counter()
     members = 0
     for name, member in group.members.items():
@@ -188,7 +189,7 @@ def common_protocols(group: ConsumerGroup, offered: set[str], without: str) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """An established classic member, and what a response to it depends on."""
+    """An established classic member, and the data for a response to it."""
 
     group: ConsumerGroup
     member: Member
@@ -205,8 +206,8 @@ class _Asking:
         now_ms: int,
         config: NeededConfig,
     ) -> _Asking:
-        """Raises Refused for an unknown member, one that does not use the classic protocol, and one of another
-        generation."""
+        """Looks up the member. Raises Refused for an unknown member, one that does not use the classic protocol, and one
+        of another generation."""
         member, side = classic_member(group, request.member_id, request.group_instance_id)
         current = group.current.get(member.member_id, NEVER_ASSIGNED)
         if request.generation_id != current.epoch:
@@ -215,7 +216,7 @@ class _Asking:
 
     @property
     def reachable_epoch(self) -> int:
-        """The epoch that the member would get if it joined now."""
+        """Returns the epoch that the member would get if it joined now."""
         group, settings = self.group, self.config.consumer.for_group(self.group.group_id)
         waits = self.now_ms < group.assignment_timestamp_ms + settings.assignment_interval_ms
         return group.assignment_epoch if group.assignment_timestamp_ms and waits else group.epoch
@@ -245,7 +246,7 @@ class _Asking:
 
 
 def classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[Member, ClassicSide]:
-    """The member of a request of the classic protocol. Raises Refused: unknown, fenced, or of the consumer protocol."""
+    """Returns the member of a classic-protocol request. Raises Refused: unknown, fenced, or of the consumer protocol."""
     if instance_id is not None:
         owner = group.static_members.get(instance_id)
         if owner is None:
@@ -266,7 +267,7 @@ def sync(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """SyncGroup: what the member has now. Raises Refused."""
+    """Handles SyncGroup: returns the member's present assignment. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)
     protocol = asking.side.protocols[0]
     if request.protocol_type not in {None, CONSUMER_TYPE} or request.protocol_name not in {None, protocol.name}:
@@ -288,7 +289,7 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: NeededConfig
 ) -> GroupDecision:
-    """Heartbeat: whether the member has to join again. Raises Refused."""
+    """Handles Heartbeat: returns whether the member has to join again. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)
     current = asking.current
     joins_again = (

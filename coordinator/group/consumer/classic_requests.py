@@ -42,7 +42,7 @@ def join(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """JoinGroup to a consumer group that has members."""
+    """Handles JoinGroup to a consumer group that has members."""
     try:
         if (
             not config.classic.min_session_timeout_ms
@@ -97,7 +97,7 @@ def sync(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """SyncGroup to a consumer group."""
+    """Handles SyncGroup to a consumer group."""
     try:
         return classic_members.sync(group, request, context, now_ms, image, config)
     except Refused as refused:
@@ -107,7 +107,7 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: NeededConfig
 ) -> GroupDecision:
-    """Heartbeat of the classic protocol to a consumer group."""
+    """Handles Heartbeat of the classic protocol to a consumer group."""
     try:
         return classic_members.heartbeat(group, request, context, now_ms, config)
     except Refused as refused:
@@ -115,7 +115,7 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext) -> GroupDecision:
-    """LeaveGroup to a consumer group: classic members only, each with its own error."""
+    """Handles LeaveGroup to a consumer group: classic members only, each with its own error."""
     response = LeaveGroupResponse()
     gone = []
     for member_id, instance_id in leaving(request, context.api_version):

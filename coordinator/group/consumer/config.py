@@ -99,7 +99,7 @@ _RANGES: Ranges = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """The settings that hold for one consumer group."""
+    """The settings in effect for one consumer group."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -126,7 +126,7 @@ class ConsumerConfig:
         *,
         is_enabled: bool = True,
     ) -> ConsumerConfig:
-        """Reads the settings of consumer groups among those of the broker. Raises InvalidConfigError.
+        """Reads consumer groups' settings from the broker's. Raises InvalidConfigError.
 
         ``plugged``: assignors that the operator brings, by how the setting names them.
         """
@@ -145,7 +145,7 @@ class ConsumerConfig:
         return self.resolved.get(group_id, self.defaults)
 
     def with_group(self, group_id: str, settings: Mapping[str, str]) -> ConsumerConfig:
-        """The same with these ``consumer.*`` settings of one group in place of its old ones."""
+        """Replaces the ``consumer.*`` settings of one group."""
         resolved = {name: used for name, used in self.resolved.items() if name != group_id}
         if settings:
             changes = dict(self._group_value(name, value) for name, value in settings.items())
@@ -163,7 +163,7 @@ class ConsumerConfig:
 
 
 class NeededConfig(Protocol):
-    """The settings that consumer groups go by, those of their members of the classic protocol among them."""
+    """The settings that consumer groups use, including those for their classic members."""
 
     @property
     def classic(self) -> ClassicConfig: ...
@@ -173,7 +173,7 @@ class NeededConfig(Protocol):
 
 
 def _assignors(text: str, plugged: Mapping[str, PartitionAssignor]) -> Mapping[str, PartitionAssignor]:
-    """The assignors of a list of names, by their names, the default first."""
+    """Returns the assignors of a list, by name, the default first."""
     known = {**ASSIGNORS, **plugged}
     found = {}
     for part in filter(None, map(str.strip, text.split(","))):

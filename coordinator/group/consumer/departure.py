@@ -40,7 +40,7 @@ def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> GroupDeci
 
 
 def leave_for_a_while(group: ConsumerGroup, member: Member, request_id: int, deadline_ms: int) -> GroupDecision:
-    """The static member keeps its partitions for a session timeout; what it was to give back is free now."""
+    """Lets a static member leave temporarily: it keeps its partitions for a session timeout; pending ones are free now."""
     current = group.current[member.member_id]
     away = replace(current, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, pending=NONE)
     return Decision(

@@ -30,7 +30,7 @@ def state_name(group: ConsumerGroup) -> str:
 def described(
     group: ConsumerGroup, image: TopicsImage, assignors: Mapping[str, PartitionAssignor]
 ) -> Response.DescribedGroup:
-    """The group's entry in the answer. Partitions of topics that are gone are left out: they have no name."""
+    """Returns the group's entry in the response. Partitions of deleted topics are left out: they have no name."""
     return Response.DescribedGroup(
         group_id=group.group_id,
         group_state=state_name(group),

@@ -19,12 +19,12 @@ _NEWEST = 3
 
 
 class MalformedError(ValueError):
-    """Bytes that are not what a consumer says."""
+    """The bytes are not a valid message of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription: topic names, what the member owns now, its rack."""
+    """A subscription: topic names, owned partitions, rack."""
 
     topic_names: tuple[str, ...]
     owned: Partitions
@@ -33,14 +33,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """An assignment: the partitions, and whether an assignor of the client's has put something of its own into it."""
+    """An assignment: the partitions, and whether a client-side assignor has added data of its own."""
 
     partitions: Partitions
     is_custom: bool
 
 
 def subscription_of(metadata: bytes, image: TopicsImage) -> Subscription:
-    """Raises MalformedError."""
+    """Decodes a subscription. Raises MalformedError."""
     try:
         read = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
     except DecodeError as error:
@@ -49,7 +49,8 @@ def subscription_of(metadata: bytes, image: TopicsImage) -> Subscription:
 
 
 def assignment_of(data: bytes, image: TopicsImage) -> Assignment:
-    """Raises MalformedError. No bytes are no partitions: the member waits for its first assignment."""
+    """Decodes an assignment. Raises MalformedError. Empty bytes mean no partitions: the member waits for its first
+    assignment."""
     if not data:
         return Assignment(frozenset(), is_custom=False)
     try:
@@ -60,7 +61,7 @@ def assignment_of(data: bytes, image: TopicsImage) -> Assignment:
 
 
 def assignment_bytes(partitions: Partitions, metadata: bytes, image: TopicsImage) -> bytes:
-    """The assignment for a member with this subscription, in the version of the subscription."""
+    """Encodes the assignment for a member, in the version of its subscription."""
     names = image.names_by_id
     kind = ConsumerProtocolAssignment.TopicPartition
     value = ConsumerProtocolAssignment(

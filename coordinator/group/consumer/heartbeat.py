@@ -26,7 +26,7 @@ from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
 
 
 def handle_heartbeat(change: GroupChange, request: ConsumerGroupHeartbeatRequest) -> GroupDecision:
-    """A heartbeat of a new or present member; the request was checked. Raises Refused, and then nothing has changed."""
+    """Handles a heartbeat of a new or present member; the request was checked. Raises Refused without any change."""
     return _Heartbeat(change, request).decide()
 
 
@@ -61,10 +61,10 @@ class _Heartbeat:
         )
         return change.decision(Reply(change.context.request_id, response))
 
-    # Who it is
+    # The member
 
     def _admit(self) -> Member | None:
-        """The member as it is stored, None if it is new."""
+        """Returns the stored member, None if it is new."""
         change, request = self.change, self.request
         if not self.joins:
             member = find_member(change.group, self.member_id, request.instance_id)
@@ -99,12 +99,12 @@ class _Heartbeat:
         )
 
     def _start(self, stored: Member | None) -> Current | None:
-        """The start of a joining member: with nothing. One that came back for its instance continues."""
+        """Returns the initial assignment of a joining member: empty. A member that returned for its instance continues."""
         if not self.joins or (stored is not None and self.member_id not in self.change.before.members):
             return None
         return NEVER_ASSIGNED
 
-    # What it says
+    # The request
 
     def _joined(self) -> Member:
         request, context = self.request, self.change.context
@@ -121,7 +121,7 @@ class _Heartbeat:
         )
 
     def _updated(self, stored: Member | None) -> Member:
-        """The stored member with every field that the request gives; a consumer-protocol one from now on."""
+        """Returns the stored member with every field of the request; it uses the consumer protocol from now on."""
         assert stored is not None
         request, context = self.request, self.change.context
         changes: dict[str, object] = {}
@@ -141,7 +141,7 @@ class _Heartbeat:
             changes["classic"] = None
         return replace(stored, **changes) if changes else stored  # type: ignore[arg-type]
 
-    # What it is told
+    # The response
 
     def _told(self, old: Current, current: Current) -> Partitions | None:
         unconfirmed = self.change.before.soft.unconfirmed

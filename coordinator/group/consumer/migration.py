@@ -61,7 +61,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A classic group converted to a consumer group: its records, timers, and responses to requests that waited."""
+    """A classic group converted to a consumer group: its records, timers, and responses to waiting requests."""
 
     group: ConsumerGroup
     records: tuple[GroupRecord, ...]
@@ -177,7 +177,8 @@ def depart(
 def downgraded(
     group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> tuple[ClassicGroup, GroupDecision]:
-    """Converts the members ``left``, all of the classic protocol, to a classic group that has begun to rebalance."""
+    """Converts the remaining members ``left``, all of the classic protocol, to a classic group that has begun to
+    rebalance."""
     live = _classic_live(group, left, now_ms, image)
     stable = ClassicGroup(group.group_id, soft=ClassicSoft(live))
     change = ClassicChange(stable, now_ms, config.classic)
@@ -186,7 +187,7 @@ def downgraded(
     change.prepare()
     rest = change.decision()
     decision: GroupDecision = Decision(
-        # Without a leader: a coordinator that loads this record starts the rebalance again.
+        # Without a leader: a coordinator that loads this record restarts the rebalance.
         records=(*group_tombstones(group), group_record(group.group_id, replace(live, leader=None)), *rest.records),
         soft=rest.soft,
         timers=(*(timer for name in group.members for timer in all_cancelled(group.group_id, name)), *rest.timers),
@@ -223,6 +224,6 @@ def _as_classic_member(group: ConsumerGroup, name: str, image: TopicsImage) -> C
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.classic.session_timeout_ms,
         protocols=protocols,
-        # It owns the partitions that it still has to give back until it has joined again.
+        # It owns the partitions that it has to give back until it has joined again.
         assignment=assignment_bytes(current.assigned | current.pending, protocols[0].metadata, image),
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition of a topic, which is known by its id: a topic that is created again is another one."""
+    """One partition of a topic id: a topic that is created again is another one."""
 
     topic_id: bytes
     partition: int
@@ -37,12 +37,12 @@ def partition_set(wire: Iterable[_TopicPartitions]) -> Partitions:
 
 
 def in_topic_order(partitions: Iterable[TopicIdPartition]) -> Target:
-    """The partitions by topic id, those of a topic in the order that they have."""
+    """Groups the partitions by topic id; those of a topic keep their order."""
     return tuple(sorted(partitions, key=lambda partition: partition.topic_id))
 
 
 def grouped(partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[int]]]:
-    """(topic id, partition numbers) of partitions that are in the order of their topics."""
+    """Returns (topic id, partition numbers) of partitions sorted by topic."""
     found: list[tuple[bytes, list[int]]] = []
     for topic_id, number in partitions:
         if found and found[-1][0] == topic_id:
@@ -53,10 +53,10 @@ def grouped(partitions: Iterable[TopicIdPartition]) -> list[tuple[bytes, list[in
 
 
 def wire_target(kind: Callable[..., T], target: Target) -> list[T]:
-    """A target as the struct (topic id, partitions) of a record."""
+    """Converts a target to the struct (topic id, partitions) of a record."""
     return [kind(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(target)]
 
 
 def wire_partitions(kind: Callable[..., T], partitions: Iterable[TopicIdPartition]) -> list[T]:
-    """Partitions as the struct (topic id, partitions) of any message that has one, in order of both."""
+    """Converts partitions to the struct (topic id, partitions) of a message, sorted by both."""
     return wire_target(kind, tuple(sorted(partitions)))

@@ -14,7 +14,7 @@ from coordinator.group.consumer.partitions import Target, TopicIdPartition, in_t
 
 
 class RangeAssignor:
-    """Kafka's ``RangeAssignor`` of the server side."""
+    """Implements Kafka's server-side ``RangeAssignor``."""
 
     name = "range"
 

@@ -26,7 +26,7 @@ def reconcile(
     owned: Partitions | None,
     is_held: Callable[[TopicIdPartition], bool],
 ) -> Current:
-    """The member's next assignment; the same object if nothing changes.
+    """Computes the member's next assignment; returns the same object if nothing changes.
 
     ``owned`` is what the member says that it has, None if it did not say. ``is_held``: another member has the partition.
     """
@@ -65,6 +65,6 @@ def _next(
 
 
 def _at(current: Current, epoch: int, state: MemberState, assigned: Partitions, pending: Partitions) -> Current:
-    """The previous epoch stays while the epoch does: several answers of one epoch may be lost."""
+    """Returns the next state. The previous epoch stays while the epoch does: several responses of one epoch may be lost."""
     previous = current.previous_epoch if current.epoch == epoch else current.epoch
     return Current(epoch, previous, state, assigned, pending)

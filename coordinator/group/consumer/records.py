@@ -85,7 +85,7 @@ def current_record(group_id: str, member_id: str, current: Current) -> GroupReco
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
-    """What removes a member: its current assignment, its target and its metadata, in this order."""
+    """Returns the tombstones of a member: its current assignment, its target and its metadata, in this order."""
     return (
         CoordinatorRecord(types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(types.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -94,7 +94,7 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
 
 
 def group_tombstones(group: ConsumerGroup) -> Iterator[GroupRecord]:
-    """What removes a group with all that it has."""
+    """Returns the tombstones of a group with all its records."""
     for member_id in sorted(group.members):
         yield from member_tombstones(group.group_id, member_id)
     for regex in sorted(group.regexes):

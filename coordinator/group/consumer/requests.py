@@ -1,4 +1,4 @@
-"""What the machine of all groups hands to consumer groups: requests, timers, and the timers of a group after a load."""
+"""Consumer groups' handlers for the machine of all groups: requests, timers, and the timers of a group after a load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heartbeat(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """ConsumerGroupHeartbeat. Raises Refused, and then nothing has changed."""
+    """Handles ConsumerGroupHeartbeat. Raises Refused without any change."""
     if not config.consumer.is_enabled:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -62,7 +62,7 @@ def _joining_classic(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """A member of the consumer protocol joins a classic group."""
+    """Handles a member of the consumer protocol that joins a classic group."""
     upgraded = upgrade(group, now_ms, image, config)
     change = GroupChange(upgraded.group, context, now_ms, image, config.consumer, upgraded.records)
     change.timers += upgraded.timers
@@ -78,7 +78,7 @@ def _leaving(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """A heartbeat with member epoch -1 or -2."""
+    """Handles a heartbeat with member epoch -1 or -2."""
     member = find_member(group, request.member_id, request.instance_id)
     if request.member_epoch == LEFT_FOR_A_WHILE:
         deadline_ms = now_ms + config.consumer.for_group(group.group_id).session_timeout_ms
@@ -91,7 +91,7 @@ def _leaving(
 def describe(
     groups: Mapping[str, NamedGroup], group_ids: Iterable[str], image: TopicsImage, config: ConsumerConfig
 ) -> ConsumerGroupDescribeResponse:
-    """ConsumerGroupDescribe: each group with its own error."""
+    """Handles ConsumerGroupDescribe: each group with its own error."""
     response = ConsumerGroupDescribeResponse()
     for group_id in group_ids:
         group = groups.get(group_id)
@@ -107,7 +107,7 @@ def describe(
 
 
 def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: NeededConfig) -> GroupDecision:
-    """A timer of a member is over: it is removed, unless it has done meanwhile what it was given time for."""
+    """Handles a member's expired timer: it is removed, unless it has done meanwhile what it was given time for."""
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_PARTITIONS):
         return NOTHING
@@ -115,7 +115,8 @@ def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage,
 
 
 def loaded_timers(group: ConsumerGroup, now_ms: int, config: ConsumerConfig) -> Iterator[Timer]:
-    """After a load, sessions start again, and members that have to give partitions back get their whole time again."""
+    """Returns the timers after a load: sessions start again, and members that have to give partitions back get the full
+    time again."""
     session_timeout_ms = config.for_group(group.group_id).session_timeout_ms
     for name, member in group.members.items():
         classic = member.classic

@@ -1,4 +1,4 @@
-"""Answers to heartbeats of consumer groups."""
+"""Responses to heartbeats of consumer groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def leave_response(member_id: str, member_epoch: int) -> Response:
 def heartbeat_response(
     member_id: str, member_epoch: int, *, heartbeat_interval_ms: int, assigned: Partitions | None
 ) -> Response:
-    """The answer to a heartbeat that was taken. ``assigned``: None if the member knows it already."""
+    """Returns the response to an accepted heartbeat. ``assigned``: None if the member already has it."""
     response = Response(member_id=member_id, member_epoch=member_epoch, heartbeat_interval_ms=heartbeat_interval_ms)
     if assigned is not None:
         response.assignment = Response.Assignment(topic_partitions=wire_partitions(Response.TopicPartitions, assigned))

@@ -24,7 +24,7 @@ LEFT_FOR_A_WHILE = -2
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target, with the numbers of the record."""
+    """The member's position on its way to the target, with the numbers used in the record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -33,7 +33,7 @@ class MemberState(IntEnum):
 
 
 class ClassicProtocol(NamedTuple):
-    """A protocol that a classic member supports, with its subscription in it."""
+    """A protocol that a classic member supports, with its subscription."""
 
     name: str
     metadata: bytes
@@ -41,7 +41,7 @@ class ClassicProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What a member of the classic protocol said when it joined."""
+    """The data that a member of the classic protocol sent when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
@@ -49,7 +49,8 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a member told about itself (``ConsumerGroupMemberMetadata``). ``classic``: None for the consumer protocol."""
+    """The data that a member reported about itself (``ConsumerGroupMemberMetadata``). ``classic``: None for the consumer
+    protocol."""
 
     member_id: str
     instance_id: str | None
@@ -65,7 +66,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a member has now (``ConsumerGroupCurrentMemberAssignment``).
+    """The member's current assignment (``ConsumerGroupCurrentMemberAssignment``).
 
     ``pending`` are partitions that it was asked to give back and has not yet confirmed to be revoked.
     """
@@ -82,7 +83,7 @@ NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched when it was last looked at."""
+    """The topics that a regular expression last matched."""
 
     topics: frozenset[str]
     version: int
@@ -91,7 +92,7 @@ class ResolvedRegex:
 
 @dataclass(frozen=True, slots=True)
 class Soft:
-    """What is not in the log.
+    """State that is not in the log.
 
     ``image`` is the one that regular expressions and metadata were last compared with. ``unconfirmed`` are members that
     were told an assignment and have not yet said that they have it, ``has_to_join`` classic members that were told to join
@@ -129,7 +130,7 @@ class ConsumerGroup:
 
     @property
     def exists(self) -> bool:
-        """Whether a record of the group is left."""
+        """Whether any record of the group remains."""
         return bool(self.epoch or self.members or self.targets or self.current)
 
     def subscribed_topics(self, member: Member) -> frozenset[str]:
@@ -159,7 +160,7 @@ class ConsumerGroupBuilder(GroupBuilder[ConsumerGroup]):
         self._fields["metadata_hash"] = value.metadata_hash if value is not None else 0
 
     def set_partition_metadata(self, value: types.ConsumerGroupPartitionMetadataValue | None) -> None:
-        """What an older broker wrote about topics: the hash in the group's metadata says the same."""
+        """Ignores an older broker's record about topics: the hash in the group's metadata says the same."""
 
     def set_assignment_metadata(self, value: types.ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
         self._fields["assignment_epoch"] = value.assignment_epoch if value is not None else 0
@@ -172,7 +173,7 @@ class ConsumerGroupBuilder(GroupBuilder[ConsumerGroup]):
         self._count(new, 1)
 
     def _count(self, member: Member | None, by: int) -> None:
-        """Counts what a member subscribes to: ``by`` more members do so."""
+        """Updates the subscription counts: ``by`` more members subscribe to the same as this one."""
         if member is None:
             return
         for name in member.topic_names:
@@ -234,7 +235,7 @@ CONSUMER_RECORD_NAMES = frozenset(ConsumerGroupBuilder.setters)
 
 
 def applied(group: ConsumerGroup, records: Iterable[GroupRecord]) -> ConsumerGroup:
-    """The group after these records of it."""
+    """Returns the group after these records."""
     builder = ConsumerGroupBuilder(group)
     for record in records:
         builder.apply(record)

@@ -1,4 +1,4 @@
-"""What a group subscribes to: names, regular expressions, and the topics that they mean now.
+"""Resolves what a group subscribes to: names, regular expressions, and the topics that they match now.
 
 1. Regular expressions have RE2's syntax and match whole names, those of the broker's own topics too, as on Apache Kafka.
 2. The topics of an expression are a record: after a failover members subscribe to what they subscribed to before, and new
@@ -20,14 +20,14 @@ from streamsrt.assignment.topics import TopicsImage
 
 
 def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
-    """The topics that a regular expression means."""
+    """Returns the topics that a regular expression matches."""
     return matching(regex, image)
 
 
 def regex_records(
     group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool, is_visible: Callable[[str], bool]
 ) -> list[GroupRecord]:
-    """Records of regular expressions that are new, have other topics than before, or are no longer used.
+    """Returns records of regular expressions that are new, match other topics than before, or are no longer used.
 
     ``all_of_them``: those that are known are looked at too, because the topics have changed. ``is_visible``: whether a
     topic may be described.
@@ -46,7 +46,7 @@ def regex_records(
 
 
 def metadata_hash(names: Iterable[str], image: TopicsImage) -> int:
-    """A number that changes when a topic appears, grows, goes, or comes again; 0 if there is none."""
+    """Returns a number that changes when a topic is created, extended, deleted, or recreated; 0 if there is none."""
     digest = hashlib.sha256()
     found = False
     for name in sorted(names):

@@ -20,7 +20,7 @@ from coordinator.group.consumer.partitions import Target, TopicIdPartition, in_t
 
 
 class UniformAssignor:
-    """Kafka's ``UniformAssignor``."""
+    """Implements Kafka's ``UniformAssignor``."""
 
     name = "uniform"
 
@@ -35,7 +35,8 @@ class UniformAssignor:
 
 
 class _Sharing:
-    """An assignment in the making: per member and topic what it keeps, oldest first, and what it is given."""
+    """An assignment that is being computed: by member and topic, the partitions that it keeps, oldest first, and those
+    that it gets."""
 
     def __init__(self, spec: AssignmentSpec) -> None:
         self._topics = spec.topics
@@ -72,7 +73,8 @@ class _Sharing:
                     heapq.heapreplace(least, (load + 1, name))
 
     def level(self, kind: SubscribedMembers) -> bool:
-        """Moves partitions of these topics from those with most to those with least; whether one had to move."""
+        """Moves partitions of these topics from members with the most to members with the fewest; returns whether any
+        moved."""
         least = [(self._load[name], name) for name in kind.members]
         heapq.heapify(least)
         most = [(-self._load[name], name) for name in kind.members if self._has_any(name, kind)]

@@ -1,4 +1,4 @@
-"""What a heartbeat must look like before any state is looked at, in Kafka's order and words."""
+"""Validates heartbeats before any state is read, in Kafka's order and with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLIENT_MADE_ID_VERSION = 1
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Collection[str]) -> None:
-    """Raises Refused for the first rule that the request breaks."""
+    """Raises Refused for the first rule that the request violates."""
     # Version 0 lets the coordinator make the id of a member that joins.
     if api_version >= CLIENT_MADE_ID_VERSION or request.member_epoch != JOIN:
         _not_empty(request.member_id, "MemberId")
@@ -41,7 +41,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assi
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What the member says that it has; None if it says nothing."""
+    """Returns the partitions that the member reports; None if it reports nothing."""
     return None if request.topic_partitions is None else partition_set(request.topic_partitions)
 
 

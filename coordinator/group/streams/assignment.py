@@ -1,4 +1,4 @@
-"""The target assignment of a whole group, as records of what changed.
+"""Computes the target assignment of a whole group, as records of what changed.
 
 A target in which a process has a task twice is a bug of the assignor: it is logged and not used.
 """
@@ -32,7 +32,7 @@ def bump_record(
     *,
     needed: bool = False,
 ) -> GroupRecord | None:
-    """The group's metadata with the next epoch, if that is needed or topics or settings are not those of the record."""
+    """Returns the group's metadata with the next epoch, if needed or if topics or settings differ from the record."""
     validated = configuration.topology.epoch if configuration.is_ready else -1
     same = (configuration.metadata_hash, validated, assignment_configs) == (
         group.metadata_hash,
@@ -53,7 +53,7 @@ def bump_record(
 def older_configurations(
     group: StreamsGroup, image: TopicsImage, is_visible: Callable[[str], bool] | None = None
 ) -> list[Configuration]:
-    """What older topologies mean for the topics that there are, the newest first.
+    """Resolves older topologies against the existing topics, newest first.
 
     Those that members still run, and all where something is unread that only they could read.
     """
@@ -71,7 +71,7 @@ def target_records(
     now_ms: int,
     is_paused: bool = False,
 ) -> list[GroupRecord]:
-    """Records that bring the target assignment to the group epoch: changed members, then the epoch.
+    """Returns records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     ``configurations``: of the group's topology, then of older ones that members run, the newest first. ``reports``: the task
     offsets of each member that reports them, the newest last. ``unread``: of topics that the newest topology does not

@@ -12,7 +12,7 @@ from streamsrt.assignment.assignor import AssignorSettings
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupConfig:
-    """The settings that hold for one streams group."""
+    """The settings in effect for one streams group."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -37,7 +37,7 @@ class StreamsGroupConfig:
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
-        """Settings whose change calls for a new assignment, as they stand in the group's metadata record.
+        """Returns settings whose change requires a new assignment, as in the group's metadata record.
 
         Apache Kafka writes the standby tasks only; the others are there where they are not what they are by default.
         """

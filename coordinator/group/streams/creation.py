@@ -31,12 +31,12 @@ _LONG_DIGITS = 20
 
 
 def raised_retention(topology: Topology, image: TopicsImage, group_id: str) -> RaiseRetention | None:
-    """What a topology asks of its changelogs that are there; None where that is nothing."""
+    """Returns the retention that a topology requires of its existing changelogs; None if it requires none."""
     found: dict[str, dict[str, int]] = {}
     for part in topology.subtopologies:
         own = set(part.own_changelogs)
         for topic in part.changelogs:
-            # A topic of another name may be anybody's.
+            # A topic with another name may belong to anyone.
             if topic.name in own and topic.name in image and topic.name.startswith(f"{group_id}-"):
                 asked = {key: int(text) for key, text in topic.configs if key in _KEPT_FOR and _is_number(text)}
                 if asked:
@@ -56,7 +56,7 @@ def _is_number(text: str) -> bool:
 def next_creation(
     creation: Creation, group_id: str, missing: tuple[TopicSpec, ...], now_ms: int
 ) -> tuple[Creation, CreateInternalTopics | None]:
-    """The state after this look at what is missing, and the attempt to make now, if any."""
+    """Returns the next state for these missing topics, and the attempt to make now, if any."""
     if not missing:
         return (creation if creation == NO_CREATION else NO_CREATION), None
     if now_ms < creation.next_attempt_ms:
@@ -73,7 +73,7 @@ def failed_creation(creation: Creation, group_id: str, errors: Mapping[str, str]
 
 
 def creation_detail(creation: Creation) -> str:
-    """What the status adds about the last attempt that failed."""
+    """Describes the last failed attempt for the status."""
     if not creation.errors:
         return ""
     listed = ", ".join(f"{name} ({reason})" for name, reason in sorted(creation.errors.items()))

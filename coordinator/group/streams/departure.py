@@ -40,7 +40,7 @@ def leave(
     now_ms: int,
     session_timeout_ms: int,
 ) -> GroupDecision:
-    """A heartbeat with member epoch -1 or -2."""
+    """Handles a heartbeat with member epoch -1 or -2."""
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     member = find_member(group, request.member_id, request.instance_id)
@@ -82,7 +82,7 @@ def remove_members(
 
 
 def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadline_ms: int) -> GroupDecision:
-    """The static member keeps its tasks for a session timeout; what it was to give back is closed now."""
+    """Lets a static member leave temporarily: it keeps its tasks for a session timeout; pending ones count as closed now."""
     current = group.current[member.member_id]
     away = replace(
         current,
@@ -100,7 +100,7 @@ def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadli
 
 
 def _sets_back(group: StreamsGroup, name: str) -> bool:
-    """Whether it had tasks of the newest version while others run older ones."""
+    """Whether the member had tasks of the newest version while others run older ones."""
     if group.is_stale(group.members[name]) or not group.targets.get(name):
         return False
     return any(group.is_stale(member) for member in group.members.values())

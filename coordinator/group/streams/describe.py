@@ -20,7 +20,7 @@ DESCRIPTION_NOT_ASKED, DESCRIPTION_NOT_STORED = 0, 1
 
 
 def configuration_of(group: StreamsGroup, image: TopicsImage) -> Configuration | None:
-    """The group's topology resolved against these topics, None while it has none."""
+    """Returns the group's topology resolved against these topics, None without a topology."""
     if group.topology is None:
         return None
     known = group.soft.configuration
@@ -48,7 +48,8 @@ def state_name(group: StreamsGroup, image: TopicsImage) -> str:
 def described(
     group: StreamsGroup, image: TopicsImage, config: StreamsGroupConfig, *, include_description: bool
 ) -> Response.DescribedGroup:
-    """The group's entry in the answer. No topology description is ever stored: the broker has no plug-in for it."""
+    """Returns the group's entry in the response. Topology descriptions are never stored: the broker has no plug-in for
+    it."""
     return Response.DescribedGroup(
         group_id=group.group_id,
         group_state=state_name(group, image),
@@ -63,8 +64,8 @@ def described(
 
 
 def _topology(configuration: Configuration | None) -> Response.Topology | None:
-    """With the partitions that internal topics have, once all are there; until then with those that the members ask for, as
-    Apache Kafka describes it: Java's admin client expects subtopologies whatever the group's state."""
+    """Returns the topology with the partition counts of internal topics, once all exist; until then with the requested
+    counts, as Apache Kafka does: Java's admin client expects subtopologies whatever the group's state."""
     if configuration is None:
         return None
     counts = configuration.partition_counts if configuration.is_ready else {}

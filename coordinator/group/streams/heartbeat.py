@@ -73,7 +73,7 @@ def handle_heartbeat(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """What follows from a heartbeat. Raises Refused; nothing has changed then."""
+    """Handles a heartbeat. Raises Refused without any change."""
     if not config.streams_enabled:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -99,7 +99,7 @@ def handle_classic_join(
     config: NeededConfig,
     side: ClassicSide,
 ) -> GroupDecision:
-    """What follows from the JoinGroup of a member of the classic protocol, in the words of a heartbeat. Raises Refused.
+    """Handles the JoinGroup of a classic-protocol member, converted to a heartbeat. Raises Refused.
 
     Its topology is the group's where it sends none: the classic protocol has none.
     """
@@ -110,7 +110,7 @@ def handle_classic_join(
 
 
 class _Heartbeat:
-    """A heartbeat in the making: ``group`` is the group as the records so far make it."""
+    """A heartbeat that is being handled: ``group`` is the group after the records so far."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Heartbeat:
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
-        waits = [self._look_for_unread(), self._look_at_setbacks()]
+        waits = [self._check_unread(), self._check_pause()]
         self._bump_epoch(configuration, needs_bump or self.topology_updated or any(waits) or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
         if delay:
@@ -172,10 +172,10 @@ class _Heartbeat:
     def _soft(self) -> Soft:
         return replace(self.before.soft, **self.soft) if self.soft else self.before.soft  # type: ignore[arg-type]
 
-    # Who it is
+    # The member
 
     def _admit(self) -> Member | None:
-        """The member as it is stored, None if it is new."""
+        """Returns the stored member, None if it is new."""
         request = self.request
         if not self.joins:
             member = find_member(self.group, request.member_id, request.instance_id)
@@ -234,10 +234,10 @@ class _Heartbeat:
         self.timers.append(CancelTimer(TimerKey(SESSION, group.group_id, owner)))
         return replaced
 
-    # What it says
+    # The request
 
     def _update_member(self, stored: Member | None, topology: Topology | None) -> tuple[Member, bool]:
-        """The member as it is now, and whether what changed calls for a new assignment."""
+        """Returns the updated member, and whether the change requires a new assignment."""
         new = self._joined(topology) if topology is not None else self._updated(stored)
         if new == stored:
             return new, False
@@ -262,7 +262,7 @@ class _Heartbeat:
         )
 
     def _updated(self, stored: Member | None) -> Member:
-        """The stored member with every field that the request gives."""
+        """Returns the stored member with every field of the request."""
         assert stored is not None
         request, context = self.request, self.context
         changes: dict[str, object] = {}
@@ -302,7 +302,7 @@ class _Heartbeat:
         return self._write_topology(requested)
 
     def _check_digest(self, known: Topology) -> None:
-        """Refuses a member whose steps between equal topics and stores are others than those of the members that are there.
+        """Refuses a member with the same topics and stores as the present members, but other steps between them.
 
         Only here is it certain that of two versions that start at the same moment one is refused.
         """
@@ -327,7 +327,7 @@ class _Heartbeat:
         return self.group.topology
 
     def _forget_other_tasks(self, stored: Member | None, member: Member) -> None:
-        """What was to be given to a member that comes back with another topology may be other tasks now."""
+        """Drops pending tasks of a member that returns with another topology: they may be other tasks now."""
         target = self.group.targets.get(member.member_id)
         if not target or stored is None or stored.topology_epoch == member.topology_epoch:
             return
@@ -360,7 +360,7 @@ class _Heartbeat:
         if reports is not known:
             self.soft["task_offsets"] = reports
 
-    def _look_for_unread(self) -> bool:
+    def _check_unread(self) -> bool:
         """Checks removed topics for unread records, and whether they require a new assignment."""
         group, soft = self.group, self.before.soft
         if group.topology is None or not (group.older or soft.waiting):
@@ -374,8 +374,8 @@ class _Heartbeat:
         self.soft["waiting"] = waits
         return True
 
-    def _look_at_setbacks(self) -> bool:
-        """Whether the pause of the newest version has ended, or has begun."""
+    def _check_pause(self) -> bool:
+        """Returns whether the pause of the newest version has ended or begun."""
         setbacks, topology = self.before.soft.setbacks, self.group.topology
         is_paused = setbacks is not None and topology is not None and setbacks.is_paused(topology.epoch, self.now_ms)
         if is_paused == self.before.soft.is_paused:
@@ -384,13 +384,14 @@ class _Heartbeat:
         return True
 
     def _has_caught_up(self) -> bool:
-        """Whether this heartbeat told that a warm-up task has caught up. While a new assignment is due it is known."""
+        """Returns whether this heartbeat reports that a warm-up task has caught up. If a new assignment is due anyway, it
+        is already known."""
         if self.request.task_offsets is None or self.group.epoch > self.group.assignment_epoch:
             return False
         reports, lag = self._soft().task_offsets, self.config.acceptable_recovery_lag
         return has_caught_up(self.group, reports, self.request.member_id, lag)
 
-    # What follows for the group
+    # Effects on the group
 
     def _configure(self, topology: Topology) -> Configuration:
         known = self.before.soft.configuration
@@ -419,7 +420,7 @@ class _Heartbeat:
             self.timers.append(Timer(TimerKey(INITIAL_DELAY, group.group_id), deadline))
 
     def _target(self, member: Member, configuration: Configuration) -> tuple[Tasks, int, str]:
-        """The member's target, its epoch and, if a newer target is held back, why."""
+        """Returns the member's target, its epoch and, if a newer target is held back, the reason."""
         group = self.group
         if group.epoch > group.assignment_epoch:
             until = self._soft().delayed_until_ms
@@ -442,7 +443,7 @@ class _Heartbeat:
             group = self.group
         return group.targets.get(member.member_id, NO_TASKS), group.assignment_epoch, ""
 
-    # What follows for the member
+    # Effects on the member
 
     def _reconcile(self, member: Member, target: Tasks, target_epoch: int) -> Current:
         group, name = self.group, member.member_id
@@ -482,7 +483,7 @@ class _Heartbeat:
             self.soft["shutdown_requested_by"] = member.member_id
 
     def _create(self, configuration: Configuration) -> str:
-        """Has internal topics made if some are missing; what there is to say of that. Who may not make one makes none."""
+        """Requests missing internal topics, unless the member may not create them; returns a text for the status."""
         missing = configuration.to_create
         forbidden = forbidden_topics(missing, self.context)
         if forbidden:
@@ -496,7 +497,7 @@ class _Heartbeat:
         return creation_detail(creation)
 
     def _raise_retention(self, configuration: Configuration) -> None:
-        """Lets changelogs that are there keep what the new topology needs, as far as the member may create them."""
+        """Extends the retention of existing changelogs for the new topology, as far as the member may create them."""
         rights = self.context.rights
         asked = raised_retention(configuration.resolved, self.image, self.group.group_id)
         if asked is not None and (rights is None or all(map(rights.may_create, asked.settings_ms))):
@@ -509,7 +510,7 @@ class _Heartbeat:
         return [*statuses, *self._waits(member), *shutdown(self._soft().shutdown_requested_by)]
 
     def _waits(self, member: Member) -> list[tuple[StatusCode, str]]:
-        """Why tasks are not handed to the newest version yet."""
+        """Returns why tasks are not handed to the newest version yet."""
         waits = detail_of(self.group, member, self._soft().unread, self._soft().waiting)
         statuses = [(StatusCode.ASSIGNMENT_DELAYED, waits)] if waits else []
         if self._soft().is_paused and not self.group.is_stale(member):
@@ -568,7 +569,7 @@ class _Heartbeat:
 def assign_after_delay(
     group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig
 ) -> GroupDecision:
-    """The initial rebalance delay is over: the first assignment, for all members that have joined meanwhile.
+    """Computes the first assignment after the initial rebalance delay, for all members that have joined meanwhile.
 
     For the topics as the last heartbeat saw them: what changed since is the next heartbeat's to see, which bumps the epoch.
     """
@@ -586,7 +587,7 @@ def assign_after_delay(
 
 
 def _assignor_view(member: Member) -> tuple[object, ...]:
-    """What of a member's data calls for a new assignment when it changes."""
+    """Returns the part of a member's data whose change requires a new assignment."""
     return (
         member.instance_id,
         member.rack_id,

@@ -1,4 +1,4 @@
-"""Who holds a task that a member is to have, whatever version of the topology it runs.
+"""Finds the holders of a task that a member should get, whatever version of the topology it runs.
 
 1. An active task is held by another member that has it, or a task that meets it (:mod:`streamsrt.assignment.versions`), as
    an active one.
@@ -19,7 +19,7 @@ from streamsrt.assignment.versions import versions_of
 
 
 def holders(group: StreamsGroup, member: Member) -> Holders:
-    """Who holds what ``member`` is to have."""
+    """Returns the holders of tasks that ``member`` should get."""
     name, process = member.member_id, member.process_id
     blocked: set[int] | None = None
 
@@ -43,7 +43,7 @@ def holders(group: StreamsGroup, member: Member) -> Holders:
 
 
 def _meeting(group: StreamsGroup, member: Member, task: TaskId) -> Iterator[tuple[TaskId, int]]:
-    """Tasks of other versions that meet this one of the member's, each with its version."""
+    """Yields tasks of other versions that conflict with this one of the member's, each with its version."""
     if group.topology is None or not group.older:
         return
     for part in versions_of(group.topology, group.older).meeting(member.topology_epoch, task.subtopology_id):
@@ -61,7 +61,7 @@ def _passive(group: StreamsGroup, task: TaskId, epoch: int) -> Iterator[str]:
 
 
 def _partitions_of_unknown_tasks(group: StreamsGroup, member_id: str) -> set[int]:
-    """Partitions of active tasks that other members with a version that is not known still have to give back."""
+    """Returns partitions of active tasks that other members with an unknown version still have to give back."""
     known = {topology.epoch for topology in group.topologies()}
     found: set[int] = set()
     for name, member in group.members.items():

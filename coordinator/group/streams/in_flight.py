@@ -33,13 +33,13 @@ from streamsrt.wire.client_tags import may_lose_in_flight
 
 
 def unread_of(group_id: str, newest: Topology, older: Collection[Topology], context: RequestContext) -> Unread:
-    """What is unread in topics of older versions that the newest does not have."""
+    """Returns unread records in topics of older versions that the newest does not have."""
     names = gone_topics(newest, older)
     return NOTHING_UNREAD if not names or context.unread is None else context.unread(group_id, names)
 
 
 def left_unread(group_id: str, newest: Topology, context: RequestContext) -> Unread:
-    """What is unread in topics that are, by their names, of versions which the group does not know."""
+    """Returns unread records in topics whose names mark them as belonging to versions that the group does not know."""
     if context.unread is None or context.committed_topics is None:
         return NOTHING_UNREAD
     names = left_topics(group_id, newest, context.committed_topics(group_id))
@@ -47,8 +47,8 @@ def left_unread(group_id: str, newest: Topology, context: RequestContext) -> Unr
 
 
 def remembered(group: StreamsGroup, newest: Topology, context: RequestContext) -> tuple[Topology, ...]:
-    """Versions that the group still knows when it takes ``newest``, the newest first: those that members run, and those that
-    read what is unread. With the latter those that tell whether one of them was sent back."""
+    """Returns versions that the group still knows when it accepts ``newest``, newest first: those that members run, those
+    that read unread records, and those that show whether one of the latter was rolled back."""
     known, run = group.topologies(), {each.topology_epoch for each in group.members.values()}
     if all(one.epoch in run for one in known):
         return known
@@ -58,7 +58,7 @@ def remembered(group: StreamsGroup, newest: Topology, context: RequestContext) -
 
 
 def told_versions(group: StreamsGroup) -> bytes:
-    """What the description of the group says of its versions (``VERSIONS_TAG``)."""
+    """Encodes the group's versions for its description (``VERSIONS_TAG``)."""
     told = [
         {
             "epoch": one.epoch,
@@ -90,7 +90,7 @@ def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
 
 
 def reads_the_rest(group: StreamsGroup, requested: Topology, context: RequestContext) -> bool:
-    """Whether a member is taken with an older version than the group's: it reads what no other member reads."""
+    """Whether a member with an older version than the group's is accepted, because it reads what no other member reads."""
     if group.topology is None or not is_version_again(group.topology, group.older, requested) or group_may_lose(group):
         return False
     unread = unread_of(group.group_id, group.topology, group.older, context)
@@ -99,7 +99,7 @@ def reads_the_rest(group: StreamsGroup, requested: Topology, context: RequestCon
 
 
 def has_read_on(group: StreamsGroup, context: RequestContext) -> bool:
-    """Whether a hand-over that waits for records in flight waits for others now, or not any more."""
+    """Whether the set of tasks that wait for records in flight has changed."""
     known = group.soft.waiting
     if not known or group.topology is None:
         return False
@@ -107,12 +107,12 @@ def has_read_on(group: StreamsGroup, context: RequestContext) -> bool:
 
 
 def detail_of(group: StreamsGroup, member: Member, unread: Unread, waits: Waiting) -> str:
-    """What a member of the newest version is told; empty: nothing."""
+    """Returns the text for a member of the newest version; empty if there is none."""
     return "" if group.is_stale(member) else waiting_detail(group, unread, waits)
 
 
 def waiting_detail(group: StreamsGroup, unread: Unread, waits: Waiting) -> str:
-    """What is not handed to the newest version yet, and why; empty: nothing waits."""
+    """Describes what is not handed to the newest version yet, and why; empty if nothing waits."""
     if not waits or group.topology is None:
         return ""
     epochs = [each.topology_epoch for each in group.members.values()]

@@ -1,4 +1,4 @@
-"""Whether a topology that a member brings may replace the topology of a group that runs another one.
+"""Decides whether a member's topology may replace the topology of a group that runs another one.
 
 1. A topology update that would leave its members without tasks is refused before it changes anything: source topics are
    missing, partition counts do not fit, internal topics can't be created. The existing members are not affected.
@@ -29,7 +29,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 def check_update(group_id: str, known: Topology, configuration: Configuration, context: RequestContext) -> None:
-    """Raises Refused for a topology, as ``configuration`` resolves it, that could not run in the place of ``known``."""
+    """Raises Refused for a topology, resolved as ``configuration``, that could not run in place of ``known``."""
     problem = _problem(configuration, context)
     if problem is not None:
         raise Refused(*could_not_run(group_id, configuration.topology.epoch, known.epoch, problem))
@@ -59,8 +59,8 @@ def value_versions_of(tags: Iterable[tuple[str, str]]) -> ValueVersions:
 
 
 def check_left(group_id: str, newest: Topology, member: Member, context: RequestContext) -> None:
-    """Raises Refused where the first topology of a group would leave unread what versions wrote that the group does not
-    know: it had another protocol, or was deleted. Members of Java's could not say that it may be lost, so they may join."""
+    """Raises Refused if a group's first topology would leave records unread that were written by unknown versions: the
+    group had another protocol, or was deleted. Java's members can't allow the loss, so they may join."""
     is_ours = any(key == TOPOLOGY_DIGEST for key, _ in member.client_tags)
     unread = left_unread(group_id, newest, context) if is_ours else {}
     if unread:
@@ -68,7 +68,7 @@ def check_left(group_id: str, newest: Topology, member: Member, context: Request
 
 
 def forbidden_topics(missing: tuple[TopicSpec, ...], context: RequestContext) -> list[str]:
-    """Which of the missing internal topics the member may not create."""
+    """Returns the missing internal topics that the member may not create."""
     rights = context.rights
     return [] if rights is None else [spec.name for spec in missing if not rights.may_create(spec.name)]
 

@@ -29,7 +29,7 @@ _LEFT: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A new target assignment: of which epoch, when, why, and what moves."""
+    """A new target assignment: its epoch, time, reason, and moves."""
 
     epoch: int
     at_ms: int
@@ -38,7 +38,7 @@ class Rebalance:
 
 
 def name_of(member: Member) -> str:
-    """A member for people: its id, and where it is."""
+    """Returns a member's name for people: its id and host."""
     where = [f"instance {member.instance_id}"] if member.instance_id is not None else []
     endpoint = member.user_endpoint
     where.append(member.client_host.lstrip("/") if endpoint is None else f"{endpoint.host}:{endpoint.port}")
@@ -46,7 +46,7 @@ def name_of(member: Member) -> str:
 
 
 def reasons_between(before: StreamsGroup, after: StreamsGroup, event: Event) -> list[str]:
-    """Why the epoch of ``after`` is above that of ``before``; empty where it is not."""
+    """Returns why the epoch of ``after`` is above that of ``before``; empty if it is not."""
     if after.epoch <= before.epoch:
         return []
     found = [*_members(before, after, event), *_topology(before, after), *_settings(before, after)]
@@ -97,7 +97,7 @@ def _topology(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
 
 
 def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
-    """As long as tasks are waiting, each assignment gives that as a reason."""
+    """Yields the reason that tasks are waiting, which each assignment repeats meanwhile."""
     old, new = before.soft, after.soft
     if new.setbacks is not None and new.setbacks.pause_ms and (new.is_paused or new.setbacks != old.setbacks):
         yield str(new.setbacks).rstrip(".")
@@ -142,7 +142,7 @@ def _topic_changes(old: Configuration, new: Configuration) -> Iterator[str]:
 
 
 def _of_a_heartbeat(after: StreamsGroup, event: Event) -> str:
-    """What is left where nothing of the group differs: a report of task offsets."""
+    """Returns the reason if the group itself is unchanged: a report of task offsets."""
     if isinstance(event, GroupRequest) and isinstance(event.message, StreamsGroupHeartbeatRequest):
         member = after.members.get(event.message.member_id)
         if member is not None and event.message.task_offsets is not None:
@@ -151,7 +151,7 @@ def _of_a_heartbeat(after: StreamsGroup, event: Event) -> str:
 
 
 def owners_of(group: StreamsGroup) -> TaskOwners:
-    """Who has what by the group's target assignment."""
+    """Returns the tasks of each member by the group's target assignment."""
     active: dict[TaskId, str] = {}
     standby: dict[TaskId, tuple[str, ...]] = {}
     warmup: dict[TaskId, tuple[str, ...]] = {}

@@ -35,12 +35,12 @@ def metadata_record(
 
 
 def bumped_epoch(group: StreamsGroup) -> int:
-    """The next group epoch. A new group starts at 2: to a member, 0 means "joining" and 1 "nothing assigned yet"."""
+    """Returns the next group epoch. A new group starts at 2: to a member, 0 means "joining" and 1 "nothing assigned yet"."""
     return group.epoch + 1 if group.epoch else 2
 
 
 def epoch_record(group: StreamsGroup) -> GroupRecord:
-    """The group's metadata with the next epoch and nothing else changed."""
+    """Returns the group's metadata with the next epoch and no other change."""
     return metadata_record(
         group.group_id,
         epoch=bumped_epoch(group),
@@ -53,7 +53,8 @@ def epoch_record(group: StreamsGroup) -> GroupRecord:
 def topology_record(
     group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology, older: Sequence[Topology] = ()
 ) -> GroupRecord:
-    """The topology that a member sent, in the member's order. ``older``: those that members still run, the newest first."""
+    """Returns the record of a member's topology, in the member's order. ``older``: those that members still run, newest
+    first."""
     written = types.StreamsGroupTopologyValue(
         epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_older_tag(older)
     )
@@ -217,7 +218,7 @@ def _with_epochs(
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
-    """What removes a member: its current assignment, its target and its metadata, in this order."""
+    """Returns the tombstones of a member: its current assignment, its target and its metadata, in this order."""
     return (
         CoordinatorRecord(types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         CoordinatorRecord(types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -226,7 +227,7 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
 
 
 def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
-    """What removes an empty group."""
+    """Returns the tombstones of an empty group."""
     yield CoordinatorRecord(types.StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
     yield CoordinatorRecord(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
     if group.topology is not None:

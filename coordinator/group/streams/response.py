@@ -1,4 +1,4 @@
-"""Answers to heartbeats."""
+"""Responses to heartbeats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heartbeat_response(
     endpoint_epoch: int,
     endpoints: list[Response.EndpointToPartitions] | None,
 ) -> Response:
-    """The answer to a heartbeat that was taken. ``tasks``: None if the member knows them already."""
+    """Returns the response to an accepted heartbeat. ``tasks``: None if the member already has them."""
     response = Response(
         member_id=member.member_id,
         member_epoch=current.epoch,
@@ -56,7 +56,7 @@ def heartbeat_response(
 def partitions_by_endpoint(
     group: StreamsGroup, configuration: Configuration, last: str
 ) -> list[Response.EndpointToPartitions]:
-    """What is where in the group, for each member that has an endpoint; the member ``last`` at the end."""
+    """Returns the partitions of each member with an endpoint; the member ``last`` at the end."""
     names = sorted(name for name, member in group.members.items() if member.user_endpoint and name != last)
     if last in group.members and group.members[last].user_endpoint:
         names.append(last)
@@ -71,7 +71,7 @@ def partitions_by_endpoint(
 
 
 def _topology_of(group: StreamsGroup, member: Member, configuration: Configuration) -> Topology:
-    """The topology whose tasks the member has."""
+    """Returns the topology to which the member's tasks belong."""
     older = {one.epoch: one for one in group.older}
     return older.get(member.topology_epoch, configuration.resolved)
 
@@ -95,7 +95,7 @@ def _topic_partitions(
     found = []
     for name, partitions in grouped(tasks):
         for topic in parts[name].input_topics if name in parts else ():
-            # A topic that only the older topology reads has no other count that is known here.
+            # A topic that only the older topology reads has no other known partition count.
             count = configuration.partition_counts.get(topic, max(partitions) + 1)
             present = [partition for partition in partitions if partition < count]
             if present:

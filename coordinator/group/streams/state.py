@@ -33,7 +33,7 @@ with the tag for the one before that. Apache Kafka forgets it with the update.""
 
 
 class Endpoint(NamedTuple):
-    """Where a member answers interactive queries."""
+    """The address at which a member answers interactive queries."""
 
     host: str
     port: int
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What a member of the classic protocol said when it joined. It stands in a tag of the member's record."""
+    """The data that a member of the classic protocol sent when it joined. It is stored in a tag of the member's record."""
 
     session_timeout_ms: int
     protocol: Protocol
@@ -49,7 +49,8 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a member told about itself (``StreamsGroupMemberMetadata``). ``classic``: None for the streams protocol."""
+    """The data that a member reported about itself (``StreamsGroupMemberMetadata``). ``classic``: None for the streams
+    protocol."""
 
     member_id: str
     instance_id: str | None
@@ -66,7 +67,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TaskOffsets:
-    """Cumulative changelog offsets and end offsets that a member reported last."""
+    """Cumulative changelog offsets and end offsets of a member's last report."""
 
     offsets: Mapping[TaskId, int]
     end_offsets: Mapping[TaskId, int]
@@ -84,7 +85,7 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Soft:
-    """What is not in the log. ``configuration`` is the one for ``image``, if both still are the group's."""
+    """State that is not in the log. ``configuration`` is the one for ``image``, if both are still current."""
 
     endpoint_epoch: int = 0
     shutdown_requested_by: str | None = None
@@ -101,7 +102,7 @@ class Soft:
 
     @property
     def may_change_by_itself(self) -> bool:
-        """Whether time, or what members read, may call for a new assignment."""
+        """Whether time, or records read by members, may require a new assignment."""
         return bool(self.waiting) or self.is_paused
 
 
@@ -133,18 +134,18 @@ class StreamsGroup:
 
     @property
     def exists(self) -> bool:
-        """Whether a record of the group is left."""
+        """Whether any record of the group remains."""
         return bool(self.epoch or self.members or self.topology or self.targets or self.current)
 
     def is_stale(self, member: Member) -> bool:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
 
     def topologies(self) -> tuple[Topology, ...]:
-        """The group's topology, then older ones as far as they are known, the newest first."""
+        """The group's topology, then older known ones, newest first."""
         return () if self.topology is None else (self.topology, *self.older)
 
     def topologies_run(self) -> tuple[Topology, ...]:
-        """Those that members run."""
+        """The topologies that members run."""
         run = {member.topology_epoch for member in self.members.values()}
         return tuple(one for one in self.topologies() if one.epoch in run)
 
@@ -238,7 +239,7 @@ def _classic_side(tag: bytes | None) -> ClassicSide | None:
 
 
 def classic_tag(side: ClassicSide) -> bytes:
-    """How a member's record keeps what it said in the classic protocol: Kafka's layout for consumer groups, in a tag."""
+    """Encodes what a member sent in the classic protocol for its record: Kafka's layout for consumer groups, in a tag."""
     value = types.ConsumerGroupMemberMetadataValue
     protocol = value.ClassicProtocol(name=side.protocol.name, metadata=side.protocol.metadata)
     metadata = value.ClassicMemberMetadata(session_timeout_ms=side.session_timeout_ms, supported_protocols=[protocol])
@@ -262,7 +263,7 @@ def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current
 
 
 def _epochs_of(wire: Iterable[types.StreamsGroupCurrentMemberAssignmentValue.TaskIds]) -> dict[TaskId, int]:
-    """Task -> epoch of the assignment that gave it to the member; 0 where a record has none."""
+    """Returns by task the epoch of the assignment that gave it to the member; 0 if a record has none."""
     return {
         TaskId(ids.subtopology_id, partition): epoch
         for ids in wire
@@ -274,7 +275,7 @@ STREAMS_RECORD_NAMES = frozenset(StreamsGroupBuilder.setters)
 
 
 def applied(group: StreamsGroup, records: Iterable[GroupRecord]) -> StreamsGroup:
-    """The group after these records of it."""
+    """Returns the group after these records."""
     builder = StreamsGroupBuilder(group)
     for record in records:
         builder.apply(record)

@@ -1,4 +1,4 @@
-"""The status codes of KIP-1071, with details, that a member gets beside its tasks."""
+"""The status codes of KIP-1071, with details, that a member gets along with its tasks."""
 
 from __future__ import annotations
 

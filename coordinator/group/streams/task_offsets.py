@@ -24,7 +24,8 @@ NONE_REPORTED = TaskOffsets({}, {})
 def with_report(
     known: Mapping[str, TaskOffsets], request: StreamsGroupHeartbeatRequest, *, joins: bool
 ) -> Mapping[str, TaskOffsets]:
-    """What is known after this heartbeat. A field that is null is unchanged; who joins without any reports none."""
+    """Returns the known offsets after this heartbeat. A null field is unchanged; a member that joins without offsets
+    reports none."""
     offsets, ends = request.task_offsets, request.task_end_offsets
     if offsets is None and ends is None:
         if joins and request.member_id in known:
@@ -40,7 +41,7 @@ def with_report(
 def has_caught_up(
     group: StreamsGroup, reports: Mapping[str, TaskOffsets], member_id: str, acceptable_recovery_lag: int
 ) -> bool:
-    """Whether a warm-up task of this member is near enough to its end to be assigned otherwise."""
+    """Whether a warm-up task of this member has caught up far enough to be assigned in another role."""
     warmups = group.targets.get(member_id, NO_TASKS).warmup
     held = group.current.get(member_id, NEVER_ASSIGNED).assigned.warmup
     lags = (_lag_of(group, reports, member_id, task) for task in warmups & held)
@@ -48,7 +49,7 @@ def has_caught_up(
 
 
 def _lag_of(group: StreamsGroup, reports: Mapping[str, TaskOffsets], member_id: str, task: TaskId) -> int | None:
-    """How far a member is behind with a task, None where its offset or every end offset is unknown.
+    """Returns how far a member is behind with a task, None if its offset or every end offset is unknown.
 
     Members with an older topology may have another task under the same id.
     """

@@ -1,4 +1,4 @@
-"""What a heartbeat must look like before any state is looked at, in Kafka's order and words."""
+"""Validates heartbeats before any state is read, in Kafka's order and with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAVE = -1
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raises Refused(INVALID_REQUEST) for the first rule that the request breaks."""
+    """Raises Refused(INVALID_REQUEST) for the first rule that the request violates."""
     _not_empty(request.member_id, "MemberId")
     _not_empty(request.group_id, "GroupId")
     _not_empty(request.instance_id, "InstanceId")
@@ -37,7 +37,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def requested_topology(request: StreamsGroupHeartbeatRequest) -> Topology | None:
-    """The topology in a join; raises Refused for one that breaks a rule."""
+    """Returns the topology of a join; raises Refused if it violates a rule."""
     if request.topology is None:
         return None
     try:
@@ -49,7 +49,7 @@ def requested_topology(request: StreamsGroupHeartbeatRequest) -> Topology | None
 
 
 def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """What the member says that it has open; None if it says nothing."""
+    """Returns the tasks that the member reports as open; None if it reports nothing."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return Tasks(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))

@@ -146,7 +146,7 @@ def _member_records(group_id: str, stays: Stays) -> list[GroupRecord]:
 
 
 def _released(live: Live) -> tuple[Reply, ...]:
-    """Responses that make members join again which wait in a rebalance that will not be completed."""
+    """Returns responses that make members rejoin which wait in a rebalance that will not be completed."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     joins = [
         Reply(waiting.request_id, join_refusal(code, name, waiting.api_version))
@@ -159,7 +159,7 @@ def _released(live: Live) -> tuple[Reply, ...]:
 def with_downgrade(
     group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
-    """The decision, with the conversion to a classic group if it leaves only classic members."""
+    """Adds the conversion to a classic group to the decision, if it leaves only classic members."""
     if not group.classic_members or not config.consumer.migration.downgrades:
         return decision
     left = applied(group, decision.records) if decision.records else group
@@ -213,8 +213,8 @@ def _downgraded(
 
 
 def _in_one_layout(members: dict[str, ClassicMember]) -> dict[str, ClassicMember]:
-    """Where some members use their own layout and others Java's, all support Java's: their tasks are numbered as in it.
-    The former send their metadata in it when they join again, which is the next step."""
+    """Selects one layout. If some members use their own layout and others Java's, all support Java's: their tasks are
+    numbered as in it. The former send their metadata in it when they rejoin, which is the next step."""
     javas = {each.protocols[0].name for each in members.values()} - {OWN_PROTOCOL}
     if not javas:
         return members

@@ -62,7 +62,7 @@ def join(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """The result of a JoinGroup."""
+    """Handles a JoinGroup."""
     try:
         return _join(group, request, context, now_ms, image, config)
     except Refused as refused:
@@ -111,7 +111,7 @@ def _join(
 
 
 def _translated(request: types.JoinGroupRequest) -> tuple[Protocol, StreamsSubscription | OwnSubscription]:
-    """The first protocol of the member that can be read, and its subscription."""
+    """Returns the member's first readable protocol, and its subscription."""
     for entry in request.protocols if request.protocol_type == CONSUMER else ():
         protocol = Protocol(entry.name, bytes(entry.metadata))
         try:
@@ -136,7 +136,7 @@ def _heartbeat_of(
     subscription: StreamsSubscription,
     image: TopicsImage,
 ) -> StreamsGroupHeartbeatRequest:
-    """The JoinGroup as a heartbeat."""
+    """Converts the JoinGroup to a heartbeat."""
     beat = StreamsGroupHeartbeatRequest
     current = group.current.get(member_id)
     owned = NO_TASKS if current is None else _owned(group, member_id, subscription, image)
@@ -184,7 +184,7 @@ def sync(
     image: TopicsImage,
     config: NeededConfig,
 ) -> GroupDecision:
-    """The result of a SyncGroup: the member's current assignment."""
+    """Handles a SyncGroup: returns the member's current assignment."""
     try:
         member = _checked(group, request)
         assert member.classic is not None
@@ -206,7 +206,7 @@ def sync(
 
 
 def _prober(group: StreamsGroup) -> str | None:
-    """The only instance of Kafka Streams that has to join again by itself to report its offsets, while it has warm-up
+    """Returns the only instance of Kafka Streams that has to rejoin by itself to report its offsets, while it has warm-up
     tasks."""
     warming = (
         name
@@ -224,7 +224,7 @@ def encoded_assignment(
     *,
     rejoin_at_ms: int = NO_REBALANCE,
 ) -> bytes:
-    """The member's current assignment, encoded for the classic protocol."""
+    """Encodes the member's current assignment for the classic protocol."""
     if member.classic is not None and is_own(member.classic):
         return own_assignment(group, member, image, config.for_group(group.group_id))
     configuration = configuration_of(group, image)
@@ -257,7 +257,7 @@ def _endpoints(
 def heartbeat(
     group: StreamsGroup, request: types.HeartbeatRequest, context: RequestContext, now_ms: int
 ) -> GroupDecision:
-    """The result of a Heartbeat."""
+    """Handles a Heartbeat."""
     try:
         member = _checked(group, request)
     except Refused as refused:
@@ -293,7 +293,7 @@ def _has_to_join(group: StreamsGroup, member: Member) -> bool:
 
 
 def leave(group: StreamsGroup, request: types.LeaveGroupRequest, context: RequestContext) -> GroupDecision:
-    """The result of a LeaveGroup."""
+    """Handles a LeaveGroup."""
     response = types.LeaveGroupResponse()
     gone: list[str] = []
     for member_id, instance_id in leaving(request, context.api_version):
@@ -325,5 +325,5 @@ def _answer(context: RequestContext, message: types.Message) -> GroupDecision:
 
 
 def task_ids(tasks: Tasks) -> list[TaskId]:
-    """All tasks, in any role."""
+    """Returns all tasks, in any role."""
     return sorted(tasks.active | tasks.passive)

@@ -31,7 +31,7 @@ from streamsrt.wire.error_codes import ErrorCode
 
 
 class Stays(NamedTuple):
-    """A classic member as one of a streams group."""
+    """A classic member converted to a member of a streams group."""
 
     member: Member
     target: Tasks
@@ -39,7 +39,7 @@ class Stays(NamedTuple):
 
 
 def own_stays(member: ClassicMember, protocol: Protocol, generation: int) -> Stays:
-    """Raises UntranslatableError."""
+    """Converts a member of this runtime. Raises UntranslatableError."""
     said = own_subscription_of(protocol.metadata)
     told = decoded_own_assignment(member.assignment) or OwnTold(said.held, said.held, None)
     pending = _to_give_back(said.held, told.tasks)

@@ -55,7 +55,7 @@ class Echo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnSubscription:
-    """What a member of this runtime says about itself when it joins."""
+    """The data that a member of this runtime sends when it joins."""
 
     process_id: str
     unique: int
@@ -107,7 +107,7 @@ class OwnTold(NamedTuple):
 
 
 def decoded_own_assignment(assignment: bytes) -> OwnTold | None:
-    """None if the generation has no assignment yet. Raises UntranslatableError."""
+    """Decodes a leader's assignment; None if the generation has none yet. Raises UntranslatableError."""
     if not assignment:
         return None
     try:
@@ -132,8 +132,8 @@ def own_assignment_of(
     recovery_lag: int = -1,
     offset_interval_ms: int = 60_000,
 ) -> bytes:
-    """What the coordinator sends to a member. ``group``: the version that the group runs, None if its digest is not
-    known; ``partitions``: the inputs of the active tasks."""
+    """Encodes the coordinator's assignment for a member. ``group``: the version that the group runs, None if its digest
+    is unknown; ``partitions``: the inputs of the active tasks."""
     own = StreamsrtAssignment(
         process_id=uuid.UUID(said.process_id).bytes,
         unique=said.unique,

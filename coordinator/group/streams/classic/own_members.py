@@ -46,7 +46,7 @@ def is_own(side: ClassicSide) -> bool:
 def own_heartbeat(
     group: StreamsGroup, request: types.JoinGroupRequest, member_id: str, said: OwnSubscription
 ) -> Heartbeat:
-    """The JoinGroup as a heartbeat. Raises Refused for an epoch that is not the group's."""
+    """Converts the JoinGroup to a heartbeat. Raises Refused for an epoch that is not the group's."""
     current = group.current.get(member_id)
     if current is None and said.topology is None:
         _check_version(group, said)
@@ -91,7 +91,7 @@ def _offsets(offsets: Mapping[TaskId, int]) -> list[Heartbeat.TaskOffset]:
 
 
 def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, config: StreamsGroupConfig) -> bytes:
-    """What the member gets with its SyncGroup."""
+    """Returns the member's assignment for its SyncGroup."""
     assert member.classic is not None
     said = own_subscription_of(member.classic.protocol.metadata)
     current = group.current[member.member_id]
@@ -118,7 +118,7 @@ def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, conf
 
 
 def _version(group: StreamsGroup, member: Member, said: OwnSubscription) -> Version | None:
-    """The version that the group runs, if one of its members has sent the digest of it in the classic protocol."""
+    """Returns the version that the group runs, if one of its members has sent its digest in the classic protocol."""
     epoch = said.version.epoch if group.topology is None else group.topology.epoch
     said_by_all = [said, *(own_subscription_of(side.protocol.metadata) for side in _own_sides(group))]
     return next((each.version for each in said_by_all if each.version.epoch == epoch), None)

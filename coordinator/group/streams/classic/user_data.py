@@ -43,7 +43,7 @@ class UntranslatableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StreamsSubscription:
-    """What a member of the classic protocol says about itself when it joins."""
+    """The data that a member of the classic protocol sends when it joins."""
 
     version: int
     process_id: str
@@ -56,7 +56,7 @@ class StreamsSubscription:
 
 
 def subscription_of(metadata: bytes) -> StreamsSubscription:
-    """Reads a member's metadata. Raises UntranslatableError that says what is missing."""
+    """Decodes a member's metadata. Raises UntranslatableError with what is missing."""
     try:
         consumer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
         if consumer.user_data is None:
@@ -85,7 +85,7 @@ def _endpoint(text: str) -> Endpoint | None:
 
 
 def tasks_of(assignment: bytes) -> Tasks:
-    """The tasks of an assignment that a member of the classic protocol got. Raises UntranslatableError."""
+    """Returns the tasks of an assignment of the classic protocol. Raises UntranslatableError."""
     if not assignment:
         return Tasks()
     try:
@@ -103,7 +103,7 @@ def _task(numbers: NumberedTask) -> TaskId:
 
 
 def partitions_of(tasks: Iterable[TaskId], configuration: Configuration) -> dict[TaskId, list[Partition]]:
-    """The input partitions of each task, in order."""
+    """Returns the input partitions of each task, in order."""
     topics = {part.id: part.input_topics for part in configuration.resolved.subtopologies}
     counts = configuration.partition_counts
     return {
@@ -122,8 +122,8 @@ def assignment_of(
     rejoin_at_ms: int = NO_REBALANCE,
     error: int = NO_ERROR,
 ) -> bytes:
-    """The assignment of a member of the classic protocol. It has no warm-up tasks: the member gets them as standby
-    tasks.
+    """Encodes the assignment of a member of the classic protocol. It has no warm-up tasks: the member gets them as
+    standby tasks.
 
     ``endpoints``: active and standby partitions of all members that answer queries.
     """
