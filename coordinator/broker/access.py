@@ -26,7 +26,7 @@ DECISIONS_MAX = 10_000
 
 
 def java_address(host: str) -> str:
-    """An address as Java prints it, which is how ACLs name hosts: IPv6 without ``::``."""
+    """Formats an address like Java, which is how ACLs name hosts: IPv6 without ``::``."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -73,12 +73,13 @@ class Access:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_with_some(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there can be a resource of this type with which the operation is allowed."""
+        """Whether the operation may be allowed with any resource of this type."""
         authorizer = self._authorizer
         return authorizer is None or authorizer.allows_some(self.principal, self.host, operation, resource_type)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """The bit field of all that is allowed with this resource. Nothing is logged, as none is attempted."""
+        """Returns the bit field of all operations allowed with this resource. Nothing is logged, because none is
+        attempted."""
         supported, authorizer = SUPPORTED_OPERATIONS[resource_type], self._authorizer
         if authorizer is None:
             return operation_bits(supported)
@@ -87,11 +88,11 @@ class Access:
         )
 
     def cluster_operations(self) -> int:
-        """The same of the cluster; 0 for who may not DESCRIBE it."""
+        """Returns the same for the cluster; 0 without DESCRIBE on it."""
         may_ask = self.may_with_cluster(Operation.DESCRIBE)
         return self.operations(ResourceType.CLUSTER, CLUSTER_NAME) if may_ask else 0
 
-    # What the group coordinator asks.
+    # Used by the group coordinator.
 
     def may_describe(self, topic: str) -> bool:
         return self.may(Operation.DESCRIBE, ResourceType.TOPIC, topic)

@@ -48,7 +48,7 @@ _NO_AUTHORIZER = "No Authorizer is configured on the broker: start it with autho
 
 
 class Acls:
-    """All ACLs of the broker, and what follows from them. Raises InvalidConfigError."""
+    """All ACLs of the broker, and the decisions derived from them. Raises InvalidConfigError."""
 
     def __init__(self, log: KeyedLog, configs: BrokerConfigs, on_change: Callable[[], None]) -> None:
         self._log = log
@@ -71,14 +71,14 @@ class Acls:
         return self._authorizer is not None
 
     def load(self, rows: Mapping[str, bytes]) -> None:
-        """Takes the ACLs out of the rows of the broker's log; they wait there while no authorizer is set."""
+        """Loads the ACLs from the broker's log; they are kept while no authorizer is set."""
         if self._authorizer is not None:
             for key in rows:
                 if key.startswith(_ROW):
                     self._authorizer.add(Acl(*orjson.loads(key.removeprefix(_ROW))))
 
     def access_of(self, principal: str, host: str) -> Access:
-        """What a principal may do from a host, as of now."""
+        """Returns the present rights of a principal from a host."""
         if self._authorizer is None:
             return EVERYTHING
         known = self._callers.get((principal, host))
@@ -96,7 +96,7 @@ class Acls:
     # ---------------------------------------------------------------------------------------------------- requests
 
     def create(self, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Answers CreateAcls: each ACL is made or refused by itself."""
+        """Handles CreateAcls: each ACL is created or refused separately."""
         result = CreateAclsResponse.AclCreationResult
         authorizer = self._authorizer
         if authorizer is None:
@@ -131,7 +131,7 @@ class Acls:
         return 0, None
 
     def describe(self, request: DescribeAclsRequest) -> DescribeAclsResponse:
-        """Answers DescribeAcls: those that the filter fits, by resource."""
+        """Handles DescribeAcls: returns those that match the filter, by resource."""
         if self._authorizer is None:
             return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
         wanted = AclFilter(
@@ -218,7 +218,7 @@ class Acls:
 
 
 def _why_invalid(acl: Acl) -> str | None:
-    """Why an ACL can't be made, or None."""
+    """Returns why an ACL can't be created, or None."""
     kinds = ResourceType.__members__.values()
     if acl.resource_type not in kinds or acl.resource_type <= ResourceType.ANY:
         return f"Invalid resourceType {_name(ResourceType, acl.resource_type)}"

@@ -88,7 +88,8 @@ _MINIMUM_ZERO_VERSION = 4
 
 
 def api_versions(version: int, error_code: int = 0) -> ApiVersionsResponse:
-    """The answer in this version with every served API; with an error for a version of ApiVersions that is not served."""
+    """Returns the response in this version with every served API; with an error for an unsupported version of
+    ApiVersions."""
     supported = FEATURES | ANNOUNCED
     return ApiVersionsResponse(
         error_code=error_code,
@@ -110,7 +111,8 @@ def api_versions(version: int, error_code: int = 0) -> ApiVersionsResponse:
 
 
 def handle_api_versions(broker: Broker, request: Request) -> ApiVersionsResponse:
-    """From version 5 on a client may say whom it means to speak to (KIP-1242): both cluster and node, or neither."""
+    """Handles ApiVersions. From version 5 on, a client may name both the cluster and the node that it expects, or neither
+    (KIP-1242)."""
     message = request.message
     meant = (message.cluster_id, message.node_id)
     if meant in {(None, -1), (broker.cluster_id, broker.node_id)}:

@@ -47,7 +47,7 @@ logger = logging.getLogger("coordinator.broker")
 
 @dataclass(slots=True)
 class Request:
-    """One decoded request. ``message`` is of the class of its API key; ``access``: what who sent it may do."""
+    """One decoded request. ``message`` is of the class of its API key; ``access``: the sender's rights."""
 
     header: RequestHeader
     message: Any  # the handler of its API names the class
@@ -56,7 +56,7 @@ class Request:
 
 
 class DisconnectError(Exception):
-    """A handler has no answer that the client would understand: its connection is closed. The message is for the log."""
+    """A request has no response that the client would understand: its connection is closed. The message is for the log."""
 
 
 Answer: TypeAlias = "Message | Awaitable[Message | None] | None"
@@ -65,7 +65,7 @@ Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the broker takes from outside: the clock in epoch milliseconds, and random bytes."""
+    """Inputs from outside: the clock in epoch milliseconds, and random bytes."""
 
     now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
     random_bytes: Callable[[int], bytes] = field(default=secrets.token_bytes)
@@ -144,7 +144,7 @@ class Broker:
         return limit_bytes if limit_bytes > 0 else None
 
     def load(self) -> None:
-        """Brings back cluster id, settings, topics, producer ids, groups and transactions from their logs."""
+        """Restores cluster id, settings, topics, producer ids, groups and transactions from their logs."""
         rows = self._rows.load()
         self._load_cluster_id(rows.get("cluster.id"))
         self.configs.load(rows)
@@ -160,7 +160,7 @@ class Broker:
         self.transactions.load()
 
     def set_configs(self, scope: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
-        """Replaces the settings of the broker that were set at run time. Raises InvalidConfigError, the log's errors."""
+        """Replaces the broker's run-time settings. Raises InvalidConfigError, the log's errors."""
         self.configs.check(settings)
         if not validate_only:
             self.configs.set(scope, settings, self._rows)
@@ -175,11 +175,11 @@ class Broker:
     # -------------------------------------------------------------------------------------------------------- appending
 
     def appended(self, log: PartitionLog) -> None:
-        """To be called after an append: wakes waiting fetches."""
+        """Wakes waiting fetches. Called after an append."""
         self.purgatory.wake(log)
 
     async def durable(self, logs: Iterable[PartitionLog] = ()) -> None:
-        """Returns when what was appended to ``logs`` before is as safe as ``log.fsync`` promises.
+        """Waits until everything appended to ``logs`` before is as safe as ``log.fsync`` promises.
 
         The broker's own facts are included: an acknowledged record must not lose its topic. Raises the log's errors.
         """
@@ -189,7 +189,7 @@ class Broker:
             await asyncio.gather(*(asyncio.wrap_future(sync(log)) for log in unsynced))
 
     def acknowledged(self, answer: Answer, logs: Iterable[PartitionLog] = ()) -> Answer:
-        """Holds an answer back until what it tells of is as safe as ``log.fsync`` promises."""
+        """Delays a response until the data that it acknowledges is as safe as ``log.fsync`` promises."""
         return answer if self.fsync is not Fsync.GROUP else self._when_durable(answer, logs)
 
     async def _when_durable(self, answer: Answer, logs: Iterable[PartitionLog]) -> Message | None:
@@ -201,35 +201,35 @@ class Broker:
         return message
 
     def _acls_changed(self) -> None:
-        """What members of groups see of the topics may be something else now."""
+        """Updates the groups' topics, whose visibility to members may have changed."""
         self.topics.renew_image()
         self.topics_changed()
 
     def topics_changed(self) -> None:
-        """To be called after topics came, went or grew."""
+        """Updates the coordinators' topics. Called after topics were created, deleted or extended."""
         self.groups.topics_changed()
 
     def compacted_logs(self) -> Iterator[PartitionLog]:
-        """Every log of which only the last record of each key has to stay."""
+        """Yields every log with compaction."""
         yield from self._internal_logs
         for topic in self.topics:
             if topic.partitions and topic.partitions[0].config.is_compacted:
                 yield from topic.partitions
 
     def metrics_text(self) -> str:
-        """The metrics of the group coordinator and of compaction, for Prometheus."""
+        """Returns the metrics of the group coordinator and of compaction, for Prometheus."""
         groups = group_metrics(self.groups, self.surroundings.now_ms(), self._idleness.ratio())
         return exposition(groups) + exposition(cleaner_metrics(self.cleaner), CLEANER)
 
     async def run_cleaner(self) -> None:
-        """Compacts logs, for as long as it runs."""
+        """Compacts logs until it is cancelled."""
         if self.configs["log.cleaner.enable"]:
             while True:
                 await asyncio.sleep(self.integer("log.cleaner.backoff.ms") / 1000)
                 await self.cleaner.clean(self.integer("log.cleaner.dedupe.buffer.size"))
 
     def run_retention(self) -> int:
-        """Deletes what the topics' retention allows; how many segments went."""
+        """Deletes what the topics' retention allows; returns the number of deleted segments."""
         now_ms = self.surroundings.now_ms()
         count = 0
         for topic in self.topics:

@@ -30,7 +30,7 @@ _ROW = "configs/"
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that a setting has from one source."""
+    """A value of a setting, with its source."""
 
     source: int
     text: str
@@ -55,7 +55,7 @@ class BrokerConfigs(Mapping[str, Value]):
         return len(self._values)
 
     def load(self, rows: Mapping[str, bytes]) -> None:
-        """Takes what was set at run time before, from the broker's log."""
+        """Loads earlier run-time settings from the broker's log."""
         for scope in self._dynamic:
             row = rows.get(_ROW + scope)
             if row is not None:
@@ -63,11 +63,11 @@ class BrokerConfigs(Mapping[str, Value]):
         self._combine()
 
     def dynamic(self, scope: str) -> dict[str, str]:
-        """What was set at run time, for all brokers (:data:`ALL_BROKERS`) or for the one with this id."""
+        """Returns run-time settings, for all brokers (:data:`ALL_BROKERS`) or for the one with this id."""
         return dict(self._dynamic[scope])
 
     def origins(self, key: str) -> list[ConfigSynonym]:
-        """Every value that the setting has from somewhere, the one in force first, Kafka's default last."""
+        """Returns every value of the setting with its source, the one in effect first, Kafka's default last."""
         definition = BROKER_CONFIGS[key]
         found = [
             ConfigSynonym(source, self._dynamic[scope][key])
@@ -80,7 +80,7 @@ class BrokerConfigs(Mapping[str, Value]):
         return [*found, ConfigSynonym(DEFAULT, definition.render(definition.default))]
 
     def check(self, settings: Mapping[str, str]) -> None:
-        """Raises InvalidConfigError for what can't be set at run time, or not to this value."""
+        """Raises InvalidConfigError for settings that can't be changed at run time, or not to this value."""
         for key, text in settings.items():
             if key not in BROKER_CONFIGS and kafka_setting(key) is not None:
                 raise InvalidConfigError(f"{key} is a setting of Apache Kafka that this broker does not act on.")
@@ -93,7 +93,7 @@ class BrokerConfigs(Mapping[str, Value]):
             BROKER_CONFIGS[key].parse(text)
 
     def set(self, scope: str, settings: Mapping[str, str], rows: KeyedLog) -> None:
-        """Replaces what was set at run time. Raises the log's errors, and then nothing has changed."""
+        """Replaces run-time settings. Raises the log's errors without any change."""
         rows.put(_ROW + scope, orjson.dumps(dict(settings)) if settings else None)
         self._dynamic[scope] = dict(settings)
         self._combine()

@@ -42,7 +42,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One setting: its key, type, default and what it may be."""
+    """One setting: its key, type, default and allowed values."""
 
     key: str
     type: ConfigType
@@ -54,7 +54,7 @@ class Definition:
     documentation: str = ""
 
     def parse(self, text: str) -> Value:
-        """The value that ``text`` stands for. Raises :class:`InvalidConfigError`."""
+        """Parses the value. Raises :class:`InvalidConfigError`."""
         text = text.strip()
         if self.type == ConfigType.BOOLEAN:
             return self._boolean(text)
@@ -65,7 +65,7 @@ class Definition:
         return self._number(text)
 
     def render(self, value: Value) -> str:
-        """The text of a value, as Kafka prints it."""
+        """Formats a value, as Kafka prints it."""
         if isinstance(value, bool):
             return "true" if value else "false"
         return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -115,7 +115,7 @@ def _integer(text: str, bits: int) -> int | None:
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """A hint that names the known key closest to a mistyped one, or nothing."""
+    """Returns a hint with the known key closest to a mistyped one, or nothing."""
     close = difflib.get_close_matches(key[:200], list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else ""
 
@@ -545,7 +545,7 @@ COARSER_KEYS = frozenset(key for keys in _IN_COARSER_UNITS.values() for key, _ i
 
 
 def in_milliseconds(texts: Mapping[str, str]) -> dict[str, str]:
-    """The same settings, those in minutes and hours in milliseconds. Raises :class:`InvalidConfigError`."""
+    """Converts settings in minutes and hours to milliseconds. Raises :class:`InvalidConfigError`."""
     found = {key: text for key, text in texts.items() if key not in COARSER_KEYS}
     for target, coarser in _IN_COARSER_UNITS.items():
         for key, factor_ms in coarser:
@@ -557,7 +557,7 @@ def in_milliseconds(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def topic_defaults(broker: Mapping[str, Value]) -> dict[str, Value]:
-    """What a topic has where it sets nothing: the broker's settings of the same meaning."""
+    """Returns the defaults of topics: the broker's settings of the same meaning."""
     return {
         key: broker.get(row.broker_key, row.default) if row.broker_key else row.default
         for key, row in TOPIC_CONFIGS.items()

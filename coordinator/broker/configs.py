@@ -45,7 +45,7 @@ _Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 def topic_origins(broker: Broker, topic: Topic, key: str) -> list[_Synonym]:
-    """Where a topic's setting comes from, the value in force first, and what would be used without it."""
+    """Returns the sources of a topic's setting: the value in effect first, then those that would be used without it."""
     definition = TOPIC_CONFIGS[key]
     found = []
     if key in topic.configs:
@@ -127,7 +127,7 @@ def _row_of(definition: Definition, origins: list[_Synonym], *, synonyms: bool, 
 
 
 def _coordinator_rows(given: Mapping[str, str]) -> list[_Row]:
-    """The group coordinator's settings."""
+    """Returns the group coordinator's settings."""
     rows = []
     for key, setting in sorted(BROKER_SETTINGS.items()):
         value = given.get(key, setting.default)
@@ -145,7 +145,7 @@ def _broker_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
 
 
 def _cluster_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
-    """What was set at run time for all brokers: of the cluster itself, Kafka describes nothing else."""
+    """Returns the run-time settings for all brokers: Kafka describes nothing else of the cluster itself."""
     return [
         _row_of(BROKER_CONFIGS[key], [_Synonym(name=key, value=text, source=DYNAMIC_DEFAULT_BROKER)], synonyms=synonyms)
         for key, text in sorted(broker.configs.dynamic(ALL_BROKERS).items())
@@ -153,7 +153,8 @@ def _cluster_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
 
 
 def _group_row(broker: Broker, key: str, text: str, *, own: bool, synonyms: bool) -> _Row:
-    """A setting of a group; the broker has one of the same meaning for all groups, with ``group.`` before its name."""
+    """Returns a setting of a group; the broker has one of the same meaning for all groups, with ``group.`` before its
+    name."""
     origins = [_Synonym(name=key, value=text, source=_DYNAMIC_GROUP)] if own else []
     broker_key = f"group.{key}"
     setting, given = BROKER_SETTINGS.get(broker_key), broker.groups.broker_configs
@@ -211,7 +212,7 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer
 
 
 def handle_alter_configs(broker: Broker, request: Request) -> Answer:
-    """The old way: what is given replaces all that the resource had of its own."""
+    """Handles AlterConfigs: the given settings replace all of the resource's own."""
     message: AlterConfigsRequest = request.message
 
     def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
@@ -229,14 +230,14 @@ def handle_alter_configs(broker: Broker, request: Request) -> Answer:
 
 
 def _seen(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
-    """How often each resource is in a request."""
+    """Counts each resource in a request."""
     return Counter((each.resource_type, each.resource_name) for each in resources)
 
 
 def _attempt(
     kind: Callable[..., Result], seen: Counter[tuple[int, str]], resource: Resource, alter: Callable[[Resource], None]
 ) -> Result:
-    """The answer for one resource."""
+    """Returns the response for one resource."""
     result = kind(
         error_code=0, error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
@@ -256,7 +257,7 @@ def _attempt(
 
 
 def _own_settings(broker: Broker, resource: _Resource) -> dict[str, str]:
-    """What is set for the resource itself. Raises TopicRefusedError where there is no such resource."""
+    """Returns the resource's own settings. Raises TopicRefusedError if the resource does not exist."""
     name = resource.resource_name
     if resource.resource_type == GROUP:
         return {key: value for key, value, own in broker.groups.describe_group_configs(name) if own}
@@ -336,7 +337,7 @@ def _current_list(
     configs: Mapping[str, str],
     key: str,
 ) -> tuple[str, ...]:
-    """The value of a list to which something is added. Raises TopicRefusedError for what is no list."""
+    """Returns the value of a list setting to be extended. Raises TopicRefusedError if it is not a list."""
     definition = {TOPIC: TOPIC_CONFIGS, BROKER: BROKER_CONFIGS}.get(resource.resource_type, {}).get(key)
     if definition is None or definition.type != ConfigType.LIST:
         code = ErrorCode.INVALID_REQUEST if resource.resource_type == GROUP else ErrorCode.INVALID_CONFIG

@@ -42,7 +42,7 @@ class Credentials:
         self._decoy_key = b""
 
     def load(self, rows: Mapping[str, bytes]) -> None:
-        """Takes the credentials out of the rows of the broker's log."""
+        """Loads the credentials from the broker's log."""
         self._decoy_key = rows.get(_DECOY_ROW, b"")
         for key, row in rows.items():
             if key.startswith(_ROW):
@@ -53,7 +53,7 @@ class Credentials:
                 self._known[Mechanism(int(number)), user] = credential
 
     def decoy_key(self, random_bytes: Callable[[int], bytes]) -> bytes:
-        """What the salts of users who are not there follow from. Raises the log's errors."""
+        """Returns the key from which the salts of unknown users are derived. Raises the log's errors."""
         if not self._decoy_key:
             made = random_bytes(_DECOY_KEY_BYTES)
             self._log.put(_DECOY_ROW, made)
@@ -64,7 +64,7 @@ class Credentials:
         return self._known.get((mechanism, user))
 
     def put(self, mechanism: Mechanism, user: str, credential: Credential | None) -> None:
-        """Sets or, with None, removes a credential. Raises the log's errors, and then nothing has changed."""
+        """Sets or, with None, removes a credential. Raises the log's errors without any change."""
         row = None
         if credential is not None:
             row = orjson.dumps(
@@ -84,7 +84,7 @@ class Credentials:
     # ---------------------------------------------------------------------------------------------------- requests
 
     def alter(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-        """Answers AlterUserScramCredentials."""
+        """Handles AlterUserScramCredentials."""
         changes: list[Change] = [*request.deletions, *request.upsertions]
         twice = {name for name, count in Counter((each.name, each.mechanism) for each in changes).items() if count > 1}
         errors: dict[str, tuple[int, str | None]] = {}
@@ -135,7 +135,7 @@ class Credentials:
         return 0, None
 
     def described(self, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-        """Answers DescribeUserScramCredentials: mechanisms and iterations, nothing secret."""
+        """Handles DescribeUserScramCredentials: mechanisms and iterations, nothing secret."""
         known: dict[str, list[tuple[Mechanism, int]]] = {}
         for (mechanism, user), credential in sorted(self._known.items()):
             known.setdefault(user, []).append((mechanism, credential.iterations))

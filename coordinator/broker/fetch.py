@@ -64,7 +64,7 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
 async def _fetch_wide(
     broker: Broker, message: FetchRequest, steps: Steps, found: _Found, *, by_id: bool
 ) -> FetchResponse:
-    """Of many partitions."""
+    """Handles a fetch of many partitions."""
     async with broker.slices:
         await broker.slices.run(_fold(message))
         looked = broker.purgatory.round
@@ -75,7 +75,7 @@ async def _fetch_wide(
 
 
 def _fold(message: FetchRequest) -> Steps:
-    """Leaves each partition once in the request: the last of those that are the same counts, as on Kafka."""
+    """Keeps each partition once in the request: the last of equal ones counts, as on Kafka."""
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
     for each in message.topics:
@@ -99,7 +99,7 @@ def _refuse_session(message: FetchRequest) -> FetchResponse | None:
 
 
 async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Found, *, by_id: bool) -> FetchResponse:
-    """``found``: what there was in the purgatory's round ``looked``."""
+    """Waits for records. ``found``: what was available in the purgatory's round ``looked``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
     while True:
@@ -107,7 +107,7 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
             if broker.purgatory.round == looked:
                 is_over = await _is_over(broker, message, found, watch, deadline, by_id=by_id)
             else:
-                # Somebody has appended since it was looked, to whatever partition: on a busy broker that is always so.
+                # Records were appended since the last check, to whatever partition: on a busy broker that is always so.
                 is_over = loop.time() >= deadline
         is_wide = len(found.sizes) > PARTITIONS_AT_ONCE
         looked, found = broker.purgatory.round, _Found()
@@ -125,7 +125,7 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
 async def _is_over(
     broker: Broker, message: FetchRequest, found: _Found, watch: DelayedFetch, deadline: float, *, by_id: bool
 ) -> bool:
-    """Waits until there is enough, or time is over; False: until it must be looked what there is."""
+    """Waits until there is enough, or the time is up; returns False if the partitions must be checked again."""
     loop = asyncio.get_running_loop()
     committed = message.isolation_level == _READ_COMMITTED
     wanted = {
@@ -170,8 +170,8 @@ def _log_of(topic: Topic | None, partition: int) -> PartitionLog | None:
 
 @dataclass(slots=True)
 class _Found:
-    """The answer as of now. ``sizes``: the bytes of records in it, by partition; ``is_settled``: it can't wait, since a
-    partition has an error to tell."""
+    """The present response. ``sizes``: its bytes of records, by partition; ``is_settled``: it can't wait, because a
+    partition has an error."""
 
     answer: FetchResponse = field(default_factory=lambda: FetchResponse(error_code=0, session_id=0, responses=[]))
     sizes: dict[PartitionLog, int] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def _failed(partition: int, code: int, log: PartitionLog | None = None) -> Fetch
 
 
 def _refused(log: PartitionLog, data: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
-    """The answer where nothing is to be read."""
+    """Returns the response if nothing can be read."""
     wrong_epoch = _check_epoch(log, data.current_leader_epoch)
     if wrong_epoch:
         return _failed(data.partition, wrong_epoch, log)
@@ -242,14 +242,14 @@ def _refused(log: PartitionLog, data: FetchRequest.FetchPartition) -> FetchRespo
 
 
 def _readable(log: PartitionLog, *, committed: bool) -> int:
-    """The offset up to which records are given."""
+    """Returns the offset up to which records are returned."""
     return log.last_stable_offset if committed else log.high_watermark
 
 
 def _found_in(
     log: PartitionLog, data: FetchRequest.FetchPartition, message: FetchRequest, found: _Found, *, committed: bool
 ) -> FetchResponse.PartitionData:
-    """The answer for one partition."""
+    """Returns the response for one partition."""
     refused = _refused(log, data)
     if refused is not None:
         return refused

@@ -78,7 +78,7 @@ M = TypeVar("M", bound=Message)
 
 
 class GroupShards:
-    """All shards, behind one door."""
+    """All shards of the group coordinator."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class GroupShards:
         self._image = topics.image()
 
     def load(self, partitions: int, segment_bytes: int) -> None:
-        """Brings the groups back from their logs and arms their timers; the two numbers are for a new offsets topic."""
+        """Restores the groups from their logs and starts their timers; the two numbers are for a new offsets topic."""
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
             configs = {
@@ -136,32 +136,32 @@ class GroupShards:
     # --------------------------------------------------------------------------------------------------------- requests
 
     def execute(self, group_id: str, message: Message, context: Caller) -> Message | Awaitable[Message]:
-        """Hands a request to the shard of its group: the answer, or a future of it.
+        """Passes a request to the shard of its group: returns the response, or a future of it.
 
         ``context``: client id, client host, API version, and the requester's rights if not all.
         """
         return self._execute(self._shard_of(group_id), message, context)
 
     def answered(self, answer: type[M], group_id: str, message: Message, context: Caller) -> M:
-        """As :meth:`execute`, for a request that is answered at once, by a message of this class."""
+        """Like :meth:`execute`, for a request that is answered at once, by a message of this class."""
         return _checked(answer, self.execute(group_id, message, context))
 
     def answered_by_all(self, answer: type[M], message: Message, context: Caller) -> list[M]:
-        """The answers of all shards to a request that is about no group in particular and is answered at once."""
+        """Returns all shards' responses to a request that is not about a particular group and is answered at once."""
         return [_checked(answer, self._execute(shard, message, context)) for shard in self._shards]
 
     def streams_group(self, group_id: str) -> StreamsGroup | None:
-        """The streams group of this name as it is now."""
+        """Returns the present streams group of this name."""
         group = self._shard_of(group_id).state.groups.get(group_id)
         return group if isinstance(group, StreamsGroup) else None
 
     def classic_group(self, group_id: str) -> ClassicGroup | None:
-        """The group of the classic protocol of this name as it is now."""
+        """Returns the present classic group of this name."""
         group = self._shard_of(group_id).state.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     def committed(self, group_id: str) -> dict[tuple[str, int], int]:
-        """The offsets of a group that count, by topic and partition."""
+        """Returns a group's committed offsets, by topic and partition."""
         return {
             (topic, partition): committed.offset
             for topic, partitions in self._shard_of(group_id).state.offsets.get(group_id, {}).items()
@@ -169,25 +169,25 @@ class GroupShards:
         }
 
     def groups(self) -> Iterator[tuple[Group, TopicsImage]]:
-        """Every group, with the topics that it is seen with."""
+        """Yields every group, with its image of the topics."""
         for shard in self._shards:
             for group in shard.state.groups.values():
                 yield group, self._image
 
     def rebalances(self, kind: str) -> list[RebalanceMeter]:
-        """How often groups of a type rebalanced, by shard."""
+        """Returns the rebalance meters of a group type, by shard."""
         return [shard.rebalances[kind] for shard in self._shards]
 
     def settled(self, group_id: str, member_id: str) -> Settled | None:
-        """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""
+        """Returns the data for the response to a member's heartbeat, if it belongs to a streams group."""
         return self._shard_of(group_id).settled(group_id, member_id)
 
     def prolong(self, settled: Settled) -> bool:
-        """Prolongs a member's session as its heartbeat does; False if the answer may be another one than before."""
+        """Extends a member's session like its heartbeat; returns False if the response may differ from the previous one."""
         return settled.shard.prolong(settled, self._now_ms())
 
     def by_shard(self, group_ids: Iterable[str]) -> list[list[str]]:
-        """The group ids, those of one shard together."""
+        """Groups the ids by shard."""
         found: dict[int, list[str]] = {}
         for group_id in group_ids:
             found.setdefault(self.partition_of(group_id), []).append(group_id)
@@ -224,14 +224,14 @@ class GroupShards:
         return future
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that the group belongs to."""
+        """Returns the group's partition of ``__consumer_offsets``."""
         return (java_hash(group_id) & 0x7FFFFFFF) % len(self._shards)
 
     def _shard_of(self, group_id: str) -> Shard:
         return self._shards[self.partition_of(group_id)]
 
     def log_of(self, group_id: str) -> PartitionLog:
-        """The log that holds the group's records."""
+        """Returns the log with the group's records."""
         return self._logs[self.partition_of(group_id)]
 
     def end_transaction(self, partition: int, control: ControlRecord) -> None:
@@ -280,7 +280,7 @@ class GroupShards:
         return None
 
     def _unread(self, group_id: str, names: Collection[str]) -> Unread:
-        """How many records a group has not read of these topics, where there are any."""
+        """Counts a group's unread records in these topics, if there are any."""
         committed = self.committed(group_id)
         found = {}
         for name in names:
@@ -317,7 +317,7 @@ class GroupShards:
         self.topics_changed()
 
     def topics_changed(self) -> None:
-        """Shows the shards the topics as they are now, if they have changed."""
+        """Passes the present topics to the shards, if they have changed."""
         image = self._topics.image()
         if image is self._image:
             return
@@ -328,7 +328,7 @@ class GroupShards:
     # ----------------------------------------------------------------------------------------------------------- timers
 
     def tick(self) -> int | None:
-        """Lets due timers expire; how many milliseconds until the next one, or None."""
+        """Handles due timers; returns the milliseconds until the next one, or None."""
         now_ms = self._now_ms()
         for shard in self._shards:
             self._carry_out(shard, shard.tick(now_ms))
@@ -346,7 +346,7 @@ class GroupShards:
             return
 
     async def expire(self, retention_ms: int) -> None:
-        """Removes offsets and groups whose retention is over; other work gets its turn in between."""
+        """Removes expired offsets and groups; other work gets its turn in between."""
         for shard in self._shards:
             ids = sorted(shard.state.groups.keys() | shard.state.offsets.keys())
             for start in range(0, len(ids), _GROUPS_AT_ONCE):
@@ -362,7 +362,7 @@ class GroupShards:
 
     @property
     def broker_configs(self) -> Mapping[str, str]:
-        """The group coordinator's settings that the broker was given, by Kafka's names."""
+        """Returns the broker's group coordinator settings, by Kafka's names."""
         return self._config.broker
 
     def groups_with_configs(self) -> list[str]:
@@ -370,7 +370,7 @@ class GroupShards:
         return sorted(self._config.groups)
 
     def describe_group_configs(self, group_id: str) -> list[tuple[str, str, bool]]:
-        """Name, value in use, and whether the group itself sets it."""
+        """Returns name, value in use, and whether the group itself sets it."""
         rows = self._config.describe_group(group_id)
         return [(name, value, own) for name, (value, own) in sorted(rows.items()) if value is not None]
 
@@ -394,7 +394,7 @@ class GroupShards:
             self._carry_out(shard, shard.set_group_config(config))
 
     def release(self) -> None:
-        """Tells waiting clients to retry later: this coordinator stops."""
+        """Tells waiting clients to retry later, because this coordinator stops."""
         self._is_released = True
         for future, message in list(self._parked.values()):
             if not future.done():

@@ -45,7 +45,7 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
 def context_of(request: Request) -> Caller:
-    """Client id, host, API version and rights of a request, as the shards want them."""
+    """Returns client id, host, API version and rights of a request, for the shards."""
     header, access = request.header, request.access
     rights = None if access is EVERYTHING else access
     return header.client_id or "", "/" + request.client_host, header.api_version, rights
@@ -79,7 +79,7 @@ def _coordinator_error(broker: Broker, key_type: int) -> tuple[int, str | None]:
 
 
 def _pass_on(broker: Broker, request: Request) -> Answer:
-    """Hands a request that names one group to its shard."""
+    """Passes a request that names one group to its shard."""
     group_id = request.message.group_id
     answer = broker.groups.execute(group_id, request.message, context_of(request))
     return broker.acknowledged(answer, [broker.groups.log_of(group_id)])
@@ -89,7 +89,7 @@ def _pass_on(broker: Broker, request: Request) -> Answer:
 
 
 def handle_offset_commit(broker: Broker, request: Request) -> Answer:
-    """Partitions that do not exist are refused here, one by one; the shard answers for the others."""
+    """Handles OffsetCommit: refuses unknown partitions, one by one; the shard handles the others."""
     by_id = request.header.api_version >= TOPIC_ID_VERSION
     message: OffsetCommitRequest = request.message
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
@@ -128,7 +128,7 @@ def _refused_commit(
 
 
 def _merged(broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitResponseTopic], answer: Answer) -> Answer:
-    """The shard's answer with topic ids, and with the partitions that were refused before."""
+    """Returns the shard's response with topic ids, and with the partitions refused before."""
     if isawaitable(answer):
         return _merged_later(broker, refused, answer)
     assert isinstance(answer, OffsetCommitResponse)
@@ -257,7 +257,7 @@ def handle_describe_groups(broker: Broker, request: Request) -> DescribeGroupsRe
 
 
 def _with_operations(request: Request, answer: Described) -> Described:
-    """The answer with what the requester may do with each group, if that was asked for."""
+    """Returns the response with the requester's allowed operations for each group, if requested."""
     if request.message.include_authorized_operations:
         for group in answer.groups:
             if not group.error_code:

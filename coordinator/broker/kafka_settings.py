@@ -414,7 +414,7 @@ _ELSEWHERE = {
 
 
 def kafka_setting(key: str) -> Definition | None:
-    """What Apache Kafka knows under this name: also of one listener (``listener.name.NAME.KEY``), or of a plug-in."""
+    """Returns Kafka's definition of this name, also of one listener (``listener.name.NAME.KEY``), or of a plug-in."""
     if key.startswith(_OF_PLUGINS):
         return Definition(key, ConfigType.STRING, "")
     of_listener = _OF_LISTENER.fullmatch(key)
@@ -422,6 +422,6 @@ def kafka_setting(key: str) -> Definition | None:
 
 
 def ignored_text(keys: Iterable[str]) -> str:
-    """What to say of settings that Kafka has and this broker does not act on."""
+    """Returns the warning about Kafka's settings without effect on this broker."""
     named = (f"{key} (here: {_ELSEWHERE[key]})" if key in _ELSEWHERE else key for key in sorted(keys))
     return f"settings of Apache Kafka that this broker does not act on: {', '.join(named)}"

@@ -20,7 +20,7 @@ _SEGMENT_BYTES = 4 << 20
 
 @contextmanager
 def loading(log: PartitionLog) -> Iterator[None]:
-    """Says of which log it is that records can't be decoded: UnreadableLogError."""
+    """Raises UnreadableLogError with the log's name if records can't be decoded."""
     try:
         yield
     except DecodeError as error:
@@ -43,7 +43,7 @@ class KeyedLog:
         return self._log
 
     def load(self) -> dict[str, bytes]:
-        """What the log holds now, in the order in which the keys were first written. Raises the log's errors."""
+        """Returns the present contents, in the order in which the keys were first written. Raises the log's errors."""
         with loading(self._log):
             return self._replayed()
 
@@ -68,5 +68,5 @@ class KeyedLog:
         return rows
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Writes a key; None removes it. Raises the log's errors, and then nothing has changed."""
+        """Writes a key; None removes it. Raises the log's errors without any change."""
         self._log.append(encode_batch([key.encode()], [value], [-1]), now_ms=0)

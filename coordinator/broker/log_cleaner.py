@@ -21,7 +21,7 @@ logger = logging.getLogger("coordinator.broker")
 
 
 class LogCleaner:
-    """``logs`` gives those that are to be compacted now; ``readers`` is where their records are read."""
+    """Compacts logs. ``logs`` returns those to be compacted now; ``readers`` reads their records."""
 
     def __init__(
         self, logs: Callable[[], Iterable[PartitionLog]], now_ms: Callable[[], int], readers: Executor
@@ -34,16 +34,16 @@ class LogCleaner:
 
     @property
     def unreadable_batches(self) -> int:
-        """How many batches were found that can't be read, and were kept."""
+        """Returns the number of unreadable batches, which were kept."""
         return sum(map(len, self._unreadable_batches.values()))
 
     @property
     def uncleanable_logs(self) -> int:
-        """How many logs are left alone."""
+        """Returns the number of logs that are not compacted any more."""
         return len(self._unreadable)
 
     async def clean(self, map_bytes_max: int) -> int:
-        """Compacts every log that is worth it now; how many there were."""
+        """Compacts every log that needs it now; returns their number."""
         found = self._worth_it()
         for log in found:
             try:

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster: what the cluster looks like. It is one node."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster: describes the cluster, which is one node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTITIONS_PER_PAGE_MAX = 2000
 
 
 def wants_everything(request: Request) -> bool:
-    """Whether a Metadata request asks for all topics."""
+    """Whether a Metadata request is for all topics."""
     message: MetadataRequest = request.message
     return message.topics is None or (request.header.api_version == 0 and not message.topics)
 
@@ -89,7 +89,7 @@ def _metadata_for(
 def _create_or_refuse(broker: Broker, name: str, may_create: bool) -> int:
     try:
         check_name(name)
-        # A topic that is being made is waited for: to make it at once would keep all others waiting.
+        # Topic creation is awaited: creating it immediately would keep all others waiting.
         if not (may_create and broker.configs["auto.create.topics.enable"]) or broker.topics.is_changing(name):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         broker.topics.create(name, broker.integer("num.partitions"), {})

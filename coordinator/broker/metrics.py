@@ -40,13 +40,13 @@ class Metric(NamedTuple):
 
 
 class Idleness:
-    """The share of time in which this thread had nothing to do, between one look and the next."""
+    """Measures the share of time in which this thread was idle, since the last measurement."""
 
     def __init__(self) -> None:
         self._wall_s, self._busy_s = time.monotonic(), time.thread_time()
 
     def ratio(self) -> float:
-        """From 0 to 1."""
+        """Returns the share, from 0 to 1."""
         wall_s, busy_s = time.monotonic(), time.thread_time()
         passed_s = wall_s - self._wall_s
         worked_s = busy_s - self._busy_s
@@ -55,7 +55,7 @@ class Idleness:
 
 
 def group_metrics(groups: GroupShards, now_ms: int, idle_ratio: float) -> Iterator[Metric]:
-    """All metrics of the group coordinator."""
+    """Yields all metrics of the group coordinator."""
     counts = Counter(kind_and_state(group, image) for group, image in groups.groups())
     by_kind: Counter[str] = Counter()
     for (kind, _), count in counts.items():
@@ -93,7 +93,7 @@ def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Metric]:
 
 
 def exposition(metrics: Iterable[Metric], prefix: str = _PREFIX) -> str:
-    """The text format of Prometheus."""
+    """Formats the metrics for Prometheus."""
     lines: list[str] = []
     told: set[str] = set()
     for metric in metrics:

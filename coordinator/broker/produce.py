@@ -57,7 +57,7 @@ _LENGTH, _COUNT = slice(8, FRAME_BYTES), slice(57, HEADER_SIZE_BYTES)
 
 @dataclass(slots=True)
 class _Work:
-    """One request. What is left of what its batches may hold unpacked: in this slice, and at all."""
+    """One request, with the remaining limits of its batches' unpacked size: in this slice, and in total."""
 
     broker: Broker
     request: Request
@@ -68,7 +68,7 @@ class _Work:
 
 
 class _Later(NamedTuple):
-    """A batch that takes long to read: its answer is the one with that index in ``answers``."""
+    """A batch that takes long to read: its response is the one with that index in ``answers``."""
 
     answers: list[ProduceResponse.PartitionProduceResponse]
     answer_index: int
@@ -239,7 +239,8 @@ def _frame_refusal(records: bytes | memoryview, version: int) -> tuple[int, str]
 
 
 def is_transactional(records: bytes | memoryview | None) -> bool:
-    """Whether the (first, and with a producer id only) batch says so; a batch too short to say it is the log's matter."""
+    """Whether the (first, and with a producer id only) batch is transactional; batches that are too short are checked by
+    the log."""
     return records is not None and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
 
 

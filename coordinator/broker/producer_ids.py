@@ -18,7 +18,7 @@ _KEY = "next_block"
 
 
 class ProducerIds:
-    """The source of producer ids."""
+    """Assigns producer ids."""
 
     def __init__(self, directory: LogDirectory, *, fsync: Fsync) -> None:
         self._rows = KeyedLog(directory, PRODUCER_IDS_LOG, fsync=fsync)
@@ -35,7 +35,7 @@ class ProducerIds:
             self._next = self._block_end = _NEXT_BLOCK.unpack(value)[0]
 
     def allocate(self) -> int:
-        """The next producer id. Raises the log's errors where a block can't be reserved."""
+        """Returns the next producer id. Raises the log's errors if a block can't be reserved."""
         if self._next == self._block_end:
             end = self._block_end + BLOCK_SIZE
             self._rows.put(_KEY, _NEXT_BLOCK.pack(end))

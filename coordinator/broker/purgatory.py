@@ -1,4 +1,4 @@
-"""Fetches that wait for records: for which partitions, and until when.
+"""Fetches that wait for records, with their partitions and deadlines.
 
 A fetch that can't be answered yet waits for an append to one of its partitions. It learns which of them got something,
 looks at these alone, and waits on if it must; a deadline ends the wait in any case.
@@ -14,7 +14,7 @@ from coordinator.log import PartitionLog
 
 
 class DelayedFetch:
-    """One waiting fetch. ``woken``: the partitions that got something since it last looked."""
+    """One waiting fetch. ``woken``: the partitions with new records since its last check."""
 
     __slots__ = ("event", "woken")
 
@@ -23,7 +23,7 @@ class DelayedFetch:
         self.woken: set[PartitionLog] = set()
 
     async def wait(self, timeout_s: float) -> set[PartitionLog]:
-        """The partitions that got something; none when the time is over first, or all waits were ended."""
+        """Returns the partitions with new records; none if the time is up first, or all waits were ended."""
         if not self.event.is_set():
             try:
                 async with asyncio.timeout(timeout_s):
@@ -48,7 +48,7 @@ class Purgatory:
         return sum(map(len, self._waiting.values()))
 
     def wake(self, log: PartitionLog) -> None:
-        """To be called when records were appended to ``log``, or it was closed."""
+        """Wakes the waiting fetches of ``log``. Called when records were appended to it, or it was closed."""
         self.round += 1
         waiting = self._waiting.get(log)
         if waiting:
@@ -57,7 +57,7 @@ class Purgatory:
                 watch.event.set()
 
     def close(self) -> None:
-        """Ends all waits, now and from now on: the broker is to stop."""
+        """Ends all waits, now and from now on: the broker stops."""
         self._closing = True
         for waiting in self._waiting.values():
             for watch in waiting:
@@ -66,7 +66,7 @@ class Purgatory:
 
     @contextmanager
     def watch(self, logs: Iterable[PartitionLog]) -> Iterator[DelayedFetch]:
-        """Watches partitions for as long as the context is open."""
+        """Watches partitions while the context is open."""
         watch = DelayedFetch()
         if self._closing:
             watch.event.set()

@@ -36,7 +36,7 @@ class QueuedBytes:
     # --------------------------------------------------------------------------------------------------------- requests
 
     def take(self, who: Hashable, size: int, granted: Callable[[], None]) -> bool:
-        """Grants ``size`` bytes at once, or says False and calls ``granted`` when it is done."""
+        """Grants ``size`` bytes at once, or returns False and calls ``granted`` later."""
         if not self._waiting and self._fits(size):
             self.requests += size
             return True
@@ -45,12 +45,12 @@ class QueuedBytes:
         return False
 
     def give_back(self, size: int) -> None:
-        """What was granted is no longer held."""
+        """Releases granted bytes."""
         self.requests -= size
         self._grant()
 
     def forget(self, who: Hashable) -> None:
-        """Ends the waiting of a connection that is closed."""
+        """Stops waiting for a connection that is closed."""
         if self._waiting.pop(who, None) is not None:
             self._grant()
 
@@ -66,10 +66,10 @@ class QueuedBytes:
             self.requests += size
             granted()
 
-    # ---------------------------------------------------------------------------------------------------------- answers
+    # --------------------------------------------------------------------------------------------------------- responses
 
     def unsent(self, who: Hashable, size: int) -> None:
-        """So much waits to be sent to this client; 0: all is sent, or the connection is closed."""
+        """Records how many bytes wait to be sent to this client; 0: all are sent, or the connection is closed."""
         self.answers += size - self._unsent.pop(who, 0)
         if size:
             self._unsent[who] = size
@@ -78,7 +78,7 @@ class QueuedBytes:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether half of what may wait to be sent does so."""
+        """Whether unsent data has reached half of its limit."""
         return self.limit_bytes is not None and self.answers >= self.limit_bytes / 2
 
     @property
@@ -97,5 +97,5 @@ class QueuedBytes:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether a connection waits for memory that others hold."""
+        """Whether a connection waits for memory held by others."""
         return self.has_waiting or self.is_half_full

@@ -38,7 +38,7 @@ _Latest: TypeAlias = "dict[bytes, tuple[int, bytes | None]]"
 
 
 class Appended(Protocol):
-    """Where an append went."""
+    """The position of an append."""
 
     @property
     def last_offset(self) -> int: ...
@@ -55,7 +55,7 @@ class ReadBatches(Protocol):
 
 
 class CoordinatorLog(Protocol):
-    """What a shard needs of a partition log."""
+    """The part of a partition log that a shard needs."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -69,7 +69,7 @@ class CoordinatorLog(Protocol):
 
 
 class AppendFailedError(Exception):
-    """Records could not be written; the code is for who waits for an answer."""
+    """Records could not be written; the code is for the waiting requester."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -149,7 +149,7 @@ def latest_rows(log: CoordinatorLog) -> Iterator[JournalBatch]:
 
 
 def _merged(latest: _Latest, others: deque[tuple[int, JournalBatch]]) -> Iterator[JournalBatch]:
-    """Both in the order of the log; ``others`` is empty then."""
+    """Merges both in the order of the log; ``others`` is empty afterwards."""
     for key, (number, value) in latest.items():
         while others and others[0][0] < number:
             yield others.popleft()[1]

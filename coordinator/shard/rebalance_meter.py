@@ -1,4 +1,4 @@
-"""How often groups rebalance: a rebalance is a rise of a group's epoch."""
+"""Measures how often groups rebalance: a rebalance is a rise of a group's epoch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class RebalanceMeter:
         self._times_ms: deque[int] = deque()
 
     def note(self, now_ms: int) -> None:
-        """One more."""
+        """Counts one rebalance."""
         self.count += 1
         self._times_ms.append(now_ms)
         self._forget(now_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """The rate of the last minute."""
+        """Returns the rate of the last minute."""
         self._forget(now_ms)
         return len(self._times_ms) * 1000 / WINDOW_MS
 

@@ -36,7 +36,7 @@ _KEYS_OF_EPOCHS = (types.StreamsGroupMetadataKey, types.StreamsGroupTargetAssign
 
 @dataclass(slots=True)
 class _Known:
-    """One group: the reasons since its last assignment, who had what by that, and the latest assignments."""
+    """One group: the reasons since its last assignment, the task owners of that one, and the latest assignments."""
 
     owners: TaskOwners
     reasons: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class RebalanceReasons:
         self._groups: dict[str, _Known] = {}
 
     def note(self, event: Event, decision: GroupDecision, before: GroupsState, after: GroupsState, now_ms: int) -> None:
-        """Learns from an event that was carried out."""
+        """Records the effects of an event that was carried out."""
         for group_id in _group_ids(decision.records):
             then, now = before.groups.get(group_id), after.groups.get(group_id)
             if not isinstance(now, StreamsGroup):
@@ -83,7 +83,7 @@ class RebalanceReasons:
         )
 
     def tell(self, event: Event, message: Message) -> None:
-        """Adds what is known to the answer to a request."""
+        """Adds the reasons to the response to a request."""
         if not isinstance(event, GroupRequest):
             return
         request = event.message
@@ -101,7 +101,7 @@ class RebalanceReasons:
     def _tell_member(
         self, request: types.StreamsGroupHeartbeatRequest, message: types.StreamsGroupHeartbeatResponse
     ) -> None:
-        """What it has not heard of yet; of all that was before a member joined, the latest is enough.
+        """Adds the reasons that a member has not received yet; of those before it joined, the latest is enough.
 
         A member that has to give tasks back keeps its epoch, though the assignment is of a later one.
         """
@@ -117,7 +117,7 @@ class RebalanceReasons:
 
 
 def _group_ids(records: Iterable[GroupRecord]) -> set[str]:
-    """The streams groups whose epoch or assignment these records may change."""
+    """Returns the streams groups whose epoch or assignment these records may change."""
     return {key.group_id for key, _ in records if isinstance(key, _KEYS_OF_EPOCHS)}
 
 

@@ -64,7 +64,7 @@ EXPIRING_OFFSET_VERSION = 1
 
 
 class EventOutcome(NamedTuple):
-    """What an event led to. ``end_offset`` is the offset behind the shard's last record."""
+    """The result of an event. ``end_offset`` is the offset after the shard's last record."""
 
     replies: list[Reply]
     effects: list[Effect]
@@ -73,7 +73,7 @@ class EventOutcome(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What the answer to a heartbeat follows from where nothing else follows from it than a longer session."""
+    """The data for the response to a heartbeat that only extends its session."""
 
     shard: Shard
     group: StreamsGroup
@@ -104,7 +104,7 @@ class Shard:
         return self._timers
 
     def load(self, now_ms: int) -> EventOutcome:
-        """Makes the state from the log, and the timers that it calls for. Raises LogError or DecodeError for damage."""
+        """Builds the state from the log, and the timers that it requires. Raises LogError or DecodeError for damage."""
         self._state = apply_all(EMPTY, self._entries())
         self._timers = Timers()
         return self._carry_out(on_loaded(self._state, now_ms, self._config), now_ms)
@@ -127,7 +127,7 @@ class Shard:
         self._state = apply_all(self._state, (end,))
 
     def settled(self, group_id: str, member_id: str) -> Settled | None:
-        """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""
+        """Returns the data for the response to a member's heartbeat, if it belongs to a streams group."""
         group = self._state.groups.get(group_id)
         if not isinstance(group, StreamsGroup) or member_id not in group.members or group.soft.may_change_by_itself:
             return None
@@ -135,7 +135,7 @@ class Shard:
         return Settled(self, group, self._image, self._config, TimerKey(SESSION, group_id, member_id), timeout_ms)
 
     def prolong(self, settled: Settled, now_ms: int) -> bool:
-        """Prolongs a session; False, with nothing done, if a heartbeat may be answered in another way than before."""
+        """Extends a session; returns False without any change if the response may differ from the previous one."""
         group = settled.group
         if (
             self._state.groups.get(group.group_id) is not group
@@ -147,15 +147,15 @@ class Shard:
         return True
 
     def has_earlier_deadline(self, known_ms: int | None) -> bool:
-        """Whether a timer was set that is due before ``known_ms`` (None: whether there is any)."""
+        """Whether a timer is due before ``known_ms`` (None: whether there is any)."""
         return self._timers.has_earlier(known_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When ``tick`` has something to do next; None if never."""
+        """Returns when ``tick`` is due next; None if never."""
         return self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> EventOutcome:
-        """Lets the timers expire whose deadline has come."""
+        """Handles all timers that are due."""
         replies: list[Reply] = []
         effects: list[Effect] = []
         appended = False
@@ -172,12 +172,12 @@ class Shard:
         return EventOutcome(replies, effects, appended, self._log.log_end_offset)
 
     def set_topics(self, image: TopicsImage, now_ms: int) -> EventOutcome:
-        """Takes a new image of the topics; groups look at it with their next heartbeat."""
+        """Replaces the image of the topics; groups use it with their next heartbeat."""
         self._image = image
         return self.execute(TopicsChanged(image), now_ms)
 
     def set_group_config(self, config: GroupConfig) -> EventOutcome:
-        """Takes new settings; they hold for each member from its next heartbeat on."""
+        """Replaces the settings; they apply to each member from its next heartbeat on."""
         self._config = config
         return EventOutcome([], [], False, self._log.log_end_offset)
 

@@ -9,7 +9,7 @@ from coordinator.machine.values import CancelTimer, Timer, TimerChange, TimerKey
 
 
 class Timers:
-    """Timers of one shard, in virtual time: the caller asks which are due."""
+    """The timers of one shard, in virtual time: the caller requests the due ones."""
 
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
@@ -31,7 +31,7 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def carry_out(self, changes: Iterable[TimerChange]) -> None:
-        """Does what a decision says of timers."""
+        """Applies a decision's changes of timers."""
         for change in changes:
             match change:
                 case Timer(key, deadline_ms):
@@ -40,16 +40,16 @@ class Timers:
                     self.cancel(key)
 
     def has_earlier(self, known_ms: int | None) -> bool:
-        """Whether one may be due before ``known_ms``, the last answer of :meth:`next_deadline_ms`."""
+        """Whether a timer may be due before ``known_ms``, the last result of :meth:`next_deadline_ms`."""
         return bool(self._heap) and (known_ms is None or self._heap[0][0] < known_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next timer expires; None without timers."""
+        """Returns when the next timer expires; None without timers."""
         self._settle()
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> TimerKey | None:
-        """Takes out the timer with the earliest deadline, if that has come."""
+        """Removes and returns the timer with the earliest deadline, if it is due."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
             return None

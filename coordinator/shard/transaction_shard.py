@@ -43,7 +43,7 @@ RETRY_MS = 1_000
 
 
 class TransactionOutcome(NamedTuple):
-    """What an event led to."""
+    """The result of an event."""
 
     reply: ProducerReply | None
     effects: tuple[WriteMarkers, ...]
@@ -64,13 +64,14 @@ class TransactionShard:
         return self._state
 
     def load(self, now_ms: int) -> TransactionOutcome:
-        """Makes the state from the log, and what it calls for. Raises LogError or DecodeError for damage."""
+        """Builds the state from the log, with the timers and effects that it requires. Raises LogError or DecodeError for
+        damage."""
         self._state = apply_all(EMPTY, self._records())
         self._timers = Timers()
         return self._carry_out(on_loaded(self._state, now_ms, self._config), now_ms)
 
     def execute(self, event: Event, now_ms: int) -> TransactionOutcome:
-        """Handles an event; the outcome has the answer to who asked."""
+        """Handles an event; the outcome has the response."""
         decision = handle(self._state, event, now_ms, self._config)
         try:
             return self._carry_out(decision, now_ms)
@@ -80,11 +81,11 @@ class TransactionShard:
             return TransactionOutcome(ProducerReply(failed.code), (), False)
 
     def next_deadline_ms(self) -> int | None:
-        """When ``tick`` has something to do next; None if never."""
+        """Returns when ``tick`` is due next; None if never."""
         return self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> TransactionOutcome:
-        """Lets the timers expire whose deadline has come."""
+        """Handles all timers that are due."""
         effects: list[WriteMarkers] = []
         appended = False
         while (key := self._timers.pop_due(now_ms)) is not None:

@@ -17,14 +17,14 @@ NO_DURATION = -1
 
 
 def unknown_states(request: ListTransactionsRequest) -> list[str]:
-    """The states of the filter that there are not."""
+    """Returns the states of the filter that do not exist."""
     return [name for name in request.state_filters if name not in _BY_LABEL]
 
 
 def listed(
     state: TransactionsState, request: ListTransactionsRequest, now_ms: int
 ) -> list[ListTransactionsResponse.TransactionState]:
-    """The transactional ids that pass all filters. A filter of unknown states only passes nothing."""
+    """Returns the transactional ids that pass all filters. A filter of only unknown states matches nothing."""
     states = {_BY_LABEL[name] for name in request.state_filters if name in _BY_LABEL}
     ids = set(request.producer_id_filters)
     found = []
@@ -49,7 +49,7 @@ def listed(
 def described(
     state: TransactionsState, transactional_ids: Iterable[str]
 ) -> list[DescribeTransactionsResponse.TransactionState]:
-    """One entry for each id; an unknown one has TRANSACTIONAL_ID_NOT_FOUND."""
+    """Returns one entry for each id; an unknown one has TRANSACTIONAL_ID_NOT_FOUND."""
     return [_described(state, name) for name in transactional_ids]
 
 

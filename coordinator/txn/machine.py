@@ -52,7 +52,7 @@ LAST_EPOCH = (1 << 15) - 2
 
 
 def handle(state: TransactionsState, event: Event, now_ms: int, config: TransactionConfig) -> TransactionDecision:
-    """What follows from an event."""
+    """Handles an event."""
     match event:
         case InitProducer():
             return _init(state, event, now_ms, config)
@@ -69,7 +69,7 @@ def handle(state: TransactionsState, event: Event, now_ms: int, config: Transact
 
 
 def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) -> TransactionDecision:
-    """What the state calls for after a start: timers, and the markers of what was prepared."""
+    """Returns what the state requires after a start: timers, and the markers of prepared transactions."""
     timers: list[Timer | CancelTimer] = []
     effects = []
     for name, transaction in state.transactions.items():
@@ -164,7 +164,7 @@ def _given(
     now_ms: int,
     config: TransactionConfig,
 ) -> TransactionDecision:
-    """The producer is given its id and epoch; ``named_epoch`` is the one that it said it has."""
+    """Assigns the producer its id and epoch; ``named_epoch`` is the one that it sent."""
     name = event.transactional_id
     made = Transaction(
         name, producer, event.timeout_ms, TransactionState.EMPTY, update_ms=now_ms, previous_producer_id=previous_id

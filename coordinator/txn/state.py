@@ -30,12 +30,12 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided, markers may be missing."""
+        """Whether the outcome is decided and markers may be missing."""
         return self in {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is going on: a new transaction may begin."""
+        """Whether no transaction is in progress: a new one may begin."""
         return self in {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
 
     @property
@@ -46,7 +46,7 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id: its producer and what its last transaction has come to. ``start_ms`` is -1 before the first."""
+    """A transactional id: its producer and the state of its last transaction. ``start_ms`` is -1 before the first."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -70,12 +70,12 @@ EMPTY = TransactionsState()
 
 
 def apply(state: TransactionsState, record: TransactionRecord) -> TransactionsState:
-    """The state after one record."""
+    """Returns the state after one record."""
     return apply_all(state, (record,))
 
 
 def apply_all(state: TransactionsState, records: Iterable[TransactionRecord]) -> TransactionsState:
-    """The state after these records."""
+    """Returns the state after these records."""
     transactions = dict(state.transactions)
     last_epochs = state.last_epochs
     for key, value in records:
@@ -90,7 +90,7 @@ def apply_all(state: TransactionsState, records: Iterable[TransactionRecord]) ->
 
 
 def apply_soft(state: TransactionsState, update: NamedEpoch) -> TransactionsState:
-    """The state after something that the log does not hold."""
+    """Returns the state after a change that is not in the log."""
     last_epochs = {**state.last_epochs, update.transactional_id: update.last_epoch}
     if update.last_epoch == NO_EPOCH:
         del last_epochs[update.transactional_id]
@@ -98,7 +98,7 @@ def apply_soft(state: TransactionsState, update: NamedEpoch) -> TransactionsStat
 
 
 def record_of(transaction: Transaction) -> TransactionRecord:
-    """The record that makes this transaction. As in Kafka, an empty one has no list of partitions."""
+    """Returns the record of this transaction. As in Kafka, an empty one has no list of partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         by_topic.setdefault(topic, []).append(partition)

@@ -88,14 +88,14 @@ class WriteMarkers:
 
 
 class ProducerReply(NamedTuple):
-    """The answer to a producer; ``producer`` is what InitProducerId gives."""
+    """The response to a producer; ``producer`` is the result of InitProducerId."""
 
     code: ErrorCode = ErrorCode.NONE
     producer: ProducerIdAndEpoch = NO_PRODUCER
 
 
 class NamedEpoch(NamedTuple):
-    """The epoch that a producer had before its last bump, if it named it itself; -1: none."""
+    """The epoch that a producer had before its last bump, if the producer sent it; -1: none."""
 
     transactional_id: str
     last_epoch: int

@@ -63,7 +63,7 @@ def _may(request: Request, operation: Operation, group_id: str) -> bool:
 
 
 def read_group(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """For requests that one member of a group sends."""
+    """Guards requests that one member of a group sends."""
     if may_read_group(request, request.message.group_id):
         return handler(broker, request)
     return failure(request.message, GROUP_DENIED)
@@ -85,7 +85,7 @@ def streams_group_heartbeat(handler: Handler, broker: Broker, request: Request) 
     hidden = sorted({name for name in _topology_topics(message) if not request.access.may_describe(name)})
     if not hidden:
         return handler(broker, request)
-    # The names are the requester's own: to say them back discloses nothing.
+    # The names come from the requester itself: returning them discloses nothing.
     return StreamsGroupHeartbeatResponse(
         error_code=TOPIC_DENIED, error_message=f"Topic authorization failed: DESCRIBE on {', '.join(hidden)}."
     )
@@ -232,14 +232,14 @@ FetchedTopic = TypeVar(
 def _visible(
     request: Request, topics: list[FetchedTopic], name_of: Callable[[FetchedTopic], str | None]
 ) -> list[FetchedTopic]:
-    """Topics of an answer that may be described; ids without a topic stay."""
+    """Returns topics of a response that may be described; ids without a topic stay."""
     return [topic for topic in topics if (name := name_of(topic)) is None or request.access.may_describe(name)]
 
 
 def _hide_topics(
     broker: Broker, request: Request, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, *, by_id: bool
 ) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
-    """Takes topics that may not be described out of a request; the answers to them."""
+    """Removes topics that may not be described from a request, and returns the responses to them."""
     if wanted.topics is None:
         return []
 
@@ -302,7 +302,7 @@ def _fetch_of_one_group(handler: Handler, broker: Broker, request: Request) -> A
 
 
 def list_groups(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """DESCRIBE on the cluster shows all groups; without it those that may be described are shown."""
+    """Lists all groups with DESCRIBE on the cluster; otherwise those that may be described."""
     access = request.access
     if access.may_with_cluster(Operation.DESCRIBE):
         return handler(broker, request)

@@ -31,12 +31,12 @@ TRANSACTION_MESSAGE = "The transactional id authorization failed."
 
 
 def unguarded(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """For what everybody may ask."""
+    """Allows requests of everyone."""
     return handler(broker, request)
 
 
 def then(answer: Answer, change: Change) -> Answer:
-    """The answer, now or later, after ``change``."""
+    """Returns the response, now or later, after ``change``."""
     return _later(answer, change) if isawaitable(answer) else change(answer)
 
 
@@ -45,7 +45,7 @@ async def _later(answer: Awaitable[Message | None], change: Change) -> Message:
 
 
 def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[list[Entry], list[Entry]]:
-    """The entries that are allowed, and the others."""
+    """Splits the entries into allowed ones and others."""
     allowed: list[Entry] = []
     denied: list[Entry] = []
     for entry in entries:
@@ -54,13 +54,13 @@ def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[l
 
 
 def with_topics(answer: Any, refused: Iterable[Message]) -> Any:  # any answer that has topics
-    """The answer with the topics that were refused behind those that were allowed."""
+    """Returns the response with the refused topics after the allowed ones."""
     answer.topics.extend(refused)
     return answer
 
 
 def for_cluster(*operations: Operation, refusal: Change) -> Guard:
-    """A guard that asks for one of these operations on the cluster; ``refusal`` makes the answer without it."""
+    """Returns a guard that requires one of these operations on the cluster; ``refusal`` creates the response without it."""
 
     def guard(handler: Handler, broker: Broker, request: Request) -> Answer:
         if any(request.access.may_with_cluster(operation) for operation in operations):

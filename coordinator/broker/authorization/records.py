@@ -29,7 +29,7 @@ from streamsrt.wire.types import (
 
 
 def _topic_check(broker: Broker, request: Request, operation: Operation) -> Callable[[str, bytes | None], bool]:
-    """Whether the operation is allowed with a topic, by its id or else by its name."""
+    """Returns a check whether the operation is allowed with a topic, by its id or else by its name."""
 
     def check(name: str, topic_id: bytes | None) -> bool:
         if topic_id is not None:
@@ -99,7 +99,7 @@ def _not_produced(message: ProduceRequest, denied: list[ProduceRequest.TopicProd
 
 
 def fetch(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """A consumer needs READ on each topic; who fetches as a replica needs CLUSTER_ACTION on the cluster."""
+    """Requires READ on each topic from a consumer; a fetching replica needs CLUSTER_ACTION on the cluster."""
     message: FetchRequest = request.message
     by_id = request.header.api_version >= FETCH_ID_VERSION
     if message.replica_id >= 0 or message.replica_state.replica_id >= 0:
@@ -161,7 +161,7 @@ def list_offsets(handler: Handler, broker: Broker, request: Request) -> Answer:
 
 
 def offset_for_leader_epoch(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """DESCRIBE on each topic, or CLUSTER_ACTION on the cluster."""
+    """Requires DESCRIBE on each topic, or CLUSTER_ACTION on the cluster."""
     message: OffsetForLeaderEpochRequest = request.message
     if request.access.may_with_cluster(Operation.CLUSTER_ACTION):
         return handler(broker, request)

@@ -75,5 +75,5 @@ GUARDS: Mapping[int, Guard] = {
 
 
 def guarded(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-    """The handlers behind their rules. Raises KeyError for one without a rule."""
+    """Wraps the handlers in their rules. Raises KeyError for one without a rule."""
     return {key: partial(GUARDS[key], handler) for key, handler in handlers.items()}

@@ -31,7 +31,7 @@ from streamsrt.wire.types import (
 
 
 def _twice(names: Iterable[str | None]) -> set[str | None]:
-    """What a request names more than once: the handler refuses that for every client."""
+    """Returns the names that occur more than once in a request: the handler refuses these for every client."""
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -107,7 +107,7 @@ def describe_topic_partitions(handler: Handler, broker: Broker, request: Request
 
 
 def create_topics(handler: Handler, broker: Broker, request: Request) -> Answer:
-    """Without DESCRIBE_CONFIGS on a created topic, the response omits its settings."""
+    """Handles CreateTopics. Without DESCRIBE_CONFIGS on a created topic, the response omits its settings."""
     message: CreateTopicsRequest = request.message
     access = request.access
     twice = _twice(topic.name for topic in message.topics)
