@@ -33,8 +33,9 @@ from streamsrt.backfill.stopped_state import (
     is_typed,
 )
 from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.described_group import check_group
 from streamsrt.cli.output import note, print_json, print_rows
-from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap, cluster
 from streamsrt.errors import ConfigError
 from streamsrt.state.directory import StateDirectory
 from streamsrt.wording import counted
@@ -224,6 +225,9 @@ def repartition(
             raise typer.Exit(REFUSED)
         if execute and survey.shape.parts:
             job.execute(survey, note)
+        if not survey.shape.parts:
+            with cluster(servers) as network:
+                check_group(network, application_id)
     if not survey.shape.parts:
         note("no changelog has fewer partitions than its tasks need: there is nothing to repartition")
     elif not execute:

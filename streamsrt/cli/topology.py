@@ -21,7 +21,7 @@ from streamsrt.runtime.topology_lock import LOCK_FILE, read_lock, write_lock
 from streamsrt.wording import counted
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
-from topology.graph.outline import outline
+from topology.graph.outline import TopologyOutline, outline
 
 app = typer.Typer(help="Describe, compare and lock topologies.", no_args_is_help=True)
 
@@ -81,7 +81,7 @@ def diff(
         found = compare(old, new)
     else:
         with cluster(bootstrap_servers) as network:
-            running = running_group(network, group, new, old)
+            running = running_group(network, group, new, old, how=" before the new one")
             if old is not None and not running.runs(old):
                 note(f"no member of group {group} runs the version given as OLD: another version runs")
             known = running.outline(new) if old is None else running.seen_by(old)
@@ -147,7 +147,9 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
         sys.stdout.write(f"group {running.name}: {running.state}, topology epoch {running.epoch}, members: {members}\n")
     if found.verdict is Verdict.SAME:
-        sys.stdout.write(f"the same topology: epoch {found.epoch_before} stays\n")
+        stays = found.epoch_needed == found.epoch_before
+        said = f"epoch {found.epoch_before} stays" if stays else f"with topology.epoch={found.epoch_needed} from now on"
+        sys.stdout.write(f"the same topology: {said}\n")
         return
     columns = ["what", "name", "change", *(["records", "seconds"] if restored is not None else []), "why"]
     rows = [{key: "" if value is None else value for key, value in row.items()} for row in _rows(found, restored)]
@@ -162,7 +164,7 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         if lost and each.fate == "orphaned":
             sys.stdout.write(
                 f"repartition topic {each.name}: {counted(lost, 'record')} not read yet, and the new version does not read "
-                "them: stop all writes to its sources until this number is 0\n"
+                "them\n"
             )
     if not knows_bytes:
         sys.stdout.write(
@@ -190,7 +192,9 @@ def lock(
     check: Annotated[
         bool, typer.Option("--check", help="write nothing; exit codes are those of `topology diff`")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="write it even if state is incompatible")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="write it even if state is incompatible, or the file is broken")
+    ] = False,
 ) -> None:
     """Write the topology and its epoch to a lock file, and show what a change does to existing state.
 
@@ -200,7 +204,7 @@ def lock(
     streamsrt.testing.topology_lock in a test.
     """
     new = version_of(application, key_value_pairs(config or []))
-    agreed = read_lock(file)
+    agreed = _agreed(file, replaces_broken=force and not check)
     if agreed is None:
         if check:
             raise ConfigError(f"there is no lock file {file}: run the command without --check")
@@ -208,22 +212,32 @@ def lock(
         note(f"locked with topology epoch {new.epoch}: check {file} in")
         return
     found = compare(agreed, new)
-    show(found, None, knows_bytes=True)
-    is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
-    if check or is_refused:
-        raise typer.Exit(int(found.verdict))
     # A higher one that is set is meant: the former version has another epoch after it was gone back to.
     given = key_value_pairs(config or []).get("topology.epoch")
-    if given is not None and new.epoch < found.epoch_needed:
+    if given is not None and new.epoch < found.epoch_needed and not check:
         raise ConfigError(
             f"{file} has topology epoch {agreed.epoch}, and this is another topology: it needs topology.epoch="
             f"{found.epoch_needed} or higher, not {given}"
         )
     made = replace(new, epoch=max(found.epoch_needed, new.epoch))
+    show(replace(found, epoch_needed=made.epoch), None, knows_bytes=True)
+    is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
+    if check or is_refused:
+        raise typer.Exit(int(found.verdict))
     # The same topology may have edited functions, which a later version is compared with.
     if made != agreed:
         write_lock(file, made)
         note(f"locked with topology epoch {made.epoch}: check {file} in")
+
+
+def _agreed(file: Path, *, replaces_broken: bool) -> TopologyOutline | None:
+    """What is locked; None where nothing is, or where a file that can't be read is to be replaced."""
+    try:
+        return read_lock(file)
+    except ConfigError:
+        if not replaces_broken:
+            raise
+        return None
 
 
 @app.command("graph")

@@ -25,6 +25,8 @@ from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
 
 _CHANGELOG = "-changelog"
+_FILES = (".json", ".lock")
+"""How the names of saved versions end; no module is called so."""
 
 DescribedPart: TypeAlias = types.StreamsGroupDescribeResponse.Subtopology
 _Topics: TypeAlias = dict[str, dict[str, Any]]
@@ -47,6 +49,10 @@ def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Top
 def version_of(name: str, config: Mapping[str, Any] | None = None) -> TopologyOutline:
     """The outline of a module or of a saved file. Raises ConfigError."""
     path = Path(name)
+    if path.suffix in _FILES and not path.is_file():
+        raise ConfigError(
+            f"the file {name} is missing: make it with `streamsrt topology describe APPLICATION --json > {name}`"
+        )
     if not path.is_file() or path.suffix == ".py":
         return outline(ready_application(name, config))
     try:
@@ -197,9 +203,9 @@ def _unknown(name: str) -> StoreOutline:
 
 
 def running_group(
-    network: NetworkThread, name: str, new: TopologyOutline, old: TopologyOutline | None = None
+    network: NetworkThread, name: str, new: TopologyOutline, old: TopologyOutline | None = None, *, how: str
 ) -> RunningGroup:
-    """The group as it is now. ``old``: the version that is said to run.
+    """The group as it is now. ``old``: the version that is said to run; ``how`` it is said, for messages.
 
     Raises ConfigError where there is none, or where nobody but its members knows its topology.
     """
@@ -214,8 +220,7 @@ def running_group(
         if old is None:
             raise ConfigError(
                 f"group {name!r} is a classic group, whose topology is known only to its members: "
-                "give the running version before the new one, as its module or as a file written by "
-                "`topology describe --json`"
+                f"give the running version{how}, as its module or as a file written by `topology describe --json`"
             )
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None

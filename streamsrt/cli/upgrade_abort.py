@@ -24,6 +24,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, describe_when_settled, look
 from streamsrt.runtime.rollback import has_epoch_of, members_to_remove, raise_epoch, runs
+from streamsrt.runtime.store_origins import newer_values
 from streamsrt.runtime.upgrade_status import member_name
 from streamsrt.wire.error_codes import ErrorCode
 from topology.graph.diff import Verdict
@@ -109,11 +110,11 @@ def abort(
         epoch = _epoch(facts, former, is_raised=is_raised)
         leaving = members_to_remove(facts, former)
         staying = [each for each in facts.members if runs(each, former)]
-        if leaving and not staying:
-            raise ConfigError(_nobody_stays(old, group, epoch))
+        why_not = "; ".join(unreadable_stores(network, group, former))
+        if leaving and not staying and not why_not:
+            raise ConfigError(_nobody_stays(old, group, epoch, writes_newer=_writes_newer(group, former, leaving)))
         topics = topics_left(network, facts, former, leaving, is_raised=is_raised)
         unread = unread_of(network, group, topics)
-        why_not = "; ".join(unreadable_stores(network, group, former))
         if unread and not lose_in_flight and not why_not:
             why_not = refusal(old, facts, epoch, leaving)
         made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
@@ -137,12 +138,22 @@ def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
     return facts.epoch if is_raised else facts.epoch + 1
 
 
-def _nobody_stays(old: str, group: str, epoch: int) -> str:
+def _writes_newer(group: str, former: Topology, leaving: Sequence[MemberFacts]) -> bool:
+    """Whether a leaving member is about to write values that ``former`` can't read."""
+    return any(list(newer_values(group, former, each.value_versions)) for each in leaving)
+
+
+def _nobody_stays(old: str, group: str, epoch: int, *, writes_newer: bool) -> str:
+    run = f"streamsrt run {old} -a {group} --config topology.epoch={epoch}"
+    why = f"no instance of {old} runs in group {group}, so no instance would take over the tasks"
+    if writes_newer:
+        return (
+            f"{why}, and it can't read the values that the later version is about to write: stop all instances, check "
+            f"again with this command, then start {old} ({run})"
+        )
     return (
-        f"no instance of {old} runs in group {group}, so no instance would take over the tasks: start "
-        f"one first (streamsrt run {old} "
-        f"-a {group} --config topology.epoch={epoch}). It takes over tasks when it is warmed up; then "
-        "continue instance by instance, as in any upgrade"
+        f"{why}: start one first ({run}). It takes over tasks when it is warmed up; then continue instance by instance, as "
+        "in any upgrade"
     )
 
 

@@ -128,7 +128,7 @@ def made_plan(
 ) -> UpgradePlan:
     """The plan for a running group. Raises ConfigError if there is no such group."""
     version = outline(new)
-    running = running_group(network, group, version, old)
+    running = running_group(network, group, version, old, how=" with --old")
     before = running.outline(version) if old is None else running.seen_by(old)
     found = compare(before, version, running.cluster_topics())
     restored = restored_state(network, running, before, version, found)

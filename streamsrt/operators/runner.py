@@ -66,7 +66,7 @@ from topology.graph.operations.traits import Code, emits_on_close, own_store, tr
 from topology.graph.store_kinds import store_traits
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
-from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
+from topology.spec.row_versions import UpcastError
 from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
@@ -428,7 +428,7 @@ class Runner:
                     (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
                 self.env.finish_calls()
         except UpcastError as error:
-            raise ProcessingError(f"{error}. {UPCAST_ADVICE}") from error
+            raise ProcessingError(error.with_advice) from error
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""

@@ -35,7 +35,7 @@ from streamsrt.queries.values import (
 from streamsrt.state.store import after_prefix
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import StoreKind, in_words, kind_of
-from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
+from topology.spec.row_versions import UpcastError
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
@@ -141,7 +141,7 @@ def _upcasting(convert: Convert) -> Convert:
             return convert(raw)
         except UpcastError as error:
             error.key = raw.key
-            raise UserError(f"{error}. {UPCAST_ADVICE}") from error
+            raise UserError(error.with_advice) from error
 
     return told
 

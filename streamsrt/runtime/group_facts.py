@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
 from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks
+from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.membership.classic.stream_layout import decode_own_assignment, decode_own_subscription
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, may_lose_in_flight
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS, may_lose_in_flight
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
@@ -46,7 +47,7 @@ class MemberFacts:
     ``tasks``: its assigned tasks. ``offsets`` and ``ends``: the offsets of its state and of the changelogs by task, as
     it reported them. ``is_away``: a static member that is stopped; None if its protocol does not report that.
     ``reads``: the topics to which a member of a classic group subscribes. ``may_lose``: it runs with
-    ``upgrade.lose.in.flight``.
+    ``upgrade.lose.in.flight``. ``value_versions``: of the values that it writes into stores.
     """
 
     member_id: str
@@ -63,6 +64,7 @@ class MemberFacts:
     is_away: bool | None = None
     reads: frozenset[str] = frozenset()
     may_lose: bool = False
+    value_versions: ValueVersions = field(default_factory=lambda: NO_VERSIONS)
 
 
 class KnownVersion(NamedTuple):
@@ -290,6 +292,7 @@ def _streams_member(member: _Member) -> MemberFacts:
     found = member.assignment
     roles = (found.active_tasks, found.standby_tasks, found.warmup_tasks)
     endpoint = member.user_endpoint
+    tags = {tag.key: tag.value for tag in member.client_tags}
     return MemberFacts(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -297,7 +300,7 @@ def _streams_member(member: _Member) -> MemberFacts:
         client_id=member.client_id,
         host=member.client_host.lstrip("/"),
         epoch=member.topology_epoch,
-        digest=next((tag.value for tag in member.client_tags if tag.key == TOPOLOGY_DIGEST), None),
+        digest=tags.get(TOPOLOGY_DIGEST),
         endpoint=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
         tasks={
             role: frozenset((each.subtopology_id, p) for each in listed for p in each.partitions)
@@ -306,7 +309,8 @@ def _streams_member(member: _Member) -> MemberFacts:
         offsets={(each.subtopology_id, each.partition): each.offset for each in member.task_offsets},
         ends={(each.subtopology_id, each.partition): each.offset for each in member.task_end_offsets},
         is_away=None if member.is_classic else member.member_epoch == _AWAY_EPOCH,
-        may_lose=may_lose_in_flight({tag.key: tag.value for tag in member.client_tags}),
+        may_lose=may_lose_in_flight(tags),
+        value_versions=read_versions(tags.get(VALUE_VERSIONS)),
     )
 
 
@@ -354,4 +358,5 @@ def _classic_member(
         ends={} if said is None else said.end_offsets,
         reads=frozenset() if said is None else said.topics,
         may_lose=said is not None and may_lose_in_flight(said.client_tags),
+        value_versions=NO_VERSIONS if said is None else read_versions(said.client_tags.get(VALUE_VERSIONS)),
     )

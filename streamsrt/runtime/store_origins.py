@@ -8,8 +8,12 @@
    may have the same mark, and the version is accepted; equal origins never have different marks.
 3. What a join keeps of one side must not be taken for what came from the other one, whoever named the store. A store of a
    join has a tag for that: a mark of each side.
-4. Stores without a mark are not compared: those of members in Java, or of versions that did not write marks.
-5. Members with a later epoch are ignored: the coordinator refuses an earlier one.
+4. Rows of tumbling windows have the same bytes as those of sliding ones. A store whose rows have windows has a tag for
+   what they mean, and how long they are.
+5. Values that a running member writes must have a version that this one reads, whichever epoch it has: it would fail at
+   the first one. Who goes back to a former version stops the later instances first.
+6. Stores without a mark are not compared: those of members in Java, or of versions that did not write marks.
+7. Members with a later epoch are ignored: the coordinator refuses an earlier one.
 """
 
 from __future__ import annotations
@@ -22,14 +26,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from streamsrt.assignment.value_versions import ValueVersions, read_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, TopologyMismatchError
-from streamsrt.wire.client_tags import STORE_ORIGIN, STORE_SIDES
+from streamsrt.wire.client_tags import ROW_WINDOWS, STORE_ORIGIN, STORE_SIDES, VALUE_VERSIONS
 from topology.graph.diff import KEEP_SIDES, name_both
-from topology.graph.join_sides import sides_changed, sides_of_stores
-from topology.graph.nodes import StoreSpec
+from topology.graph.join_sides import sides_changed
+from topology.graph.nodes import StoreSpec, internal_topic_name
 from topology.graph.origins import Origin, Side, origins
+from topology.graph.row_windows import misread_meaning
 from topology.graph.topology import Topology
 from topology.spec.names import is_generated
 
@@ -136,6 +142,35 @@ class SidesMark:
         return sides_changed(self.sides, after.sides, _LIKENESSES)
 
 
+@dataclass(frozen=True, slots=True)
+class WindowsMark:
+    """What the windows of a store's rows mean, and their size where it tells one window from another."""
+
+    meaning: str
+    size: str
+
+    @classmethod
+    def of(cls, spec: StoreSpec, origin: Origin) -> WindowsMark | None:
+        """None for a store whose rows have no windows."""
+        size = "" if spec.window_size_ms is None else str(spec.window_size_ms)
+        return None if origin.windows is None else cls(origin.windows.meaning, size)
+
+    @classmethod
+    def read(cls, text: str) -> WindowsMark:
+        """What :meth:`text` wrote. Anything else has a meaning that is compared with nothing."""
+        meaning, _, size = text.partition(".")
+        return cls(meaning, size)
+
+    def text(self) -> str:
+        return f"{self.meaning}.{self.size}"
+
+    def misread_as(self, after: WindowsMark) -> str:
+        """Why these rows would be misread; empty if they would not be."""
+        if self.size and after.size and self.meaning == after.meaning and self.size != after.size:
+            return f"window_size_ms {self.size} -> {after.size}: give the new store another name"
+        return misread_meaning(self.meaning, after.meaning)
+
+
 _LIKENESSES = (SideMark.__eq__, lambda one, other: one.topics == other.topics, SideMark.is_wider)
 
 
@@ -145,6 +180,7 @@ def origin_tags(topology: Topology) -> dict[str, str]:
     known = origins(topology) if stores else {}
     tags = {_key(name): OriginMark.of(known[name]).text() for name in stores if is_generated(name)}
     tags.update((_key(name, STORE_SIDES), SidesMark.of(known[name]).text()) for name in stores if known[name].sides)
+    tags.update((_key(name, ROW_WINDOWS), mark.text()) for name, mark in _windows(topology, known).items())
     return dict(list(tags.items())[:MOST_STORES])
 
 
@@ -155,10 +191,7 @@ def continues_generated(topology: Topology) -> bool:
 
 def may_be_misread(topology: Topology) -> bool:
     """Whether a store of the topology could have other contents in another member."""
-    of_joins = sides_of_stores(topology.subtopologies)
-    return any(
-        is_generated(spec.kept_as) or is_generated(spec.name) or spec.name in of_joins for spec in _logged(topology)
-    )
+    return bool(_logged(topology))
 
 
 def check_origins(application_id: str, topology: Topology, members: Iterable[RunningMember]) -> None:
@@ -170,7 +203,16 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
         if member.topology_epoch > topology.epoch:
             continue
         swapped = _swapped(topology, known, member.client_tags)
+        swapped.update(_other_windows(topology, known, member.client_tags))
         misread = _misread(topology, known, _marks(member.client_tags), besides=swapped)
+        newer = list(newer_values(application_id, topology, read_versions(member.client_tags.get(VALUE_VERSIONS))))
+        if newer:
+            raise TopologyMismatchError(
+                f"Application {application_id!r}: this version can't read what its running instances write: "
+                f"{'; '.join(newer)}. Compared with {member.name}, which runs topology epoch {member.topology_epoch}. "
+                "Continue with a later version. To go back to this one, stop all instances that write later values: "
+                f"`streamsrt upgrade abort OLD --group {application_id}` says whether there are any"
+            )
         listed = "; ".join([*swapped.values(), *misread])
         if listed:
             raise TopologyMismatchError(
@@ -178,6 +220,14 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
                 f"{listed}. Compared with {member.name}, which runs topology epoch {member.topology_epoch}; `streamsrt "
                 "topology diff OLD NEW` shows all changes."
             )
+
+
+def newer_values(application_id: str, topology: Topology, told: ValueVersions) -> Iterator[str]:
+    """The stores into which a member with these versions of values writes what this topology can't read."""
+    for spec in _logged(topology):
+        theirs = told.get(internal_topic_name(application_id, spec.changelog_name))
+        if theirs is not None and theirs.version > spec.version:
+            yield f"the values of store {spec.name!r} have version {theirs.version}, and it reads them up to {spec.version}"
 
 
 def warn_of_unknown(application_id: str, topology: Topology, admin: Administering) -> None:
@@ -215,6 +265,22 @@ def _swapped(topology: Topology, known: Mapping[str, Origin], tags: Mapping[str,
                 f"store {spec.name!r}: the sides of the join have changed places: it would get records of {kept} now, "
                 f"joined with {met}. {KEEP_SIDES}"
             )
+    return found
+
+
+def _windows(topology: Topology, known: Mapping[str, Origin]) -> dict[str, WindowsMark]:
+    marks = {spec.name: WindowsMark.of(spec, known[spec.name]) for spec in _logged(topology)}
+    return {name: mark for name, mark in sorted(marks.items()) if mark is not None}
+
+
+def _other_windows(topology: Topology, known: Mapping[str, Origin], tags: Mapping[str, str]) -> dict[str, str]:
+    """The stores whose rows have windows of another meaning or size in a member with these client tags."""
+    found, marks = {}, _windows(topology, known)
+    for spec in _logged(topology):
+        before = WindowsMark.read(tags.get(_key(spec.kept_as, ROW_WINDOWS), ""))
+        why = before.misread_as(marks[spec.name]) if spec.name in marks else ""
+        if why:
+            found[spec.name] = f"store {spec.name!r}: {why}"
     return found
 
 

@@ -31,7 +31,10 @@ def read_lock(path: Path) -> TopologyOutline | None:
     except OSError as error:
         raise ConfigError(f"lock file {path} can't be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"lock file {path}: {error}; write it again with `streamsrt topology lock`") from None
+        raise ConfigError(
+            f"lock file {path}: {error}. Restore it from version control, or write another one with `streamsrt topology "
+            f"lock APPLICATION --file {path} --force --config topology.epoch=N`, where N is the epoch that runs"
+        ) from None
 
 
 def write_lock(path: Path, version: TopologyOutline) -> None:

@@ -44,7 +44,7 @@ from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
-from topology.spec.row_versions import UPCAST_ADVICE, UpcastError
+from topology.spec.row_versions import UpcastError
 from topology.spec.timestamps import timestamp_extractor
 
 _STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
@@ -611,7 +611,7 @@ class Task:
         try:
             self.caches[store].restore(columns)
         except UpcastError as error:
-            raise ProcessingError(f"{error}. {UPCAST_ADVICE}") from error
+            raise ProcessingError(error.with_advice) from error
 
     def counters(self) -> dict[str, int]:
         """Totals since the start, by name."""

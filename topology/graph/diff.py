@@ -10,8 +10,9 @@
    So a topology that raises this version must not drop a repartition topic that the store's subtopology reads: only the
    old topology reads the records in flight there, and it can't read the store any more. A store with the same name but
    another format is *incompatible*: the new topology would misread the old values, so the store needs another name. Also
-   incompatible are a store whose changelog does not have as many partitions as its subtopology has tasks, and a
-   repartition topic with another number of partitions, as far as the numbers are known.
+   incompatible are a store whose rows have windows of another meaning (:mod:`topology.graph.row_windows`), one whose
+   changelog does not have as many partitions as its subtopology has tasks, and a repartition topic with another number of
+   partitions, as far as the numbers are known.
 5. A generated name says nothing about the contents. A store whose generated name stands for something else now
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
    name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
@@ -21,15 +22,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
 from topology.graph.join_sides import changed_places
+from topology.graph.operations.traits import TRAITS, Rereading
 from topology.graph.origins import Origin, have_sides_changed
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
+from topology.graph.row_windows import RowWindows, misread_windows, partial_windows
 from topology.spec.names import is_generated
 
 Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
@@ -209,7 +212,7 @@ class _Compared:
             for other, each in self._new.origins.items()
             if other in kept
             and other != name
-            and _COUNTS & set(each.filled_by)
+            and not _STAYS_THE_SAME.issuperset(each.filled_by)
             and set(each.topics) & set(origin.topics)
         )
         if not counted:
@@ -220,7 +223,7 @@ class _Compared:
             )
         backfill = "" if self._refuses_backfill() else "; streamsrt backfill can fill its state"
         return (
-            f"don't reset the offsets: {', '.join(counted)} would count the records twice. Instead, run "
+            f"don't reset the offsets: {', '.join(counted)} would process the records twice. Instead, run "
             f"the new version beside the old one under another application id{backfill}"
         )
 
@@ -235,7 +238,8 @@ class _Compared:
         what = ", ".join(_changed_bytes(old, new))
         if what:
             return "incompatible", f"{what}: give the new store another name"
-        meaning = self._meaning(old.name, new.name, "store")
+        before, after = self._windows(old, new)
+        meaning = misread_windows(before, after) or self._meaning(old.name, new.name, "store")
         if meaning:
             return "incompatible", meaning
         if old.changelog != new.changelog:
@@ -243,7 +247,12 @@ class _Compared:
                 "rebuilt",
                 f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
             )
-        return self._partitions_of(old, new) or _carried_over(old, new, self._fed_otherwise(old.name, new.name))
+        said = [each for each in (self._fed_otherwise(old.name, new.name), partial_windows(before, after)) if each]
+        return self._partitions_of(old, new) or _carried_over(old, new, said)
+
+    def _windows(self, old: StoreOutline, new: StoreOutline) -> tuple[RowWindows | None, RowWindows | None]:
+        before, after = self._old.origins.get(old.name), self._new.origins.get(new.name)
+        return None if before is None else before.windows, None if after is None else after.windows
 
     def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""
@@ -333,8 +342,8 @@ class _Compared:
                 continue
             reason = "gone: unread records stay in it"
             cure = (
-                "let the old version read it to the end before the new one starts (streamsrt groups describe APP); "
-                f"then streamsrt topics delete APP-{name} --execute"
+                "old instances read it to the end first: leave one running until streamsrt upgrade status --group APP shows "
+                f"no unread records; then streamsrt topics delete APP-{name} --execute"
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
@@ -354,8 +363,8 @@ KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
 _IF_ANOTHER = "If it is another table now, give it another name"
 _SWAP_BACK = "exchange the names again, or give the new ones other names"
 _UNLOGGED = "gone: it had no changelog"
-_COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
-"""Steps that take a record into account each time that it is read."""
+_STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
+"""Steps whose stores hold the same in the end if all of a topic is read again."""
 
 
 def _sides_changed(before: Origin, after: Origin) -> str:
@@ -460,8 +469,8 @@ def _cure_of_repartition(had: int, needs: int) -> str:
     return f"{cure}. If the sources have got more partitions: {_FOLLOWS}" if needs > had else cure
 
 
-def _carried_over(old: StoreOutline, new: StoreOutline, fed_otherwise: str) -> tuple[Fate, str]:
-    reasons = [*([fed_otherwise] if fed_otherwise else []), *_renamed_or_upcast(old, new)]
+def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> tuple[Fate, str]:
+    reasons = [*said, *_renamed_or_upcast(old, new)]
     if old.persistent != new.persistent:
         return "carried over", "; ".join(
             [*reasons, "restored from its changelog, since it moves between memory and disk"]

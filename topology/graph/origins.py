@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -39,7 +39,8 @@ from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Operation
 from topology.graph.operations.basic import Branch
 from topology.graph.operations.joins import StreamJoinWindow, StreamStreamJoin, SubscriptionReceive, SubscriptionSend
-from topology.graph.operations.traits import changes_key
+from topology.graph.operations.traits import changes_key, row_windows
+from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
@@ -66,7 +67,8 @@ class Side:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """What feeds a store or a repartition topic, and what fills it. ``functions``: a digest of the code on the way.
-    ``sides``: of what a join keeps, the side whose records these are, and the other one.
+    ``sides``: of what a join keeps, the side whose records these are, and the other one. ``windows``: those of the rows;
+    None where they have none, and in the outline of a version that did not write them.
     """
 
     topics: tuple[str, ...]
@@ -74,6 +76,7 @@ class Origin:
     filled_by: tuple[str, ...]
     functions: str
     sides: tuple[Side, ...] = ()
+    windows: RowWindows | None = field(default=None, compare=False)
 
     @property
     def structure(self) -> tuple[tuple[str, ...], ...]:
@@ -161,7 +164,24 @@ class _Ways:
             keyed_by=tuple(sorted(keyed_by)),
             filled_by=filled_by,
             functions=f"{sys.version_info[0]}.{sys.version_info[1]}:{_digest(sorted(functions))}",
+            windows=self._windows(nodes),
         )
+
+    def _windows(self, nodes: Sequence[Node]) -> RowWindows | None:
+        """Those of the rows that these nodes make: of the nearest windowed step above."""
+        waiting, seen = list(nodes), {node.name for node in nodes}
+        while waiting:
+            node = waiting.pop(0)
+            if isinstance(node, ProcessorNode):
+                own = row_windows(node.operation)
+                if own is not None:
+                    return own
+                if changes_key(node.operation):
+                    continue
+            fresh = [each for each in self._feeding(node) if each.name not in seen]
+            seen.update(each.name for each in fresh)
+            waiting += fresh
+        return None
 
     def side(self, name: str) -> Side:
         """What feeds the side of a join that has a step or table of this name."""
@@ -204,7 +224,7 @@ class _Ways:
 def code_of(operation: Operation, branches: Set[str]) -> str:
     """A digest of an operation's kind and functions. ``branches``: of a split, those that are on the way."""
     assert is_dataclass(operation)
-    values = [getattr(operation, field.name) for field in fields(operation)]
+    values = [getattr(operation, each.name) for each in fields(operation)]
     if isinstance(operation, Branch):
         each_with_its_test = zip(operation.children, operation.predicates, strict=True)
         values = [predicate for child, predicate in each_with_its_test if child in branches]
@@ -234,7 +254,7 @@ def _parts(value: object, depth: int) -> object:
     if isinstance(value, type):
         return value.__qualname__
     if is_dataclass(value):
-        held = [getattr(value, field.name, None) for field in fields(value)]
+        held = [getattr(value, each.name, None) for each in fields(value)]
         return type(value).__qualname__, _all(held, depth)
     wrapped = getattr(value, "__wrapped__", None)
     if isinstance(wrapped, FunctionType):

@@ -12,6 +12,7 @@ from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.origins import Origin, Side, origins
+from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 from topology.spec.row_versions import plain_name
 
@@ -114,6 +115,7 @@ class TopologyOutline:
                         filled_by=_tupled(row["filled_by"]),
                         functions=row["functions"],
                         sides=_sides(row.get("sides", ())),
+                        windows=None if row.get("windows") is None else RowWindows(**row["windows"]),
                     )
                     for name, row in value.get("origins", {}).items()
                 },

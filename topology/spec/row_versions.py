@@ -29,7 +29,7 @@ LAST_VERSION = 2**16 - 1
 _NUMBER = Struct(">H")
 _TAG_BYTES = len(MAGIC) + _NUMBER.size
 
-UPCAST_ADVICE = "Correct the function; no row was changed"
+_UPCAST_ADVICE = "Correct the function; no row was changed"
 
 T = TypeVar("T")
 
@@ -58,17 +58,24 @@ StoredUpcasts: TypeAlias = tuple[tuple[int, Upcast], ...]
 
 
 class UpcastError(Exception):
-    """A row of a store can't be converted to the program's version. ``key``: the row's key, as bytes."""
+    """A row of a store can't be converted to the program's version. ``key``: the row's key, as bytes. ``is_newer``: a later
+    version of the program wrote it, so no record that needs the row may be skipped."""
 
-    def __init__(self, store: str, reason: str) -> None:
+    def __init__(self, store: str, reason: str, *, is_newer: bool = False) -> None:
         super().__init__(store, reason)
         self.store = store
         self.reason = reason
+        self.is_newer = is_newer
         self.key: bytes | None = None
 
     def __str__(self) -> str:
         key = "" if self.key is None else f", key {self.key!r}"
         return f"store {self.store!r}{key}: {self.reason}"
+
+    @property
+    def with_advice(self) -> str:
+        """The message with what to do about it, in full."""
+        return f"{self}. No row was changed" if self.is_newer else f"{self}. {_UPCAST_ADVICE}"
 
 
 def check_upcasts(version: int, upcasts: Upcasts | None) -> StoredUpcasts:
@@ -136,7 +143,8 @@ class _Upcaster:
             raise self._failed(
                 f"its value was written by version {version}, and this program reads {known}: run a later one"
                 if version > self._version
-                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}"
+                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}",
+                is_newer=version > self._version,
             )
         serde = self._upcasts[version].serde or self._inner
         try:
@@ -164,8 +172,8 @@ class _Upcaster:
             )
         return made
 
-    def _failed(self, reason: str) -> UpcastError:
-        return UpcastError(self._store, reason)
+    def _failed(self, reason: str, *, is_newer: bool = False) -> UpcastError:
+        return UpcastError(self._store, reason, is_newer=is_newer)
 
 
 def plain_name(serde: ProgramSerde) -> str:
@@ -198,6 +206,7 @@ def unreadable(store: str, key: bytes, data: bytes, error: Exception) -> Excepti
         store,
         f"its value was written by version {version_of(data)} of the store, and this program has no versions of it: run "
         "the later program",
+        is_newer=True,
     )
     newer.key = key
     return newer

@@ -28,6 +28,7 @@ from streamsrt.state.versioned_cache import VersionPut
 from topology.graph.nodes import Node, SinkNode
 from topology.graph.operations import MapAsync
 from topology.spec.processor import PunctuationType, RecordMetadata
+from topology.spec.row_versions import UpcastError
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
@@ -197,11 +198,18 @@ class Environment:
             self.skip_or_fail(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail(self, context: ErrorContext, error: BaseException) -> None:
-        """Asks the processing handler. What is no Exception (``sys.exit``) always fails, as an Error does in Java."""
+        """Asks the processing handler. What is no Exception (``sys.exit``) always fails, as an Error does in Java. So does
+        what needs a row of a later version of the program: the record itself is not to blame."""
         if is_interrupt(error):
             raise error
         is_asked = isinstance(error, Exception)
-        if is_asked and self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
+        is_newer = isinstance(error, UpcastError) and error.is_newer
+        answer = (
+            self.ask(self.plan.handlers.processing, context, error, always_fails=is_newer)
+            if is_asked
+            else HandlerResponse.FAIL
+        )
+        if answer is HandlerResponse.CONTINUE and not is_newer:
             self.counters.failed_processing += 1
             self.counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
             return
@@ -432,8 +440,11 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
             "uncaught_exception_handler decides otherwise, the instance stops with exit code "
             f"{ProcessingError.exit_code}. Raise an Exception instead"
         )
+    message = f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}"
+    if isinstance(error, UpcastError) and error.is_newer:
+        message = f"{error.with_advice} ({where(plan, context)})"
     return ProcessingError(
-        f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}",
+        message,
         context.topic,
         context.partition,
         context.offset,

@@ -53,3 +53,5 @@ def test_it_is_shown_before_it_is_done(on_broker: Command, raised: Written) -> N
     assert f"application {raised.application_id} can be started" in done.err
     again = on_broker(*words, raised.application_id)
     assert (again.code, again.out, "there is nothing to repartition" in again.err) == (0, "", True)
+    nobody = on_broker(*words, "nosuch")
+    assert (nobody.code, "no such group: nosuch" in nobody.err) == (2, True)

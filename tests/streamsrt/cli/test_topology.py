@@ -58,7 +58,7 @@ def test_diff_says_what_is_carried_over_and_which_epoch_is_needed(command: Comma
     lines = [line.split() for line in done.out.splitlines()]
     assert ["store", "airlines", "carried", "over"] in lines
     assert ["store", "delays-per-hour", "carried", "over"] in lines
-    assert ["store", "weather-per-day", "rebuilt", "new:", "it", "starts", "empty,"] in [line[:7] for line in lines]
+    assert ["store", "weather-per-day", "rebuilt", "new:", "it", "starts", "empty"] in [line[:7] for line in lines]
     assert done.out.endswith("run the new version with topology.epoch=1\n")
 
 

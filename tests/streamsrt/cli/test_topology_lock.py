@@ -121,6 +121,37 @@ def test_what_is_incompatible_is_locked_by_force_only(command: Command, module: 
     assert epoch(path) == 1
 
 
+def test_a_file_that_cannot_be_read_is_replaced_only_if_it_is_said(
+    command: Command, module: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "topology.lock"
+    path.write_bytes(b"{")
+    for options in ((), ("--check",), ("--check", "--force")):
+        broken = command("topology", "lock", f"{module}:first", "--file", path, *options)
+        assert broken.code == 2
+        assert f"APPLICATION --file {path} --force --config topology.epoch=N`" in broken.err
+    assert path.read_bytes() == b"{"
+    done = command("topology", "lock", f"{module}:first", "--file", path, "--force", "--config", "topology.epoch=7")
+    assert (done.code, epoch(path)) == (0, 7)
+
+
+def test_it_says_one_epoch(command: Command, module: str, tmp_path: Path) -> None:
+    command("topology", "lock", f"{module}:first", "--config", "topology.epoch=2")
+    done = command("topology", "lock", f"{module}:second", "--config", "topology.epoch=9")
+    assert (done.code, epoch(tmp_path / "topology.lock")) == (0, 9)
+    assert "run the new version with topology.epoch=9" in done.out
+    assert "topology.epoch=3" not in done.out
+    same = command("topology", "lock", f"{module}:second", "--config", "topology.epoch=11")
+    assert "the same topology: with topology.epoch=11 from now on" in same.out
+    assert epoch(tmp_path / "topology.lock") == 11
+
+
+@pytest.mark.parametrize("missing", ["nofile.json", "no/topology.lock"])
+def test_a_saved_version_that_is_missing_is_said(command: Command, module: str, missing: str) -> None:
+    done = command("topology", "diff", missing, f"{module}:first")
+    assert (done.code, f"the file {missing} is missing" in done.err) == (2, True)
+
+
 def test_a_topology_that_is_not_locked_does_not_run(command: Command, module: str, tmp_path: Path) -> None:
     path = tmp_path / "topology.lock"
     command("topology", "lock", f"{module}:first", "--config", "topology.epoch=4")
@@ -136,7 +167,7 @@ def test_a_topology_that_is_not_locked_does_not_run(command: Command, module: st
     with pytest.raises(ConfigError, match="there is no lock file"):
         KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "none"})
     (tmp_path / "bad").write_bytes(b"{")
-    with pytest.raises(ConfigError, match="write it again with `streamsrt topology lock`"):
+    with pytest.raises(ConfigError, match="write another one with `streamsrt topology lock"):
         KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "bad"})
 
 

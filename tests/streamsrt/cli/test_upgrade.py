@@ -13,6 +13,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
+from streamsrt.errors import TopologyMismatchError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
@@ -248,7 +249,7 @@ def test_a_streams_group_is_planned_for(streams_group: Scene) -> None:
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
     plan_and_start(classic_group, "--old", classic_group.version("first"))
     unknown = classic_group.upgrade("plan", classic_group.version("third"))
-    assert (unknown.code, "give the running version" in unknown.err) == (2, True)
+    assert (unknown.code, "give the running version with --old, as its module" in unknown.err) == (2, True)
 
 
 def test_what_would_refuse_a_version_is_found_before_it_starts(streams_group: Scene) -> None:
@@ -440,7 +441,7 @@ def test_what_a_classic_group_without_instances_would_be_refused_for_is_found_fi
 
 def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_group: Scene) -> None:
     scene = streams_group
-    scene.start("a", "plain", 3)
+    old = scene.start("a", "plain", 3)
     scene.wait_done()
     plan = scene.upgrade("plan", scene.version("tagged"), "--old", scene.version("plain"))
     assert plan.code == 10
@@ -448,6 +449,12 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     new = scene.start("b", "tagged", 4)
     wait_until(lambda: active(new) == 1, "the new version has its share")
     assert scene.upgrade("abort", scene.version("plain")).code == 0, "it has written nothing"
+    # Beside it, the former version would fail at the first value that it writes.
+    with pytest.raises(
+        TopologyMismatchError, match="the values of store 'rows' have version 2, and it reads them up to 1"
+    ):
+        scene.start("c", "plain", 5)
+    assert versions(scene) == [(4, 1), (3, 1)]
     scene.write()
     scene.wait_done()
     done = scene.upgrade("abort", scene.version("plain"), "--execute")
@@ -456,6 +463,19 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     assert "nothing is changed" in done.err
     assert versions(scene) == [(4, 1), (3, 1)]
     assert scene.upgrade("abort", scene.version("tagged")).code == 0, "it reads them"
+    old.close()
+    wait_until(lambda: versions(scene) == [(4, 1)], "the old one has left")
+    done = scene.upgrade("abort", scene.version("plain"))
+    assert (done.code, "has values of version 2" in done.out) == (12, True), "it must not be told to start the old one"
+
+
+def test_who_goes_back_is_not_told_to_run_beside_values_that_he_cannot_read(streams_group: Scene) -> None:
+    scene = streams_group
+    new = scene.start("b", "tagged", 4)
+    done = scene.upgrade("abort", scene.version("plain"))
+    assert new.state is State.RUNNING
+    assert done.code in {2, 12}, "12: it has written values already"
+    assert "It takes over tasks when it is warmed up" not in done.err
 
 
 def test_what_the_user_says_may_be_lost_does_not_keep_an_upgrade_from_being_sent_back(streams_group: Scene) -> None:

@@ -26,6 +26,7 @@ def test_no_row_relies_on_a_default() -> None:
         traits.Reads,
         traits.RowSource,
         traits.Code,
+        traits.Rereading,
         bool,
     }
 

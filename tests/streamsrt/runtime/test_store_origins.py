@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -22,8 +22,19 @@ from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.values import State
 from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
-from topology import JoinWindows, Store, StreamsBuilder, serdes
+from topology import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    TimeWindows,
+    UnlimitedWindows,
+    serdes,
+)
+from topology.graph.diff import Verdict, diff
 from topology.graph.origins import Origin
+from topology.graph.outline import outline
 from topology.graph.topology import Topology
 
 PATIENCE_S = 60.0
@@ -59,6 +70,15 @@ def joined(*, swapped: bool = False, store: str | None = "st", topic: str = "in"
     first.to(f"{topic}-sums", **text)
     one, other = (second, first) if swapped else (first, second)
     one.outer_join(other, lambda a, b: f"{a}{b}", JoinWindows(1_000), store=store).foreach(lambda _k, _v: None)
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def windowed(windows: Any, *, topic: str = "in", epoch: int = 0, store: str = "w") -> Topology:
+    """What is read of ``topic`` is in ``{topic}-sums``, too."""
+    builder = StreamsBuilder()
+    numbers = builder.stream(topic, key=serdes.string, value=serdes.long)
+    numbers.to(f"{topic}-sums")
+    numbers.group_by_key().windowed_by(windows).count(store=store)
     return builder.build(epoch=epoch).with_default_serdes()
 
 
@@ -137,6 +157,30 @@ def test_a_stream_that_is_renamed_is_no_swap_for_the_members() -> None:
     check_origins("app", joined(topic="out", epoch=1), [old])
 
 
+WINDOWS: list[Any] = [
+    TimeWindows(1_000),
+    TimeWindows(1_000, 500),
+    TimeWindows(2_000),
+    UnlimitedWindows(),
+    SlidingWindows(1_000),
+    SessionWindows(1_000),
+    SessionWindows(2_000),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(WINDOWS, WINDOWS)])
+def test_windows_that_would_be_misread_are_refused_as_diff_refuses_them(before: Any, after: Any) -> None:
+    old, new = running(windowed(before)), windowed(after, epoch=1)
+    if diff(outline(windowed(before)), outline(new)).verdict is Verdict.INCOMPATIBLE:
+        told = refusal(new, old)
+        assert "store 'w': " in told
+        assert "give the new store another name" in told
+    else:
+        check_origins("app", new, [old])
+    check_origins("app", windowed(after, epoch=1, store="other"), [old])
+    check_origins("app", new, [RunningMember("of a version without marks", 0, {})])
+
+
 def test_who_has_no_mark_or_runs_a_later_epoch_is_not_compared() -> None:
     swapped = reduced(MAXIMA, SUMS, epoch=1)
     key = next(iter(origin_tags(swapped)))
@@ -200,7 +244,27 @@ def swapped_sides(topic: str) -> Versions:
     )
 
 
-@pytest.mark.parametrize("versions", [swapped_names, swapped_sides])
+def other_windows(topic: str) -> Versions:
+    return (
+        windowed(TimeWindows(1_000), topic=topic),
+        windowed(SlidingWindows(1_000), topic=topic, epoch=1),
+        windowed(SlidingWindows(1_000), topic=topic, epoch=1, store="other"),
+        "rows of tumbling or hopping windows would be taken for rows of sliding windows",
+    )
+
+
+def earlier_values(topic: str) -> Versions:
+    """The version that is refused is one before the running one, with a later epoch."""
+
+    def kept(version: int, epoch: int) -> Topology:
+        upcasts = {each: (lambda number: number) for each in range(1, version)}
+        store = Store("last", version=version, upcast=upcasts)
+        return reduced(called(SUMS, store), topic=topic, epoch=epoch)
+
+    return kept(3, 0), kept(2, 1), kept(4, 1), "the values of store 'last' have version 3, and it reads them up to 2"
+
+
+@pytest.mark.parametrize("versions", [swapped_names, swapped_sides, other_windows, earlier_values])
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_beside_a_running_instance_with_another_state_directory_it_is_refused_and_that_one_goes_on(
     bundled_broker: BundledBroker,

@@ -160,6 +160,25 @@ def test_a_program_without_versions_says_that_rows_are_newer(kind: StoreKind) ->
             pipe(driver, LATER, reads_other=KINDS[kind].reads_other)
             driver.commit()
 
+        with pytest.raises(
+            ProcessingError, match=r"was written by version 2 of the store.*run the later program"
+        ) as told:
+            go_back()
+        assert "skip such records" not in str(told.value)
+        assert "Correct" not in str(told.value)
+
+
+@pytest.mark.parametrize("kind", StoreKind)
+def test_no_handler_skips_records_because_rows_are_newer(kind: StoreKind) -> None:
+    handled = {"processing.exception.handler": "continue"}
+    with TopologyTestDriver(build(kind, SECOND), handled) as driver:
+        pipe(driver, ROWS, reads_other=KINDS[kind].reads_other)
+
+        def go_back() -> None:
+            driver.restart(topology=build(kind, {}))
+            pipe(driver, LATER, reads_other=KINDS[kind].reads_other)
+            driver.commit()
+
         with pytest.raises(ProcessingError, match=r"was written by version 2 of the store.*run the later program"):
             go_back()
 

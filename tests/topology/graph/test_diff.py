@@ -348,7 +348,7 @@ def test_what_a_new_store_does_not_hold_is_said_with_what_helps() -> None:
     found = compare(joined(foreign=False, counted=True), joined(foreign=True, counted=True))
     cures = {change.cure for change in found.state if change.fate == "rebuilt" and "orders" in change.topics}
     assert cures == {
-        "don't reset the offsets: changes would count the records twice. Instead, run the new version beside the old one "
+        "don't reset the offsets: changes would process the records twice. Instead, run the new version beside the old one "
         "under another application id"
     }
     found = compare([counting("a")], [counting("a"), counting("a", store="b", filtered=True)])
@@ -364,4 +364,4 @@ def test_what_is_left_behind_is_said_with_what_deletes_it() -> None:
     found = compare([counting("a"), regrouping()], [counting("a")])
     cures = {change.name: change.cure for change in found.state if change.fate == "orphaned"}
     assert cures["orders-counts"] == "streamsrt topics delete APP-orders-counts-changelog --execute"
-    assert cures["orders-repartition"].startswith("let the old version read it to the end before the new one starts")
+    assert cures["orders-repartition"].startswith("old instances read it to the end first: leave one running until")

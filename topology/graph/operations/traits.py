@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple  # Any: an operation of a kind that the row tells
 
 from topology.graph.operations import basic, batches, grouped_tables, joins, windowed
+from topology.graph.row_windows import RowWindows
 from topology.spec.windows import SessionWindows, TimeWindows
 
 
@@ -63,6 +64,14 @@ class Code(Enum):
     EFFECT = "a function that is called for what it does, not for what it returns"
 
 
+class Rereading(Enum):
+    """What becomes of what an operation keeps in stores if its input is read again from the beginning."""
+
+    NOTHING = "it keeps nothing, or what another step has filled"
+    SAME = "in the end it keeps the same"
+    AGAIN = "a record counts once more, or meets what it had left behind"
+
+
 class Traits(NamedTuple):
     """One row. ``keeps_result``: the operation's ``store`` holds its own result. ``holds_back``: records leave it later than
     they came, also after a restart."""
@@ -74,62 +83,75 @@ class Traits(NamedTuple):
     code: Code
     keeps_result: bool
     holds_back: bool
+    rereading: Rereading
 
 
-_K, _R, _D, _T, _C = Key, ResultsPerRecord, Reads, RowSource, Code
+_K, _R, _D, _T, _C, _A = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading
 
 TRAITS: Mapping[type, Traits] = MappingProxyType(
     {
         # One record at a time.
-        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        basic.KeyNotNull: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
-        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        basic.MapValues: Traits(_K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False),
-        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        basic.FlatMapValues: Traits(_K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False),
-        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False),
-        basic.ForEach: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False),
-        basic.PassThrough: Traits(_K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
-        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        batches.MapBatches: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        batches.JoinLookup: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.KeyNotNull: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+        ),
+        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.MapValues: Traits(_K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.FlatMapValues: Traits(_K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING),
+        basic.ForEach: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING),
+        basic.PassThrough: Traits(_K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        batches.MapBatches: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        batches.JoinLookup: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
         # Processors of the user's.
-        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False),
+        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False, _A.AGAIN),
         grouped_tables.TableTransformValues: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False, _A.AGAIN
         ),
         # Tables.
-        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False),
-        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False),
-        basic.TableMapValues: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False),
-        basic.TableToStream: Traits(_K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
-        grouped_tables.GroupTable: Traits(_K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME),
+        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME),
+        basic.TableMapValues: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME),
+        basic.TableToStream: Traits(_K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        grouped_tables.GroupTable: Traits(_K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
         # Aggregates.
-        basic.Aggregate: Traits(_K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False),
-        grouped_tables.TableAggregate: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False),
-        windowed.SlidingAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False),
-        windowed.CountWindowAggregate: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        windowed.SessionAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False),
-        windowed.TableMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False),
-        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True),
+        basic.Aggregate: Traits(_K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
+        grouped_tables.TableAggregate: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.SAME
+        ),
+        windowed.SlidingAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
+        windowed.CountWindowAggregate: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
+        windowed.SessionAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
+        windowed.TableMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING),
+        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME),
         # Joins.
-        basic.StreamTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False),
-        joins.StreamJoinWindow: Traits(_K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False),
-        joins.StreamStreamJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.StreamTableGraceJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True),
-        joins.StreamGlobalTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True),
-        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.TableTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.TableJoinMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False),
-        joins.SubscriptionSend: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.SubscriptionReceive: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.SubscriptionJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.ForeignTableJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
-        joins.ResponseJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.StreamTableJoin: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+        ),
+        joins.StreamJoinWindow: Traits(_K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
+        joins.StreamStreamJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
+        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
+        joins.StreamTableGraceJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN),
+        joins.StreamGlobalTableJoin: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+        ),
+        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN),
+        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
+        joins.TableTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        joins.TableJoinMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME),
+        joins.SubscriptionSend: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        joins.SubscriptionReceive: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.SAME
+        ),
+        joins.SubscriptionJoin: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+        ),
+        joins.ForeignTableJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        joins.ResponseJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
     }
 )
 
@@ -163,6 +185,12 @@ def own_store(operation: Any) -> str | None:
     """The store in which an operation keeps its result."""
     store: str | None = operation.store if traits_of(operation).keeps_result else None
     return store
+
+
+def row_windows(operation: object) -> RowWindows | None:
+    """What the windows of an operation's own rows are."""
+    windows = _windows(operation)
+    return None if windows is None else RowWindows.of(windows)
 
 
 def window_size_ms(operation: Any) -> int | None:
