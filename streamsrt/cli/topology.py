@@ -166,6 +166,8 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
                 f"repartition topic {each.name}: {counted(lost, 'record')} not read yet, and the new version does not read "
                 "them\n"
             )
+    if running is not None:
+        sys.stdout.writelines(f"{each}\n" for each in running.unread_sources(found))
     if not knows_bytes:
         sys.stdout.write(
             "serdes, versions of values and generated names were not compared: give the old module or file before "

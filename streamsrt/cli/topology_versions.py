@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +19,8 @@ from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import ready_topology, topology_settings
 from streamsrt.runtime.group_facts import describe_when_settled
 from streamsrt.wire import types
-from topology.graph.diff import ClusterTopics, StateChange
+from streamsrt.wording import counted
+from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
@@ -67,7 +68,8 @@ class RunningGroup:
 
     ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
     with the group's epoch, as far as they tell. ``topics``: partitions, records and own settings by name, and of repartition
-    topics how many records are in flight: written, and not read yet.
+    topics, and of source topics that the new version does not read, how many records are in flight: written, and not read
+    yet.
     """
 
     name: str
@@ -102,9 +104,20 @@ class RunningGroup:
         where that is not known."""
         internal = change.fate == "orphaned"
         names = [f"{self.name}-{topic}" if internal else topic for topic in change.topics]
-        counted = "in_flight" if change.kind == "repartition topic" else "records"
-        found = [self.topics[name][counted] for name in names if name in self.topics]
+        which = "in_flight" if change.kind == "repartition topic" else "records"
+        found = [self.topics[name][which] for name in names if name in self.topics]
         return sum(found) if found and len(found) == len(names) else None
+
+    def unread_sources(self, found: TopologyDiff) -> Iterator[str]:
+        """A sentence for each source topic that is read no more, and holds records that the group has not read."""
+        for source in found.sources:
+            count = self.topics.get(source.name, {}).get("in_flight")
+            if source.change == "gone" and count:
+                yield (
+                    f"source topic {source.name} is no longer read: {counted(count, 'record')} not read yet. The new "
+                    "version never reads them. Stop the producers of this topic and let the old version read it to the end "
+                    f"first (streamsrt groups lag {self.name})"
+                )
 
     def runs(self, version: TopologyOutline) -> bool:
         """Whether a member runs this version, or none tells what it runs."""
@@ -239,8 +252,17 @@ def running_group(
         members=dict(sorted(Counter(each.epoch for each in facts.members if each.epoch is not None).items())),
         digests=digests,
         subtopologies=parts,
-        topics=_topics(network, name, wanted, repartitions),
+        topics=_topics(network, name, wanted, repartitions | _dropped_sources(parts, old, new)),
     )
+
+
+def _dropped_sources(
+    parts: Iterable[DescribedPart], old: TopologyOutline | None, new: TopologyOutline
+) -> frozenset[str]:
+    """Source topics that are read now, and not by the new version."""
+    read = {topic for part in parts for topic in part.source_topics}
+    read.update(topic for part in (() if old is None else old.subtopologies) for topic in part.source_topics)
+    return frozenset(read - {topic for part in new.subtopologies for topic in part.source_topics})
 
 
 def _topics_of(group: str, version: TopologyOutline) -> set[str]:

@@ -71,6 +71,7 @@ class UpgradePlan:
     verdict: str
     records_per_second: float | None
     subtopologies: tuple[Mapping[str, object], ...]
+    sources: tuple[Mapping[str, object], ...]
     rows: tuple[PlannedState, ...]
     refusals: tuple[str, ...]
     notes: tuple[str, ...]
@@ -147,13 +148,20 @@ def made_plan(
         verdict=found.verdict.name,
         records_per_second=restored.records_per_second,
         subtopologies=tuple(asdict(each) for each in found.subtopologies),
+        sources=tuple(
+            {**asdict(each), "records": running.topics.get(each.name, {}).get("records")} for each in found.sources
+        ),
         rows=rows,
         refusals=(
             *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),
             *refusals(network, group, running.kind, ready),
             *(in_flight if are_lost else []),
         ),
-        notes=(*_notes(found, running, knows_bytes=old is not None), *([] if are_lost else in_flight)),
+        notes=(
+            *_notes(found, running, knows_bytes=old is not None),
+            *running.unread_sources(found),
+            *([] if are_lost else in_flight),
+        ),
         each_instance=tuple(_each_instance(found, running)),
     )
 
@@ -253,6 +261,7 @@ def _show_changes(made: UpgradePlan) -> None:
     rows: list[dict[str, object]] = [
         {"what": "subtopology", "name": each["id"], "change": each["change"]} for each in made.subtopologies
     ]
+    rows += [{"what": "source topic", **each} for each in made.sources if each["change"] != "same"]
     for each in made.rows:
         seconds = "" if each.seconds is None else each.seconds
         count = "" if each.restores is None else each.restores

@@ -246,6 +246,35 @@ def test_a_streams_group_is_planned_for(streams_group: Scene) -> None:
     assert not [each for each in made.rows[0]["notes"] if "were not compared" in each]
 
 
+def unread_source(scene: Scene, *old: object) -> None:
+    scene.start("a", "second", 3)
+    scene.wait_done()
+    fine = scene.upgrade("plan", scene.version("first"), *old)
+    assert "source topic" in fine.out
+    assert "is no longer read" not in fine.out
+    scene.close()
+    scene("produce", f"{scene.topic}-more", "--key-separator", ":", stdin="".join(f"k{n}:v\n" for n in range(70)))
+    said = (
+        f"source topic {scene.topic}-more is no longer read: 70 records not read yet. The new version never reads them"
+    )
+    (made,) = scene.upgrade("plan", scene.version("first"), *old, "--json").rows
+    assert [each for each in made["notes"] if each.startswith(said)]
+    assert {(each["name"], each["change"], each["records"]) for each in made["sources"]} == {
+        (f"{scene.topic}-words", "same", 500),
+        (f"{scene.topic}-more", "gone", 70),
+    }
+    versions = (scene.version("second"), scene.version("first"))
+    assert said in scene("topology", "diff", *versions, "--group", scene.app).out
+
+
+def test_what_is_unread_in_a_source_that_is_dropped_is_said(streams_group: Scene) -> None:
+    unread_source(streams_group)
+
+
+def test_what_is_unread_in_a_source_that_is_dropped_is_said_of_a_classic_group(classic_group: Scene) -> None:
+    unread_source(classic_group, "--old", classic_group.version("second"))
+
+
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
     plan_and_start(classic_group, "--old", classic_group.version("first"))
     unknown = classic_group.upgrade("plan", classic_group.version("third"))
