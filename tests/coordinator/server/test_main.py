@@ -147,7 +147,7 @@ class TestDataDirectory:
         (tmp_path / "data" / "letter.txt").write_text("Dear")
         code, message = refused(tmp_path / "data")
         assert code == 4
-        assert "it holds letter.txt" in message
+        assert "it contains letter.txt" in message
 
     def test_it_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_text("")

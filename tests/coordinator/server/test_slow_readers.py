@@ -16,7 +16,7 @@ import trustme
 from coordinator.log import FileRecords
 from coordinator.log.fsync import SharedFile
 from coordinator.server.listener import STALLED_CHECK_S, Listener
-from coordinator.server.tcp import RECEIVE_BUFFER_BYTES, STALLED_AFTER_S, Answer, Connection
+from coordinator.server.tcp import LARGE_PIECE_BYTES, PIECE_BYTES, STALLED_AFTER_S, Answer, Connection
 from tests.coordinator.server.test_tcp import Streams, connected, framed, listening, only, over_socket, read_frame
 from tests.coordinator.turns import PATIENCE_S, turn, until
 
@@ -147,7 +147,7 @@ def test_a_large_answer_gets_to_the_transport_piece_by_piece() -> None:
     async def run() -> None:
         async with unread(1 << 30) as (listener, connection, (reader, _), _):
             assert connection._transport is not None
-            assert connection._transport.get_write_buffer_size() <= 1 << 20
+            assert connection._transport.get_write_buffer_size() <= LARGE_PIECE_BYTES + PIECE_BYTES
             assert listener.memory.answers == connection.unsent_bytes > len(ANSWER) // 2
             assert await read_frame(reader) == ANSWER
             assert await read_frame(reader) == b"answered"
@@ -160,6 +160,7 @@ class TestRecordsInFiles:
     """Responses that refer to the records of a file."""
 
     CLIENTS = 6
+    LIMIT_BYTES = 4 << 20
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
@@ -174,6 +175,7 @@ class TestRecordsInFiles:
     @asynccontextmanager
     async def unread(self, path: Path) -> AsyncIterator[tuple[Listener, list[Streams]]]:
         async with listening(self.handler(path)) as (listener, port), AsyncExitStack() as stack:
+            listener.memory.limit_bytes = self.LIMIT_BYTES
             clients = [await stack.enter_async_context(connected(port)) for _ in range(self.CLIENTS)]
             for _, writer in clients:
                 writer.write(framed(b"request."))
@@ -186,7 +188,9 @@ class TestRecordsInFiles:
             async with self.unread(path) as (listener, clients):
                 for connection in listener._connections:
                     assert connection.unsent_bytes > len(ANSWER) // 2
-                assert 0 < listener.memory.answers <= self.CLIENTS * 2 * RECEIVE_BUFFER_BYTES
+                # From half of the limit on, pieces are small.
+                large = self.LIMIT_BYTES // 2 + LARGE_PIECE_BYTES
+                assert 0 < listener.memory.answers <= large + self.CLIENTS * 2 * PIECE_BYTES < self.LIMIT_BYTES
                 for reader, _ in clients:
                     assert await read_frame(reader) == ANSWER
                 await until(lambda: listener.memory.answers == 0)
@@ -202,7 +206,7 @@ class TestRecordsInFiles:
                 writer.write(framed(b"request."))
                 connection = await only(listener)
                 await until(lambda: bool(connection._held) and not connection._writable)
-                assert 0 < listener.memory.answers <= 2 * RECEIVE_BUFFER_BYTES
+                assert 0 < listener.memory.answers <= LARGE_PIECE_BYTES + PIECE_BYTES
                 assert await read_frame(reader) == ANSWER
                 writer.close()
 
