@@ -36,10 +36,14 @@ class Application:
     config: Mapping[str, Any]
 
 
-def load_application(name: str) -> Application:
+Adapt = Callable[[object], Application | None]
+
+
+def load_application(name: str, adapt: Adapt | None = None) -> Application:
     """Imports the module and returns its topology. Raises :class:`ConfigError` that says what is missing.
 
-    The module is given by its import name or by the path of its file.
+    The module is given by its import name or by the path of its file. ``adapt``: makes an application of an object
+    that is no topology, where it knows its kind.
     """
     module_name, attribute = module_and_attribute(name)
     module = _imported(module_name, name)
@@ -48,6 +52,9 @@ def load_application(name: str) -> Application:
     topology = getattr(module, attribute)
     if callable(topology):
         topology = _called(topology, f"{module_name}:{attribute}")
+    adapted = None if adapt is None or isinstance(topology, Topology) else adapt(topology)
+    if adapted is not None:
+        return adapted
     if not isinstance(topology, Topology):
         found = sorted(key for key, value in vars(module).items() if isinstance(value, Topology))
         hint = f"; it has {', '.join(found)}" if found else "; build one with StreamsBuilder().build()"

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.application import Application, load_application
+from streamsrt.cli.application import Application, load_topology
 from streamsrt.cli.arguments import (
     Config,
     ConfigFile,
@@ -97,7 +97,7 @@ def run(
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")
     response = Response.SHUTDOWN_APPLICATION if on_failure == "application" else Response.SHUTDOWN_CLIENT
     how_long = until_of(until)
-    loaded = load_application(application)
+    loaded = load_topology(application)
     values = settings_of(loaded.config, config_file, config)
     options = {
         "num.stream.threads": threads,

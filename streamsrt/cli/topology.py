@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.application import load_application
+from streamsrt.cli.application import load_described
 from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
@@ -41,7 +41,7 @@ def describe(application: Application, config: ConfigOverModule = None, as_json:
     pass it with --config.
     """
     if not as_json:
-        sys.stdout.write(load_application(application).topology.describe())
+        sys.stdout.write(load_described(application).topology.describe())
         return
     print_json(outline(ready_application(application, key_value_pairs(config or []))).to_json())
 
@@ -245,4 +245,4 @@ def _agreed(file: Path, *, replaces_broken: bool) -> TopologyOutline | None:
 @app.command("graph")
 def graph(application: Application) -> None:
     """The topology as a Mermaid diagram."""
-    sys.stdout.write(load_application(application).topology.mermaid())
+    sys.stdout.write(load_described(application).topology.mermaid())

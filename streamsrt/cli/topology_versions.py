@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from streamsrt.application import load_application
+from streamsrt.cli.application import load_described
 from streamsrt.cli.described_group import described_group
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST
@@ -35,7 +35,7 @@ _Topics: TypeAlias = dict[str, dict[str, Any]]
 
 def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Topology:
     """The topology of an application as it runs with the settings of its module, and ``config`` over them."""
-    loaded = load_application(name)
+    loaded = load_described(name)
     values = {**loaded.config, **(config or {})}
     named = values.get("application.id", values.get("application_id", "application"))
     settings = StreamsConfig.of(values, application_id=str(named))
