@@ -37,7 +37,7 @@ class _Known(NamedTuple):
 
 
 class RepeatedHeartbeats:
-    """The answers that are remembered, by request."""
+    """The remembered responses, by request."""
 
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
@@ -47,7 +47,7 @@ class RepeatedHeartbeats:
         self._known: dict[tuple[bytes, str, str], _Known] = {}
 
     def answer(self, frame: memoryview | bytes, client_host: str, principal: str) -> list[bytes] | None:
-        """The answer to a heartbeat that is the same as before, None for anything else."""
+        """Returns the remembered response to a repeated heartbeat, or None."""
         if frame[:2] != _KEY:
             return None
         if self._acls.version != self._acl_version:
@@ -63,7 +63,7 @@ class RepeatedHeartbeats:
         return [known.size + data[_CORRELATION] + known.rest]
 
     def group_of(self, message: StreamsGroupHeartbeatRequest) -> StreamsGroup | None:
-        """The group of a heartbeat as it is now."""
+        """Returns the current group of a heartbeat."""
         return self._groups.streams_group(message.group_id) if self._is_on else None
 
     def note(
@@ -75,7 +75,7 @@ class RepeatedHeartbeats:
         answer: Message,
         parts: Sequence[Buffer],
     ) -> None:
-        """Remembers an answer if nothing followed from the heartbeat.
+        """Remembers a response if the heartbeat changed nothing.
 
         ``before``: the group as it was; ``sender``: host and principal.
         """

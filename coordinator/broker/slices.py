@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:
-    """What comes out of work that is short enough to be done at once."""
+    """Runs work that is short enough to be done at once, and returns its result."""
     while True:
         try:
             next(steps)
@@ -29,7 +29,7 @@ def whole(steps: Generator[None, None, Result]) -> Result:
 
 
 class Slices:
-    """The long work of one broker. To be entered (``async with``) before work is run; belongs to one event loop."""
+    """Runs the long work of one broker, in one event loop. Enter it (``async with``) before running work."""
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -48,7 +48,7 @@ class Slices:
         self._gate.release()
 
     async def run(self, steps: Generator[None, None, Result]) -> Result:
-        """The result of the work. It ends where it is when the task is cancelled."""
+        """Runs the work and returns its result. If the task is cancelled, the work stops where it is."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + SLICE_S
         try:

@@ -132,7 +132,7 @@ SPLITS: Mapping[int, Split] = {
 
 
 def elements_max(api_key: int, api_version: int) -> int:
-    """How many elements a request of this API may have in its arrays."""
+    """Returns how many array elements a request of this API may have."""
     is_split = api_key in SPLITS or api_key == ApiKey.FETCH
     if api_key == ApiKey.OFFSET_FETCH and api_version < _BATCHED_FETCH_VERSION:
         is_split = False
@@ -154,7 +154,7 @@ def _exceeds(message: Message, levels: tuple[Level, ...], entries: int) -> bool:
 
 
 def in_pieces(split: Split, message: M) -> Generator[M | None, None, None]:
-    """The request as smaller ones; None in between, where it took a while to get there."""
+    """Yields the request as smaller ones, and None in between when that took a while."""
     first = split.levels[0]
     whole = getattr(message, first.wanted)
     if whole is None:
@@ -168,7 +168,7 @@ def in_pieces(split: Split, message: M) -> Generator[M | None, None, None]:
 
 
 def _folded(entries: list[Entry], levels: tuple[Level, ...]) -> Generator[None, None, list[Entry]]:
-    """The entries without those that are asked for twice."""
+    """Returns the entries without repeated ones."""
     level, rest = levels[0], levels[1:]
     found: dict[object, Entry] = {}
     extended: set[object] = set()
@@ -188,7 +188,7 @@ def _folded(entries: list[Entry], levels: tuple[Level, ...]) -> Generator[None, 
 
 
 def _extend(first: Entry, entry: Entry, name: str, is_own: bool) -> None:
-    """Lets the first entry ask for what the other one asks for; ``is_own``: nobody else has its list."""
+    """Adds what the second entry asks for to the first one. ``is_own``: its list is not shared."""
     mine, others = getattr(first, name), getattr(entry, name)
     if mine is None or others is None:
         # Null asks for everything.
@@ -200,7 +200,7 @@ def _extend(first: Entry, entry: Entry, name: str, is_own: bool) -> None:
 
 
 def _bundles(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Entry]]]:
-    """The entries in lists of about ``size`` of the innermost ones, with how many there are."""
+    """Yields the entries in lists with about ``size`` innermost ones, each with their number."""
     bundle: list[Entry] = []
     held = 0
     for count, part in _parts(entries, levels, size):
@@ -236,7 +236,7 @@ def _is(left: object, right: object) -> bool:
 
 
 def joined(split: Split, answers: list[Message | None]) -> Message | None:
-    """One answer out of those to the pieces; None where there is none."""
+    """Merges the responses to the pieces into one; None if there are none."""
     answer = answers[0]
     if answer is not None:
         for each in answers[1:]:

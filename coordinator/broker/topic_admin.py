@@ -42,7 +42,7 @@ def _total(counts: Iterable[int]) -> int:
 
 
 def _check_total(total: int) -> None:
-    """Kafka's bound on what one request may ask for. Raises :class:`TopicRefusedError`."""
+    """Checks Kafka's limit on one request. Raises :class:`TopicRefusedError`."""
     if total > PARTITIONS_PER_REQUEST_MAX:
         raise TopicRefusedError(
             ErrorCode.POLICY_VIOLATION,
@@ -51,7 +51,7 @@ def _check_total(total: int) -> None:
 
 
 def _carried_out(broker: Broker, steps: Generator[None, None, T], partitions: int) -> T | Awaitable[T]:
-    """What comes out of a change of so many partitions, or something to await it. Changes are made in their order."""
+    """Returns the result of a change of that many partitions, or an awaitable of it. Changes are made in order."""
     if partitions <= PARTITIONS_AT_ONCE and not broker.changes:
         return whole(steps)
     try:
@@ -225,7 +225,7 @@ def _to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicState) -> 
 
 
 def _check_not_internal(topic: Topic) -> None:
-    """Committed offsets and groups are found by the partition count of their topic: it must stay as it is."""
+    """Refuses changes of internal topics: offsets and groups are found by the partition count of their topic."""
     if topic.is_internal:
         raise TopicRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' is internal: only the broker changes it."

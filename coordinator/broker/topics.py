@@ -64,7 +64,7 @@ Steps: TypeAlias = "Generator[None, None, None]"
 
 
 class TopicRefusedError(Exception):
-    """A request about a topic can't be done. ``error_code`` is the answer's, the message its text."""
+    """A request about a topic is refused. ``error_code`` and the message are those of the response."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class TopicRefusedError(Exception):
 
 
 class IdSource(Protocol):
-    """Where new topic ids come from: 16 random bytes."""
+    """Returns a new topic id: 16 random bytes."""
 
     def __call__(self) -> bytes: ...
 
@@ -102,7 +102,7 @@ def check_name(name: str) -> None:
 
 
 def log_config(values: Mapping[str, Value], fsync: Fsync, unpacked_bytes_max: int) -> LogConfig:
-    """The settings of a partition's log out of a topic's settings, and of the broker's that no topic has."""
+    """Returns the settings of a partition's log, from the topic's settings and those that only the broker has."""
 
     def number(key: str) -> int:
         value = values[key]
@@ -134,7 +134,7 @@ def log_config(values: Mapping[str, Value], fsync: Fsync, unpacked_bytes_max: in
 
 
 class _Change:
-    """A change of one topic, in steps. ``error``: why it was not done."""
+    """A change of one topic, in steps. ``error``: why it failed."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -150,7 +150,7 @@ class _Change:
             self.is_over, self.error = True, error
 
     def end(self) -> None:
-        """Undoes what is not whole."""
+        """Undoes an incomplete change."""
         self._steps.close()
 
 
@@ -205,7 +205,7 @@ class TopicRegistry:
         return self._defaults
 
     def image(self) -> TopicsImage:
-        """The topics as the group machines see them; the same object until something changes."""
+        """Returns the topics as the group machines see them: the same object until something changes."""
         if self._image is None:
             self._image = TopicsImage(
                 {
@@ -218,7 +218,7 @@ class TopicRegistry:
         return self._image
 
     def renew_image(self) -> None:
-        """The next image is another object, though the topics are the same: what is seen of them has changed."""
+        """Makes the next image a new object: the topics are the same, but what may be seen of them has changed."""
         self._image = None
 
     # ----------------------------------------------------------------------------------------------------------- change
@@ -250,7 +250,7 @@ class TopicRegistry:
         self.check_configs(configs)
 
     def _check_collision(self, name: str) -> None:
-        """Kafka's rule, made for names of metrics: '.' and '_' count as the same character."""
+        """Checks Kafka's rule for metric names: '.' and '_' count as the same character."""
         if "." not in name and "_" not in name:
             return
         folded = name.replace(".", "_")
@@ -293,11 +293,11 @@ class TopicRegistry:
             raise change.error
 
     def is_changing(self, name: str | None) -> bool:
-        """Whether a change of this topic has begun and is not whole."""
+        """Whether a change of this topic is under way."""
         return name in self._unfinished
 
     def _finish(self, name: str) -> None:
-        """Completes a change that has begun; its originator gets the result."""
+        """Completes a change that is under way; its originator gets the result."""
         change = self._unfinished.get(name)
         while change is not None and not change.is_over:
             change.step()

@@ -47,7 +47,7 @@ COORDINATOR_EPOCH = 0
 
 
 class TransactionShards:
-    """All shards, behind one door. ``durable`` is None where an append is as safe as it gets at once."""
+    """All shards. ``durable`` is None if appends are immediately as safe as configured."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TransactionShards:
     # ---------------------------------------------------------------------------------------------------------- loading
 
     def load(self) -> None:
-        """Brings the transactions back from their logs, and ends what was decided. The groups must be there."""
+        """Loads the transactions from their logs, and completes those that were decided. Groups must be loaded first."""
         topic = self._topics.get(TRANSACTIONS_TOPIC)
         if topic is not None:
             self._open(topic.partitions)
@@ -131,7 +131,7 @@ class TransactionShards:
                         self._write_marker(partition, _control(ProducerIdAndEpoch(producer_id, epoch), committed=False))
 
     def ensure_topic(self) -> bool:
-        """Makes ``__transaction_state`` if there is none; False if that fails now."""
+        """Creates ``__transaction_state`` if it does not exist; False if that fails."""
         if self._shards:
             return True
         partitions, segment_bytes = self._topic_settings
@@ -152,7 +152,7 @@ class TransactionShards:
     # --------------------------------------------------------------------------------------------------------- questions
 
     def execute(self, event: InitProducer | AddPartitions | EndTransaction) -> ProducerReply:
-        """The answer to what a producer asks."""
+        """Executes a producer's request and returns the response."""
         if not self.ensure_topic():
             return ProducerReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index = self._index_of(event.transactional_id)
@@ -178,19 +178,19 @@ class TransactionShards:
         return check_write(state, transactional_id, producer, TopicPartition(topic, partition))
 
     def states(self) -> list[TransactionsState]:
-        """The states of all shards."""
+        """Returns the states of all shards."""
         return [shard.state for shard in self._shards]
 
     def state_of(self, transactional_id: str) -> TransactionsState:
-        """The state that knows the transactional id, if any does."""
+        """Returns the state with this transactional id, or None."""
         return self._shards[self._index_of(transactional_id)].state if self._shards else TransactionsState()
 
     def logs_of(self, transactional_id: str) -> list[PartitionLog]:
-        """The log that holds the records of the transactional id, if there is one."""
+        """Returns the log with the records of the transactional id, or None."""
         return [self._logs[self._index_of(transactional_id)]] if self._shards else []
 
     async def finished(self, transactional_id: str) -> None:
-        """Returns when the markers that are being written for the transactional id are written, or have failed."""
+        """Waits until the markers of the transactional id are written, or have failed."""
         task = self._finishing.get(transactional_id)
         if task is not None:
             await asyncio.wait([task])
@@ -229,13 +229,13 @@ class TransactionShards:
         self._carry_out(index, self._shards[index].execute(event, self._now_ms()))
 
     def _write_markers(self, effect: WriteMarkers) -> tuple[bool, list[PartitionLog]]:
-        """Whether no partition lacks its marker now, and the logs that have got one."""
+        """Writes missing markers; whether all are written now, and the logs that received one."""
         control = _control(effect.producer, committed=effect.committed)
         logs = [self._write_marker(partition, control) for partition in effect.partitions]
         return False not in logs, [log for log in logs if isinstance(log, PartitionLog)]
 
     def _write_marker(self, partition: TopicPartition, control: ControlRecord) -> PartitionLog | bool:
-        """The log that has got the marker; True if none needs it, False if it could not be written."""
+        """Writes a marker and returns its log; True if none was needed, False if it could not be written."""
         topic = self._topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
             return True
@@ -258,7 +258,7 @@ class TransactionShards:
     # ------------------------------------------------------------------------------------------------------------ timers
 
     def tick(self) -> int | None:
-        """Lets due timers expire; how many milliseconds until the next one, or None."""
+        """Expires due timers, and returns the milliseconds until the next one, or None."""
         now_ms = self._now_ms()
         for index, shard in enumerate(self._shards):
             self._carry_out(index, shard.tick(now_ms))

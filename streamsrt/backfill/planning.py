@@ -17,8 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from streamsrt.application import load_application, module_digest
+from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.archive import archived_offsets, scan_archive
-from streamsrt.backfill.continuing import (
+from streamsrt.backfill.earlier_backfill import (
     EarlierBackfill,
     check_partitions,
     check_same,
@@ -27,7 +28,6 @@ from streamsrt.backfill.continuing import (
     range_behind,
 )
 from streamsrt.backfill.engine_spark_session import NOTHING, Shipment, open_session
-from streamsrt.backfill.environment import check_environment
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake

@@ -46,7 +46,7 @@ Report = Callable[[int], None]
 
 
 class Earlier(Protocol):
-    """What a replay continues (:mod:`streamsrt.backfill.earlier`)."""
+    """What a replay continues (:mod:`streamsrt.backfill.earlier_task`)."""
 
     @property
     def carried(self) -> Mapping[str, Values]: ...

@@ -27,7 +27,7 @@ from typing import Literal, TypeVar
 
 from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
-from streamsrt.backfill.earlier import EarlierTask, earlier_task
+from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import (
     AttemptProgress,

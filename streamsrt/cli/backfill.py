@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from streamsrt.backfill.environment import write_environment
+from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake

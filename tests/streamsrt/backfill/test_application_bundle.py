@@ -17,8 +17,8 @@ from types import ModuleType
 import pytest
 
 from streamsrt.backfill import Backfill
+from streamsrt.backfill.application_bundle import ABOUT, check_environment, write_environment
 from streamsrt.backfill.engine_spark_session import Shipment, open_session
-from streamsrt.backfill.environment import ABOUT, check_environment, write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.errors import ConfigError
 from tests.streamsrt.backfill.processes import InProcess

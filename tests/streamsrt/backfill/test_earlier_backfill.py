@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.continuing import check_partitions, check_same, load_earlier, not_carried, range_behind
+from streamsrt.backfill.earlier_backfill import check_partitions, check_same, load_earlier, not_carried, range_behind
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.engine_spark import SparkEngine
 from streamsrt.backfill.errors import ArchiveError, PlanError
