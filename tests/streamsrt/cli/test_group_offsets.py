@@ -122,7 +122,7 @@ def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.
         assert running.wait(PATIENCE_S)
         done = on_broker("groups", "reset-offsets", group, "--to-earliest")
         assert (done.code, "1 member: stop all instances" in done.err) == (2, True)
-        with pytest.raises(UserError, match="close\\(\\) it first"):
+        with pytest.raises(UserError, match="Call close\\(\\) first"):
             streams.clean_up()
     for arguments, said in (
         ((), "give exactly one target: --to-earliest"),
