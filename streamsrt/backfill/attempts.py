@@ -50,12 +50,13 @@ def _alone_in(folder: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _lock(descriptor) and _is_file_at(descriptor, path)
+        yield take_lock(descriptor) and _is_file_at(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool:
+def take_lock(descriptor: int) -> bool:
+    """Locks an open file, if no other process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

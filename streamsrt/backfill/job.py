@@ -7,7 +7,6 @@ its status.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 import uuid
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers
+from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers, take_lock
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.engine_spark_session import Shipment
 from streamsrt.backfill.errors import BackfillError
@@ -253,13 +252,11 @@ class Backfill:
     def _locked(self) -> Iterator[None]:
         descriptor = os.open(self.directory / DRIVER_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not take_lock(descriptor):
                 holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").partition(" ")[0]
                 raise BackfillError(
                     f"another process (pid {holder}) works on the backfill in {self.directory}: wait for it, or stop it"
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
             os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
