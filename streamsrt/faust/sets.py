@@ -19,7 +19,7 @@ from mode.utils.collections import ManagedUserSet
 from streamsrt.errors import UserError
 from streamsrt.faust.expiry import OrderedRows, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
-from streamsrt.faust.unreadable import reading
+from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from topology.spec import serdes
 from topology.spec.codecs import ORDER_BYTES, CallableSerde, OrderedKeys, Serde
 from topology.spec.stores import Store
@@ -145,10 +145,17 @@ class StoredSet(ManagedUserSet):  # type: ignore[misc]  # mode is not typed here
 
 
 class SetRows(MutableMapping[object, object]):
-    """The data of one table of sets: the rows of the task that runs. ``changed`` hears of each key that is written."""
+    """The data of one table of sets: the rows of the task that runs. ``fail`` is that of :class:`RowReader`; ``changed``
+    hears of each key that is written."""
 
-    def __init__(self, rows: Callable[[], Rows], changed: Callable[[object, object], None]) -> None:
+    def __init__(
+        self,
+        rows: Callable[[], Rows],
+        fail: Callable[[UnreadableRowError], None],
+        changed: Callable[[object, object], None],
+    ) -> None:
         self._rows = rows
+        self._read = RowReader(rows, fail)
         self._changed = changed
 
     def _write(self, key: object, members: set[object]) -> None:
@@ -156,10 +163,10 @@ class SetRows(MutableMapping[object, object]):
         self._changed(key, members)
 
     def __contains__(self, key: object) -> bool:
-        return self._rows().get(key) is not None
+        return self._read.get(key) is not None
 
     def __getitem__(self, key: object) -> StoredSet:
-        members = self._rows().get(key)
+        members = self._read.get(key)
         return StoredSet(key, members if isinstance(members, set) else set(), self._write)
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -171,7 +178,7 @@ class SetRows(MutableMapping[object, object]):
         raise TypeError("a whole set can't be deleted from a table of sets: use table[key].discard() and clear()")
 
     def __iter__(self) -> Iterator[object]:
-        return iter([key for key, _ in self._rows().all()])
+        return iter(self._read.keys())
 
     def __len__(self) -> int:
         return self._rows().approximate_num_entries()

@@ -18,7 +18,7 @@ from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, store_of_sets
-from streamsrt.faust.unreadable import UnreadableRowError, reading
+from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from topology.spec.codecs import CallableSerde, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
 
@@ -145,27 +145,18 @@ def _value_writer(table: faust.Table) -> Callable[[object], bytes]:
 
 
 class TableRows(MutableMapping[object, object]):
-    """The data of one table: the rows of the task that runs. ``rows`` finds its store, and ``fail`` hears of a row that
-    can't be read: whatever the agent makes of the exception, nothing of its records may be committed.
-    """
+    """The data of one table: the rows of the task that runs. ``rows`` finds its store, and ``fail`` is that of
+    :class:`RowReader`."""
 
     def __init__(self, rows: Callable[[], Rows], fail: Callable[[UnreadableRowError], None]) -> None:
         self._rows = rows
-        self._fail = fail
-
-    def _row(self, rows: Rows, key: object) -> object:
-        try:
-            return rows.get(key)
-        except UnreadableRowError as error:
-            named = error.of_key(key)
-            self._fail(named)
-            raise named from error
+        self._read = RowReader(rows, fail)
 
     def __contains__(self, key: object) -> bool:
-        return self._row(self._rows(), key) is not None
+        return self._read.get(key) is not None
 
     def __getitem__(self, key: object) -> object:
-        value = self._row(self._rows(), key)
+        value = self._read.get(key)
         if value is None:
             raise KeyError(key)
         return value
@@ -174,17 +165,12 @@ class TableRows(MutableMapping[object, object]):
         self._rows().put(key, value)
 
     def __delitem__(self, key: object) -> None:
-        rows = self._rows()
-        if self._row(rows, key) is None:
+        if self._read.get(key) is None:
             raise KeyError(key)
-        rows.put(key, None)
+        self._rows().put(key, None)
 
     def __iter__(self) -> Iterator[object]:
-        try:
-            return iter([key for key, _ in self._rows().all()])
-        except UnreadableRowError as error:
-            self._fail(error)
-            raise
+        return iter(self._read.keys())
 
     def __len__(self) -> int:
         return self._rows().approximate_num_entries()
@@ -245,7 +231,7 @@ class BoundTable:
         self._replace("on_key_get", _nothing)
         self._replace("on_key_del", _nothing)
         self._replace("on_key_set", _telling(table, partition, expiries) if table._should_expire_keys() else _changed)
-        table._data = SetRows(rows, table.on_key_set) if is_of_sets(table) else TableRows(rows, fail)
+        table._data = SetRows(rows, fail, table.on_key_set) if is_of_sets(table) else TableRows(rows, fail)
 
     def _replace(self, name: str, function: Callable[..., None]) -> None:
         setattr(self._table, name, function)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from streamsrt.errors import UserError
 from streamsrt.faust.codecs import TABLES
 from streamsrt.faust.places import assigned_at, made_at
+from streamsrt.faust.rows import ReadableRows
 
 if TYPE_CHECKING:
     import faust
@@ -32,6 +33,33 @@ class UnreadableRowError(UserError):
     def of_key(self, key: object) -> Self:
         """The same, where the key is known."""
         return type(self)(self._table, self._reason, f" with key {key!r}")
+
+
+class RowReader:
+    """Reads the rows that ``rows`` finds. ``fail`` hears of one that can't be read: whatever the agent makes of the
+    exception, nothing of its records may be committed.
+    """
+
+    def __init__(self, rows: Callable[[], ReadableRows], fail: Callable[[UnreadableRowError], None]) -> None:
+        self._rows = rows
+        self._fail = fail
+
+    def get(self, key: object) -> object:
+        """Returns the row of that key, or None."""
+        try:
+            return self._rows().get(key)
+        except UnreadableRowError as error:
+            named = error.of_key(key)
+            self._fail(named)
+            raise named from error
+
+    def keys(self) -> list[object]:
+        """Returns the keys of all rows."""
+        try:
+            return [key for key, _ in self._rows().all()]
+        except UnreadableRowError as error:
+            self._fail(error)
+            raise
 
 
 def reading(table: faust.Table, decode: Callable[[bytes], object]) -> Callable[[bytes], object]:

@@ -199,11 +199,12 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
     if not may_be_misread(topology):
         return
     known = origins(topology)
+    windows = _windows(topology, known)
     for member in members:
         if member.topology_epoch > topology.epoch:
             continue
         swapped = _swapped(topology, known, member.client_tags)
-        swapped.update(_other_windows(topology, known, member.client_tags))
+        swapped.update(_other_windows(topology, windows, member.client_tags))
         misread = _misread(topology, known, _marks(member.client_tags), besides=swapped)
         newer = list(newer_values(application_id, topology, read_versions(member.client_tags.get(VALUE_VERSIONS))))
         if newer:
@@ -273,9 +274,9 @@ def _windows(topology: Topology, known: Mapping[str, Origin]) -> dict[str, Windo
     return {name: mark for name, mark in sorted(marks.items()) if mark is not None}
 
 
-def _other_windows(topology: Topology, known: Mapping[str, Origin], tags: Mapping[str, str]) -> dict[str, str]:
+def _other_windows(topology: Topology, marks: Mapping[str, WindowsMark], tags: Mapping[str, str]) -> dict[str, str]:
     """The stores whose rows have windows of another meaning or size in a member with these client tags."""
-    found, marks = {}, _windows(topology, known)
+    found = {}
     for spec in _logged(topology):
         before = WindowsMark.read(tags.get(_key(spec.kept_as, ROW_WINDOWS), ""))
         why = before.misread_as(marks[spec.name]) if spec.name in marks else ""

@@ -74,6 +74,23 @@ def _restart_between(test: TestApp, key: str) -> None:
     test.send("in", key=key, value="next")
 
 
+def test_a_set_that_can_not_be_read_stops_it_too() -> None:
+    app = an_app()
+    groups = app.SetTable("groups")
+
+    @app.agent(app.topic("in", key_type=str, value_type=str))
+    async def add(stream: Any) -> None:
+        async for key, value in stream.items():
+            # In JSON, a tuple becomes a list, which no set can have.
+            groups[key].add((value, 1))
+
+    with (
+        pytest.raises(UserError, match=r"^a row with key 'a' of table groups.* can't be read: TypeError"),
+        TestApp(app) as test,
+    ):
+        _restart_between(test, "a")
+
+
 def test_an_iteration_over_such_rows_stops_it_too() -> None:
     app = an_app()
     totals = app.Table("totals", value_type=Total)
