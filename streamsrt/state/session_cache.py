@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from struct import Struct
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, Flushed, RowFormat, average_bytes
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.sessions import split_session_key
-
-_pack_times = Struct(">qq").pack
+from streamsrt.state.sessions import session_key, split_session_key
 
 SessionKey = tuple[bytes, int, int]
 """Key, end, start."""
@@ -155,7 +152,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
-        keys = [e.key + _pack_times(e.end, e.start) for e in changed]
+        keys = [session_key(e.key, e.start, e.end) for e in changed]
         flushed = Flushed.of(list(changed), self.format.serialize, keys, [entry.start for entry in changed])
         flushed.ends = [e.end for e in changed]
         self._unwritten.update(zip(keys, flushed.raw_values, strict=True))

@@ -21,9 +21,6 @@ _TIMES_BYTES = 16
 _SEGMENT_BYTES = 8
 _LAST = b"\xff" * 9
 
-SessionPut = tuple[bytes, int, int, bytes | None]
-"""Key, start, end, value; None deletes."""
-
 
 def session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
     """The changelog's key of a session."""
@@ -43,18 +40,6 @@ class SessionBytesStore(WindowBytesStore):
 
     def _oldest_live_ms(self) -> int:
         return max(0, self._stream_time_ms - self.retention_ms)
-
-    def write(self, puts: Iterable[SessionPut], *, changelog_offset: int | None = None) -> None:  # type: ignore[override]
-        """Writes sessions as one atomic batch. Expired ones are dropped."""
-        rows: list[tuple[bytes, bytes | None]] = []
-        prefix_of, pack = self.segments(), _TIMES.pack
-        for key, start_ms, end_ms, value in puts:
-            prefix = prefix_of(end_ms)
-            if prefix is None:
-                self.dropped_rows += 1
-            else:
-                rows.append((prefix + key + pack(end_ms, start_ms), value))
-        self._write(rows, changelog_offset)
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         """Writes columns of the changelog, together with the offset at which restoring continues. Expired rows are

@@ -14,15 +14,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from struct import Struct
 from typing import Protocol
 
 from streamsrt.state.cache import Entry, Flushed, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.window_cache import WindowByteStore, WindowCache, WindowRows
-from streamsrt.state.windowed import split_window_key
+from streamsrt.state.windowed import split_window_key, window_key
 
-_pack_suffix = Struct(">qi").pack
 _by_start = attrgetter("start")
 _LATEST_MS = 2**63 - 1
 _TRIMS_PER_RETENTION = 4
@@ -155,7 +153,7 @@ class SlidingCache(WindowCache):
         changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
-        store_keys = [entry.key + _pack_suffix(entry.start, 0) for entry in changed]
+        store_keys = [window_key(entry.key, entry.start) for entry in changed]
         starts = [entry.start for entry in changed]
         flushed = Flushed.of(changed, self.format.serialize, store_keys, starts)
         self._unwritten.update(zip(store_keys, self._rows_of(flushed), strict=True))

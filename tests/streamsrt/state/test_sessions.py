@@ -40,7 +40,14 @@ def test_a_changelog_key_ends_with_end_and_start() -> None:
 
 def test_sessions_of_a_key_come_by_end(reopen: Callable[[], SessionBytesStore]) -> None:
     store = reopen()
-    store.write([(b"a", 70_000, 90_000, b"2"), (b"a", 5, 10, b"1"), (b"ab", 6, 11, b"x"), (b"b", 1, 2, b"y")])
+    store.write_logged(
+        {
+            session_key(b"a", 70_000, 90_000): b"2",
+            session_key(b"a", 5, 10): b"1",
+            session_key(b"ab", 6, 11): b"x",
+            session_key(b"b", 1, 2): b"y",
+        }
+    )
     assert list(store.sessions(b"a")) == [(5, 10, b"1"), (70_000, 90_000, b"2")]
     assert store.get(b"a", 5, 10) == b"1"
     assert store.get(b"a", 5, 11) is None
@@ -55,12 +62,12 @@ def test_sessions_of_a_key_come_by_end(reopen: Callable[[], SessionBytesStore]) 
 
 def test_what_is_beyond_retention_is_neither_read_nor_kept(reopen: Callable[[], SessionBytesStore]) -> None:
     store = reopen()
-    store.write([(b"a", 0, 10, b"1"), (b"a", 0, 20, b"2")], changelog_offset=7)
+    store.write_logged({session_key(b"a", 0, 10): b"1", session_key(b"a", 0, 20): b"2"}, changelog_offset=7)
     store.expire(100_011)
     assert list(store.sessions(b"a")) == [(0, 20, b"2")]
     assert store.get(b"a", 0, 10) is None
     store.expire(300_000)
-    store.write([(b"a", 0, 30, b"3")])
+    store.write_logged({session_key(b"a", 0, 30): b"3"})
     assert (list(store.all_sessions()), store.dropped_rows, store.changelog_offset()) == ([], 1, 7)
     store.close()
 
@@ -155,7 +162,7 @@ def test_a_cache_is_a_map_of_the_sessions_within_retention(script: list[Any], ev
 
 def test_a_stored_session_that_expires_can_be_emitted_until_the_next_write() -> None:
     store = SessionBytesStore(MemoryStore("s"), retention_ms=100)
-    store.write([(b"a", 5, 10, b"x")])
+    store.write_logged({session_key(b"a", 5, 10): b"x"})
     cache = SessionCache("s", store, FORMAT, retention_ms=100)
     cache.put(b"b", 500, 500, "y", 0, (), 0)
     found = cache.session(b"a", 5, 10)
