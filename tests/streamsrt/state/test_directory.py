@@ -16,9 +16,10 @@ import pytest
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import LaidOut
+from streamsrt.state.sessions import session_key
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
-from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.state.windowed import WindowBytesStore, window_key
 from topology.graph.nodes import StoreSpec
 
 COUNTS = StoreSpec(name="counts")
@@ -80,8 +81,9 @@ def test_files_with_other_segments_are_deleted_and_never_answer_with_less(
 
     at_ms = 660_000
     times = (at_ms,) if kind == "window" else (at_ms, at_ms)
+    key = window_key(b"k", at_ms) if kind == "window" else session_key(b"k", at_ms, at_ms)
     with StateDirectory(tmp_path, "my-app") as state:
-        opened(before_ms, state).write([(b"k", *times, b"v")], changelog_offset=7)
+        opened(before_ms, state).write_logged({key: b"v"}, changelog_offset=7)
     with StateDirectory(tmp_path, "my-app") as state:
         store = opened(before_ms, state)
         assert (store.get(b"k", *times), store.changelog_offset()) == (b"v", 7)
@@ -89,7 +91,7 @@ def test_files_with_other_segments_are_deleted_and_never_answer_with_less(
         store = opened(after_ms, state)
         # It is restored from the start of its changelog.
         assert (store.changelog_offset(), store.stream_time_ms) == (None, -1)
-        store.write([(b"k", *times, b"restored")], changelog_offset=8)
+        store.write_logged({key: b"restored"}, changelog_offset=8)
     with StateDirectory(tmp_path, "my-app") as state:
         assert opened(after_ms, state).get(b"k", *times) == b"restored"
 
