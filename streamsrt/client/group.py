@@ -84,7 +84,7 @@ class GroupDriver:
     def member_epoch(self) -> int:
         return self._member_epoch
 
-    def tell(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._command, command, self._seen)
 

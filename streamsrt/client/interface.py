@@ -217,7 +217,7 @@ class GroupMember(Protocol):
     def member_epoch(self) -> int:
         """The latest epoch, for commits; -1 while not a member."""
 
-    def tell(self, command: Any) -> None:
+    def send(self, command: Any) -> None:
         """Sends a command of :mod:`streamsrt.membership.values` to the membership."""
 
     def events(self) -> list[Any]:

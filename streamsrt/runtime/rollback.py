@@ -81,7 +81,7 @@ def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology,
     try:
         _wait(visitor, lambda: _is_taken(network, config.application_id, former.epoch), timeout_s, former.epoch)
     finally:
-        visitor.tell(Leave())
+        visitor.send(Leave())
         _wait(visitor, lambda: visitor.join(0), timeout_s, former.epoch)
 
 
@@ -98,7 +98,7 @@ def _wait(visitor: GroupMember, holds: Callable[[], bool], timeout_s: float, epo
         if failures:
             failure: StreamsError = failures[0]
             raise failure
-        visitor.tell(ReportOwned(NOTHING))
+        visitor.send(ReportOwned(NOTHING))
         if time.monotonic() > deadline:
             raise RequestFailedError(
                 f"the group did not accept topology epoch {epoch} within {timeout_s:g} s: see streamsrt upgrade "

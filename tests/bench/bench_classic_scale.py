@@ -138,9 +138,9 @@ class Seat:
 
     def _take(self, tasks: Tasks) -> None:
         self.tasks = tasks
-        self.driver.tell(ReportOwned(tasks))
+        self.driver.send(ReportOwned(tasks))
         passive = dict.fromkeys(tasks.standby | tasks.warmup, 1_000)
-        self.driver.tell(SetTaskOffsets(passive, passive))
+        self.driver.send(SetTaskOffsets(passive, passive))
 
     async def close(self) -> None:
         self.driver.close()
@@ -179,7 +179,7 @@ async def sit(options: argparse.Namespace) -> None:
             seat.turn()
         if leave.is_set():
             leave.clear()
-            seats[-1].driver.tell(Leave())
+            seats[-1].driver.send(Leave())
         for seat in [each for each in seats if each.has_left]:
             seats.remove(seat)
             await seat.close()

@@ -220,7 +220,7 @@ class InProcessMember:
         self.told: list[Any] = []
         self.waiting: deque[Any] = deque()
 
-    def tell(self, command: Any) -> None:
+    def send(self, command: Any) -> None:
         self.told.append(command)
 
     def events(self) -> list[Any]:

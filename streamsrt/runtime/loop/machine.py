@@ -8,9 +8,9 @@
    last commit, or when one of them requests it; repartition topics are purged after a commit. If a commit took longer
    than the interval, records are processed for the same time, up to a second, before the next one: a busy machine does
    not commit a few records at a time, and one that had to wait for the cluster commits again soon.
-4. A loop that is stopped tells the group, and processes until the group has acknowledged it: at most fifteen seconds
-   after its tasks were released, which may take as long as asynchronous calls. A loop that remains in the group tells
-   it nothing, commits and ends.
+4. A loop that is stopped leaves the group and processes until the coordinator has confirmed it: at most fifteen seconds
+   after its tasks were released, which may take as long as asynchronous calls. A loop that remains in the group only
+   commits and ends.
 5. A lost membership ends every task without a commit; the next assignment begins a new membership. With the first
    assignment of a membership, before a task is opened, the thread checks whether other members run another version.
 6. The last late commit is kept together with the iteration that delayed it, and so is the last slow one, so that the
@@ -32,7 +32,6 @@ from streamsrt.membership.values import (
     HeartbeatRecovered,
     HeartbeatTrouble,
     InstanceIdTaken,
-    Leave,
     LeftGroup,
     MembershipFailed,
     ReleaseTasks,
@@ -50,18 +49,18 @@ from streamsrt.runtime.loop.values import (
     Assign,
     CheckVersion,
     CleanUp,
+    CloseLostTasks,
     CommitAll,
-    CommitBeforeTheyGo,
+    CommitBeforeClose,
     Committed,
     DrainChecked,
-    GiveUpTasks,
     InputTaken,
     IterationBegan,
     IterationEnded,
     IterationTimes,
     LateCommit,
+    LeaveGroup,
     Life,
-    LookForSources,
     LoopEvent,
     LoopSettings,
     LoopState,
@@ -72,14 +71,14 @@ from streamsrt.runtime.loop.values import (
     ProcessTasks,
     Publish,
     PurgeRepartitionTopics,
+    RecheckSources,
     ReleaseAll,
     Released,
+    ReportOffsets,
     SendOutputs,
     ShowState,
     SlowCommit,
     StopRequested,
-    Tell,
-    TellOffsets,
     UpdateRouting,
     Wait,
     Warn,
@@ -98,7 +97,7 @@ NO_TASKS_MS = 15_000
 PUBLISH_INTERVAL_MS = 100
 MEMORY_INTERVAL_MS = 1_000
 OFFSETS_INTERVAL_MS = 500
-"""How often the membership hears how far the tasks' state is; it decides when the group is told."""
+"""How often the offsets of the tasks' state are reported to the membership, which decides when it sends them."""
 LATE_COMMIT_MS = 100
 SLOW_COMMIT_MS = 1_000
 AFTER_SLOW_COMMIT_MAX_MS = 1_000
@@ -113,7 +112,7 @@ def initial(settings: LoopSettings, now_ms: int) -> LoopState:
             Deadline.COMMIT: now_ms + settings.commit_interval_ms,
             Deadline.SEND: now_ms + settings.linger_ms,
             Deadline.PURGE: now_ms + settings.purge_interval_ms,
-            Deadline.TELL_OFFSETS: now_ms,
+            Deadline.REPORT_OFFSETS: now_ms,
             Deadline.PUBLISH: now_ms,
             Deadline.MEASURE_MEMORY: now_ms,
             Deadline.LOG_LATE_COMMIT: now_ms,
@@ -146,7 +145,7 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
         case StopRequested(operation):
             return _stop(state, operation, now_ms)
         case _:
-            return _hear(state, event, now_ms)
+            return _on_group_event(state, event, now_ms)
 
 
 def may_be_drained(state: LoopState, now_ms: int) -> bool:
@@ -178,7 +177,7 @@ def _begin(state: LoopState, has_work: bool, now_ms: int) -> Step:
 def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
     iteration = replace(state.iteration, at_ms=now_ms, assigned_ms=now_ms - state.iteration.at_ms)
     taken = replace(state, iteration=iteration, is_paused=is_paused)
-    if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.GIVE_UP_LEAVING, now_ms):
+    if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.LEAVE_TIMEOUT, now_ms):
         text = (
             "the group coordinator did not confirm that this member left; it removes the member when its session ends"
         )
@@ -256,9 +255,9 @@ def _after_commit(state: LoopState, now_ms: int) -> Step:
 def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     schedule = state.schedule
     actions: list[Action] = [CleanUp()]
-    if schedule.is_due(Deadline.TELL_OFFSETS, now_ms):
-        schedule = schedule.set(Deadline.TELL_OFFSETS, now_ms + OFFSETS_INTERVAL_MS)
-        actions.append(TellOffsets())
+    if schedule.is_due(Deadline.REPORT_OFFSETS, now_ms):
+        schedule = schedule.set(Deadline.REPORT_OFFSETS, now_ms + OFFSETS_INTERVAL_MS)
+        actions.append(ReportOffsets())
     if is_settled and state.wanted is not None and state.life is Life.RUNNING:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
@@ -279,32 +278,32 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
     shown = Note("committing and leaving the group"), ShowState(State.PENDING_SHUTDOWN)
     if operation is GroupMembershipOperation.REMAIN_IN_GROUP and not state.settings.is_static:
         # No leave request: the group keeps the member's tasks until its session expires.
-        return replace(state, life=Life.ENDED), (*shown, CommitBeforeTheyGo())
+        return replace(state, life=Life.ENDED), (*shown, CommitBeforeClose())
     # A static member will return: its tasks wait for it until its session expires.
     remain = state.failure is None and operation is not GroupMembershipOperation.LEAVE_GROUP
-    leaving = _set(replace(state, life=Life.LEAVING), Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS)
-    return leaving, (*shown, Tell(Leave(remain=remain)))
+    leaving = _set(replace(state, life=Life.LEAVING), Deadline.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
+    return leaving, (*shown, LeaveGroup(remain=remain))
 
 
 # ------------------------------------------------------------------------------------------------------------ the group
 
 
-def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
+def _on_group_event(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
     match event:
         case AssignmentChanged(tasks, epoch, why):
             assigned = replace(state, wanted=tasks, assigned_at_ms=now_ms, trouble=())
             joined = (CheckVersion(),) if state.wanted is None else ()
             return assigned, (ShowState(State.REBALANCING), *joined, Assign(tasks, epoch, why))
         case TasksLost(reason):
-            return replace(state, wanted=None), (GiveUpTasks(reason), ShowState(State.REBALANCING))
+            return replace(state, wanted=None), (CloseLostTasks(reason), ShowState(State.REBALANCING))
         case ReleaseTasks():
             return state, (ReleaseAll(),)
         case Released():
-            # The group learns of it only now, however long the last commit took.
+            # The member leaves only now, however long the last commit took.
             leaving = state.life is Life.LEAVING
-            return _set(state, Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS) if leaving else state, ()
+            return _set(state, Deadline.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS) if leaving else state, ()
         case EpochChanged():
-            return state, (LookForSources(),)
+            return state, (RecheckSources(),)
         case EndpointsChanged(partitions):
             return state, (UpdateRouting(partitions),)
         case MembershipFailed(error):
@@ -343,14 +342,14 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
 
 def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
     texts = tuple(status_text(status, is_classic=event.is_classic) for status in event.statuses)
-    told = replace(state, statuses=texts)
+    updated = replace(state, statuses=texts)
     for status in event.statuses:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
-            told = replace(_stopping(told), was_shut_down=True)
+            updated = replace(_stopping(updated), was_shut_down=True)
         elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
             text = f"the topics of the application don't fit together: {status.detail.rstrip('. ')}. {ADVICE[status.code]}."
-            told = _ends_with(told, UserError(text))
-    return told
+            updated = _ends_with(updated, UserError(text))
+    return updated
 
 
 def _ends_with(state: LoopState, error: MissingTopicError | UserError) -> LoopState:

@@ -34,7 +34,7 @@ class ProgressReporter:
         self._manager = manager
         self._committer = committer
         self._member = member
-        self._look_at_memory = memory
+        self._memory_use = memory
         self._memory = MemoryUse()
         self._drops = DropLog()
         self._restore_logged_at_ms = now_ms
@@ -43,7 +43,7 @@ class ProgressReporter:
 
     def measure_memory(self) -> None:
         """Measures the memory and disk usage of the state; this has to visit every store."""
-        self._memory = self._look_at_memory()
+        self._memory = self._memory_use()
 
     def publish(self, state: State, statuses: tuple[str, ...], now_ms: int) -> None:
         """Creates a new snapshot, and logs what is due."""

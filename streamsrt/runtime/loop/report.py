@@ -9,9 +9,9 @@ from streamsrt.runtime.loop.values import (
     Activity,
     AdvanceTasks,
     Assign,
+    CloseLostTasks,
     CommitAll,
-    CommitBeforeTheyGo,
-    GiveUpTasks,
+    CommitBeforeClose,
     LateCommit,
     Life,
     LoopState,
@@ -24,7 +24,7 @@ from streamsrt.runtime.values import LoopReport
 from streamsrt.wording import counted
 
 BUSY_MS = 500
-"""What takes longer is told while it lasts."""
+"""An activity that takes longer is reported while it lasts."""
 
 
 def report(
@@ -56,11 +56,11 @@ def _busy_text(activity: Activity, now_ms: int) -> str:
             return ""
         case ProcessTasks():
             text = f"it has been processing records for {for_ms} ms"
-        case CommitAll() | CommitBeforeTheyGo():
+        case CommitAll() | CommitBeforeClose():
             text = (
                 f"it has been committing for {for_ms} ms; a commit waits until the brokers have acknowledged everything"
             )
-        case Assign() | GiveUpTasks() | ReleaseAll() | AdvanceTasks():
+        case Assign() | CloseLostTasks() | ReleaseAll() | AdvanceTasks():
             text = f"it has been opening and closing tasks for {for_ms} ms"
         case action:
             text = f"it has been busy with {type(action).__name__} for {for_ms} ms"
@@ -72,9 +72,9 @@ def _commit_texts(state: LoopState, now_ms: int, busy: str) -> Iterator[str]:
     late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
     if busy and late_ms > 0:
         yield f"the commit is {late_ms} ms late: {busy}"
-    told = [(late.at_ms, late_commit_text(late)) for late in (state.late_commit,) if late is not None]
-    told += [(slow.at_ms, slow_commit_text(slow)) for slow in (state.slow_commit,) if slow is not None]
-    for at_ms, text in sorted(told, reverse=True):
+    texts = [(late.at_ms, late_commit_text(late)) for late in (state.late_commit,) if late is not None]
+    texts += [(slow.at_ms, slow_commit_text(slow)) for slow in (state.slow_commit,) if slow is not None]
+    for at_ms, text in sorted(texts, reverse=True):
         yield f"{(now_ms - at_ms) // 1000} s ago {text}"
 
 

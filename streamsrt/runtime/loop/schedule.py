@@ -18,12 +18,12 @@ class Deadline(Enum):
     COMMIT = "commit"
     SEND = "send outputs that wait for more of their partition"
     PURGE = "purge repartition topics"
-    TELL_OFFSETS = "report the offsets of the tasks' state to the membership"
+    REPORT_OFFSETS = "report the offsets of the tasks' state to the membership"
     PUBLISH = "publish progress"
     MEASURE_MEMORY = "measure memory"
     LOG_LATE_COMMIT = "log a late commit again"
-    CHECK_DRAINED = "look whether all input is processed"
-    GIVE_UP_LEAVING = "stop waiting for the group coordinator to confirm the leave"
+    CHECK_DRAINED = "check whether all input is processed"
+    LEAVE_TIMEOUT = "stop waiting for the group coordinator to confirm the leave"
 
 
 class ScheduledDeadline(NamedTuple):

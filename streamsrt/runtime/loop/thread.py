@@ -3,7 +3,8 @@
 1. :mod:`streamsrt.runtime.loop.machine` decides what is done next and when; this module does it: it owns the tasks,
    waits, and calls the cluster.
 2. Nothing here waits longer than ``poll.ms``, except a commit, which waits for acknowledgements. Heartbeats continue
-   without this thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
+   without this thread; they report to the group when this thread has not polled for
+   ``max.poll.interval.ms``.
 3. Before a task is closed its work is committed, unless the membership was lost: then others may run it already, and
    what it has not sent yet is discarded.
 4. A record that can't be handled ends the application, after everything before it was committed, so that the next start
@@ -47,16 +48,16 @@ from streamsrt.runtime.loop.values import (
     Assign,
     CheckVersion,
     CleanUp,
+    CloseLostTasks,
     CommitAll,
-    CommitBeforeTheyGo,
+    CommitBeforeClose,
     Committed,
     DrainChecked,
-    GiveUpTasks,
     InputTaken,
     IterationBegan,
     IterationEnded,
+    LeaveGroup,
     Life,
-    LookForSources,
     LoopEvent,
     LoopSettings,
     LoopState,
@@ -67,13 +68,13 @@ from streamsrt.runtime.loop.values import (
     ProcessTasks,
     Publish,
     PurgeRepartitionTopics,
+    RecheckSources,
     ReleaseAll,
     Released,
+    ReportOffsets,
     SendOutputs,
     ShowState,
     StopRequested,
-    Tell,
-    TellOffsets,
     UpdateRouting,
     Wait,
     Warn,
@@ -136,7 +137,7 @@ class StreamThread:
         self._on_state = on_state
         self._on_failure = on_failure
         self.response: Response | None = None
-        """What is to become of it since it failed."""
+        """How the failure is handled; None before it fails."""
         self.is_paused = False
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
@@ -145,9 +146,9 @@ class StreamThread:
         self._waiting: tuple[str, ...] = ()
         """Why tasks that are to be open are not, when it was published last."""
         self._iteration_ms = now_ms()
-        """What the clock shows to the tasks during this iteration."""
+        """The time that tasks see during this iteration."""
         self._processed_now = 0
-        self._offsets_told: TaskOffsets | None = None
+        self._reported_offsets: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
         manager.on_close = self._reporter.log_last_drops
         manager.while_calling = self._log_pending_calls
@@ -159,8 +160,8 @@ class StreamThread:
     def stop(self, *, wake: bool = True) -> None:
         """Asks the loop to commit, leave the group and end. May be called from any thread.
 
-        A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop looks anyway when
-        ``poll.ms`` are over.
+        A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop
+        checks the flag anyway, after ``poll.ms`` at the latest.
         """
         self._stop_requested = True
         if wake:
@@ -196,26 +197,26 @@ class StreamThread:
 
     def _iterate(self) -> None:
         self.meter.sample(time.monotonic_ns())
-        self._hear(IterationBegan(self._manager.has_work()))
+        self._handle(IterationBegan(self._manager.has_work()))
         self._iteration_ms = self._now_ms()
         self._take_input()
-        self._hear(PollEnded())
+        self._handle(PollEnded())
         for event in self._member.events():
-            self._hear(event)
+            self._handle(event)
         if self._is_stopping():
-            self._hear(StopRequested(self.leaving))
+            self._handle(StopRequested(self.leaving))
         if self._has_ended():
             return
         self._processed_now = 0
-        self._hear(InputTaken(self.is_paused))
+        self._handle(InputTaken(self.is_paused))
         if self._has_ended():
             return
         requested = any(owned.task.commit_requested for owned in self._manager.running())
-        self._hear(Processed(self._processed_now, requested, self._manager.is_calling()))
+        self._handle(Processed(self._processed_now, requested, self._manager.is_calling()))
         settled = self._manager.is_settled and self._member.member_epoch > 0
-        self._hear(IterationEnded(settled))
+        self._handle(IterationEnded(settled))
 
-    def _hear(self, event: LoopEvent) -> None:
+    def _handle(self, event: LoopEvent) -> None:
         self._state, actions = step(self._state, event, self._now_ms())
         for action in actions:
             self._activity = Activity(action, self._now_ms())
@@ -224,8 +225,8 @@ class StreamThread:
 
     def _take_input(self) -> None:
         began_ns = time.monotonic_ns()
-        for told in self._manager.restoring.reports():
-            self._manager.restored(told)
+        for restored in self._manager.restoring.reports():
+            self._manager.restored(restored)
             self._gate.serve()
         arrived = self._network.fetcher.poll(0.0)
         for fetched in arrived:
@@ -265,19 +266,19 @@ class StreamThread:
             case Assign(tasks, epoch, why):
                 with self._manager.assignment_changes.assigned(epoch, why), self.meter.timing(self.meter.assigned):
                     self._assign(tasks)
-            case GiveUpTasks(reason):
-                self._give_up(reason)
+            case CloseLostTasks(reason):
+                self._close_lost_tasks(reason)
             case ReleaseAll():
                 self._release()
-            case CommitBeforeTheyGo():
-                self._commit_before_they_go(self._manager.running())
-            case LookForSources():
+            case CommitBeforeClose():
+                self._commit_before_close(self._manager.running())
+            case RecheckSources():
                 self._manager.recheck_sources()
             case UpdateRouting(partitions):
                 if self._routing is not None:
                     self._routing.update(partitions)
-            case TellOffsets():
-                self._tell_offsets()
+            case ReportOffsets():
+                self._report_offsets()
             case _:
                 self._show(action)
 
@@ -285,8 +286,8 @@ class StreamThread:
         match action:
             case ShowState(state):
                 self._on_state(state)
-            case Tell(command):
-                self._member.tell(command)
+            case LeaveGroup(remain):
+                self._member.send(Leave(remain=remain))
             case MeasureMemory():
                 self._reporter.measure_memory()
             case Publish():
@@ -307,7 +308,7 @@ class StreamThread:
     def _advance(self) -> None:
         member_id, epoch = self._member.member_id, self._member.member_epoch
         if self._manager.open_waiting(self._iteration_ms):
-            self._member.tell(ReportOwned(self._manager.open_tasks()))
+            self._member.send(ReportOwned(self._manager.open_tasks()))
         if self._committer.prepare_start(self._iteration_ms):
             self._manager.start_tasks(self._iteration_ms, member_id, epoch)
         self._manager.follow_sources(self._iteration_ms, member_id, epoch)
@@ -329,7 +330,7 @@ class StreamThread:
 
     def _commit_all(self) -> None:
         self._commit(self._manager.running())
-        self._hear(Committed())
+        self._handle(Committed())
 
     def _commit(self, tasks: list[OwnedTask]) -> None:
         together = self._manager.running() if tasks and self._committer.is_atomic else tasks
@@ -397,7 +398,7 @@ class StreamThread:
         self._committer.keep_only(
             {tp for owned in self._manager if owned.is_active for tp in owned.task.source_partitions}
         )
-        self._member.tell(ReportOwned(opened))
+        self._member.send(ReportOwned(opened))
 
     def _check_other_versions(self) -> None:
         """Checks other members' versions; the member has just joined and has no open task. Raises TopologyMismatchError."""
@@ -410,8 +411,8 @@ class StreamThread:
 
     def _log_pending_calls(self, owned: OwnedTask) -> None:
         """Logs repeatedly which pending calls delay the stop: a call may take any time."""
-        now_ms, told_ms = self._now_ms(), self._calls_logged_ms
-        if not self._is_stopping() or (told_ms is not None and now_ms - told_ms < CALLS_LOG_INTERVAL_MS):
+        now_ms, logged_ms = self._now_ms(), self._calls_logged_ms
+        if not self._is_stopping() or (logged_ms is not None and now_ms - logged_ms < CALLS_LOG_INTERVAL_MS):
             return
         self._calls_logged_ms = now_ms
         for text in owned.task.calls_under_way():
@@ -422,14 +423,14 @@ class StreamThread:
                 text,
             )
 
-    def _give_up(self, reason: str) -> None:
+    def _close_lost_tasks(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
         self._log_start_advice()
         with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
             self._close_as_they_are()
         self._manager.assignment_changes.lost()
         self._committer.forget()
-        self._member.tell(ReportOwned(NOTHING))
+        self._member.send(ReportOwned(NOTHING))
 
     def _log_start_advice(self) -> None:
         """Logs advice once, if tasks are lost that have not run yet: this may repeat without progress."""
@@ -447,9 +448,9 @@ class StreamThread:
 
     def _revoke(self, leaving: list[OwnedTask]) -> None:
         with self.meter.timing(self.meter.revoked):
-            self._commit_before_they_go(leaving)
+            self._commit_before_close(leaving)
 
-    def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
+    def _commit_before_close(self, leaving: list[OwnedTask]) -> None:
         """Commits, and retries: the next owner repeats uncommitted work."""
         self._commit(leaving)
         for _ in range(_EPOCH_ATTEMPTS):
@@ -459,12 +460,12 @@ class StreamThread:
             self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
 
     def _release(self) -> None:
-        self._commit_before_they_go(self._manager.running())
+        self._commit_before_close(self._manager.running())
         with self._manager.assignment_changes.because("this member leaves the group"):
             self._manager.close_all()
         self._committer.forget()
-        self._member.tell(ReportOwned(NOTHING))
-        self._hear(Released())
+        self._member.send(ReportOwned(NOTHING))
+        self._handle(Released())
 
     def _close_as_they_are(self) -> None:
         """Closes the tasks without finishing their work; errors raised by their processors are only logged."""
@@ -508,15 +509,15 @@ class StreamThread:
             logger.warning("processed records could not be committed and will be processed again: %s", second)
         with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
             self._close_as_they_are()
-        self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
-        self._member.tell(ReportOwned(NOTHING))
+        self._member.send(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
+        self._member.send(ReportOwned(NOTHING))
         self._member.join(_ADMIN_TIMEOUT_S)
 
-    def _tell_offsets(self) -> None:
+    def _report_offsets(self) -> None:
         found = self._manager.task_offsets()
-        if found != self._offsets_told:
-            self._offsets_told = found
-            self._member.tell(SetTaskOffsets(found.offsets, found.end_offsets))
+        if found != self._reported_offsets:
+            self._reported_offsets = found
+            self._member.send(SetTaskOffsets(found.offsets, found.end_offsets))
 
     # ---------------------------------------------------------------------------------------------------------- progress
 
@@ -587,7 +588,7 @@ class StreamThread:
         now_ms = self._now_ms()
         if not may_be_drained(self._state, now_ms) or not self._manager.is_settled or self._manager.has_work():
             return False
-        self._hear(DrainChecked())
+        self._handle(DrainChecked())
         # Fetched input is used up every now and then; a commit to find out is worth it only at the end of the logs.
         if any(owned.lag_records for owned in self._manager.running()):
             return False

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from streamsrt.errors import StreamsError
-from streamsrt.membership.values import Endpoint, Leave, Tasks, TopicPartition
+from streamsrt.membership.values import Endpoint, Tasks, TopicPartition
 from streamsrt.membership.values import Event as MembershipEvent
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.loop.schedule import Schedule
@@ -218,15 +218,15 @@ class ShowState:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
-    """Send a command to the membership."""
+class LeaveGroup:
+    """Ask the group coordinator to let this member leave. ``remain``: a static member keeps its tasks for its session."""
 
-    command: Leave
+    remain: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CommitBeforeTheyGo:
-    """Commit all running tasks, and retry: the next owner repeats uncommitted work."""
+class CommitBeforeClose:
+    """Commit all running tasks, which are closed next, and retry: the next owner repeats uncommitted work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUpTasks:
+class CloseLostTasks:
     """Close every task without a commit: they belong to other members now."""
 
     reason: str
@@ -261,7 +261,7 @@ class ReleaseAll:
 
 
 @dataclass(frozen=True, slots=True)
-class LookForSources:
+class RecheckSources:
     """Check again which source topics and partitions exist."""
 
 
@@ -300,7 +300,7 @@ class CleanUp:
 
 
 @dataclass(frozen=True, slots=True)
-class TellOffsets:
+class ReportOffsets:
     """Report the offsets of the tasks' state to the membership."""
 
 
@@ -332,21 +332,21 @@ Action: TypeAlias = (
     Wait
     | AnswerQueries
     | ShowState
-    | Tell
-    | CommitBeforeTheyGo
+    | LeaveGroup
+    | CommitBeforeClose
     | CommitAll
     | CheckVersion
     | Assign
-    | GiveUpTasks
+    | CloseLostTasks
     | ReleaseAll
-    | LookForSources
+    | RecheckSources
     | UpdateRouting
     | AdvanceTasks
     | ProcessTasks
     | SendOutputs
     | PurgeRepartitionTopics
     | CleanUp
-    | TellOffsets
+    | ReportOffsets
     | MeasureMemory
     | Publish
     | Warn

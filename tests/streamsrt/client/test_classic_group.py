@@ -64,10 +64,10 @@ class Running:
         for event in self.driver.events():
             if isinstance(event, AssignmentChanged):
                 self.tasks = event.tasks
-                self.driver.tell(ReportOwned(self.tasks))
+                self.driver.send(ReportOwned(self.tasks))
             elif isinstance(event, ReleaseTasks):
                 self.tasks = NOTHING
-                self.driver.tell(ReportOwned(NOTHING))
+                self.driver.send(ReportOwned(NOTHING))
             elif isinstance(event, MembershipFailed):
                 self.failure = event.error
             self.has_left = self.has_left or isinstance(event, LeftGroup)
@@ -98,7 +98,7 @@ def test_members_share_the_tasks_and_take_over_from_one_that_leaves(
     other = Running(connect(bundled_broker.bootstrap_servers), topic)
     while not until(len(one.look().active) == 2 == len(other.look().active), deadline):
         assert not one.tasks.active & other.tasks.active, "a task of two members"
-    one.driver.tell(Leave())
+    one.driver.send(Leave())
     while not until(one.has_left, deadline):
         one.look()
         other.look()

@@ -69,7 +69,7 @@ def test_a_member_joins_stays_and_leaves(broker: ScriptedBroker, connect: Connec
     assert group.member_epoch == 1
     while len(heartbeats(broker)) < 5:
         network.wait(0.05)
-    group.tell(Leave())
+    group.send(Leave())
     wait_for(network, group, LeftGroup)
     assert group.join(5.0)
     assert group.member_epoch == -1

@@ -89,11 +89,11 @@ class Runtime:
                 case AssignmentChanged(tasks):
                     self.active = tasks.active
                     held = tasks.active | tasks.standby | tasks.warmup
-                    self.group.tell(SetTaskOffsets(dict.fromkeys(held, 1), dict.fromkeys(held, 1)))
-                    self.group.tell(ReportOwned(tasks))
+                    self.group.send(SetTaskOffsets(dict.fromkeys(held, 1), dict.fromkeys(held, 1)))
+                    self.group.send(ReportOwned(tasks))
                 case TasksLost() | ReleaseTasks():
                     self.active = frozenset()
-                    self.group.tell(ReportOwned(NOTHING))
+                    self.group.send(ReportOwned(NOTHING))
                 case MembershipFailed(error):
                     raise error
                 case _:
@@ -227,7 +227,7 @@ def test_two_members_share_the_tasks_and_one_takes_over(bootstrap_servers: str, 
     second = Runtime(second_network, name, name)
     run_until(lambda: len(first.active) == len(second.active) == 2, first, second)
     assert first.active | second.active == tasks(0, 1, 2, 3)
-    first.group.tell(Leave())
+    first.group.send(Leave())
     run_until(lambda: second.active == tasks(0, 1, 2, 3), first, second)
     assert first.group.join(5.0)
     assert not any(isinstance(event, TasksLost) for event in first.told + second.told)
@@ -263,7 +263,7 @@ def test_groups_are_listed_described_and_deleted(bootstrap_servers: str, connect
     refused = network.admin.delete_groups([name])[name]
     assert isinstance(refused, RequestFailedError)
     assert "NON_EMPTY_GROUP" in str(refused)
-    runtime.group.tell(Leave())
+    runtime.group.send(Leave())
     run_until(lambda: runtime.group.join(0.0), runtime)
     assert network.admin.delete_groups([name]) == {name: None}
 
@@ -274,7 +274,7 @@ def test_a_shutdown_reaches_the_other_member(bootstrap_servers: str, connect: Co
     create(network, name, 2)
     first, second = Runtime(network, name, name), Runtime(connect(bootstrap_servers), name, name)
     run_until(lambda: len(first.active) == len(second.active) == 1, first, second)
-    first.group.tell(RequestShutdown())
+    first.group.send(RequestShutdown())
     run_until(lambda: second.has_status(StatusCode.SHUTDOWN_APPLICATION), first, second)
 
 

@@ -247,7 +247,7 @@ def test_a_member_commits_in_its_epoch_only(bootstrap_servers: str, connect: Con
         for event in member.events():
             if isinstance(event, AssignmentChanged):
                 owned = event.tasks
-                member.tell(ReportOwned(owned))
+                member.send(ReportOwned(owned))
     offsets = {(name, 0): OffsetAndMetadata(1)}
 
     def attempt(epoch: int) -> None:
@@ -260,8 +260,8 @@ def test_a_member_commits_in_its_epoch_only(bootstrap_servers: str, connect: Con
     attempt(member.member_epoch)
     assert committed_values(network, name, 1) == [1]
     assert network.admin.committed(name, list(offsets))[name, 0].offset == 1
-    member.tell(Leave())
-    member.tell(ReportOwned(NOTHING))
+    member.send(Leave())
+    member.send(ReportOwned(NOTHING))
     assert member.join(WAIT_S)
 
 

@@ -17,7 +17,6 @@ from streamsrt.membership.values import (
     HeartbeatRecovered,
     HeartbeatTrouble,
     InstanceIdTaken,
-    Leave,
     LeftGroup,
     MembershipFailed,
     ReleaseTasks,
@@ -40,14 +39,15 @@ from streamsrt.runtime.loop.values import (
     Assign,
     CheckVersion,
     CleanUp,
+    CloseLostTasks,
     CommitAll,
-    CommitBeforeTheyGo,
+    CommitBeforeClose,
     Committed,
     DrainChecked,
-    GiveUpTasks,
     InputTaken,
     IterationBegan,
     IterationEnded,
+    LeaveGroup,
     Life,
     LoopEvent,
     LoopSettings,
@@ -61,11 +61,10 @@ from streamsrt.runtime.loop.values import (
     PurgeRepartitionTopics,
     ReleaseAll,
     Released,
+    ReportOffsets,
     SendOutputs,
     ShowState,
     StopRequested,
-    Tell,
-    TellOffsets,
     Wait,
     Warn,
 )
@@ -83,7 +82,7 @@ class Loop:
         self.now_ms = START_MS
         self.state = initial(loop_settings, START_MS)
 
-    def hear(self, event: LoopEvent, *, after_ms: int = 0) -> tuple[Action, ...]:
+    def handle(self, event: LoopEvent, *, after_ms: int = 0) -> tuple[Action, ...]:
         self.now_ms += after_ms
         self.state, actions = step(self.state, event, self.now_ms)
         if any(isinstance(action, CommitAll) for action in actions):
@@ -100,38 +99,38 @@ class Loop:
         has_work: bool = False,
         requested: bool = False,
     ) -> list[Action]:
-        actions = [*self.hear(IterationBegan(has_work)), *self.hear(PollEnded(), after_ms=wait_ms)]
+        actions = [*self.handle(IterationBegan(has_work)), *self.handle(PollEnded(), after_ms=wait_ms)]
         for event in news:
-            actions += self.hear(event)
-        actions += self.hear(InputTaken(is_paused=False))
-        actions += self.hear(Processed(records, requested), after_ms=process_ms)
-        return [*actions, *self.hear(IterationEnded(is_settled=True))]
+            actions += self.handle(event)
+        actions += self.handle(InputTaken(is_paused=False))
+        actions += self.handle(Processed(records, requested), after_ms=process_ms)
+        return [*actions, *self.handle(IterationEnded(is_settled=True))]
 
 
 def test_a_turn_without_input_waits_but_not_beyond_the_next_commit() -> None:
     loop = Loop()
-    assert loop.hear(IterationBegan(has_work=False)) == (Wait(100),)
-    assert loop.hear(IterationBegan(has_work=False), after_ms=930) == (Wait(70),)
-    assert loop.hear(IterationBegan(has_work=False), after_ms=500) == (Wait(0),)
+    assert loop.handle(IterationBegan(has_work=False)) == (Wait(100),)
+    assert loop.handle(IterationBegan(has_work=False), after_ms=930) == (Wait(70),)
+    assert loop.handle(IterationBegan(has_work=False), after_ms=500) == (Wait(0),)
 
 
 def test_while_fetched_input_is_processed_nothing_is_waited_for() -> None:
     loop = Loop()
     loop.iteration(records=5)
-    assert loop.hear(IterationBegan(has_work=True)) == (AnswerQueries(),)
+    assert loop.handle(IterationBegan(has_work=True)) == (AnswerQueries(),)
     assert "skipped" in report(loop.state, loop.now_ms).poll
 
 
 def test_while_calls_are_under_way_only_they_are_waited_for() -> None:
     loop = Loop()
-    loop.hear(Processed(0, commit_requested=False, is_calling=True))
-    assert loop.hear(IterationBegan(has_work=True)) == (AnswerQueries(),)
+    loop.handle(Processed(0, commit_requested=False, is_calling=True))
+    assert loop.handle(IterationBegan(has_work=True)) == (AnswerQueries(),)
 
 
 def test_input_that_waits_for_other_partitions_is_no_reason_to_hurry() -> None:
     loop = Loop()
     loop.iteration(records=0)
-    assert loop.hear(IterationBegan(has_work=True)) == (Wait(100),)
+    assert loop.handle(IterationBegan(has_work=True)) == (Wait(100),)
 
 
 def test_outputs_are_sent_every_linger_time() -> None:
@@ -167,16 +166,16 @@ def test_repartition_topics_are_purged_after_a_commit_only() -> None:
 
 def test_nothing_is_processed_or_sent_while_it_is_paused() -> None:
     loop = Loop()
-    loop.hear(IterationBegan(has_work=True))
-    assert loop.hear(InputTaken(is_paused=True)) == (AdvanceTasks(),)
-    assert loop.hear(Processed(0, commit_requested=False), after_ms=50) == ()
+    loop.handle(IterationBegan(has_work=True))
+    assert loop.handle(InputTaken(is_paused=True)) == (AdvanceTasks(),)
+    assert loop.handle(Processed(0, commit_requested=False), after_ms=50) == ()
     assert "paused" in report(loop.state, loop.now_ms).poll
 
 
 def test_housekeeping_has_its_own_intervals() -> None:
     loop = Loop()
     first = loop.iteration(news=[AssignmentChanged(TASKS, 1)])
-    assert {TellOffsets(), MeasureMemory(), Publish(), ShowState(State.RUNNING)} <= set(first)
+    assert {ReportOffsets(), MeasureMemory(), Publish(), ShowState(State.RUNNING)} <= set(first)
     assert loop.iteration(wait_ms=50)[-2:] == [CleanUp(), ShowState(State.RUNNING)]
     then = loop.iteration(wait_ms=60)
     assert Publish() in then
@@ -185,10 +184,10 @@ def test_housekeeping_has_its_own_intervals() -> None:
 
 def test_a_paused_loop_does_not_spin_while_calls_are_under_way() -> None:
     loop = Loop()
-    loop.hear(IterationBegan(has_work=True))
-    loop.hear(InputTaken(is_paused=True))
-    loop.hear(Processed(0, commit_requested=False, is_calling=True))
-    assert loop.hear(IterationBegan(has_work=True)) == (Wait(100),)
+    loop.handle(IterationBegan(has_work=True))
+    loop.handle(InputTaken(is_paused=True))
+    loop.handle(Processed(0, commit_requested=False, is_calling=True))
+    assert loop.handle(IterationBegan(has_work=True)) == (Wait(100),)
 
 
 # ------------------------------------------------------------------------------------------------------- iterations in time
@@ -217,21 +216,21 @@ def test_without_a_limit_in_time_every_turn_may_process_as_many() -> None:
 def test_who_stops_tells_the_group_and_processes_until_it_has_left() -> None:
     loop = Loop()
     loop.iteration(news=[AssignmentChanged(TASKS, 1)])
-    actions = loop.hear(StopRequested())
-    assert actions[1:] == (ShowState(State.PENDING_SHUTDOWN), Tell(Leave(remain=True)))
-    assert loop.hear(StopRequested()) == (), "it is told once"
-    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False))
-    assert loop.hear(ReleaseTasks()) == (ReleaseAll(),)
-    loop.hear(LeftGroup())
+    actions = loop.handle(StopRequested())
+    assert actions[1:] == (ShowState(State.PENDING_SHUTDOWN), LeaveGroup(remain=True))
+    assert loop.handle(StopRequested()) == (), "it leaves once"
+    assert ProcessTasks(20_000) in loop.handle(InputTaken(is_paused=False))
+    assert loop.handle(ReleaseTasks()) == (ReleaseAll(),)
+    loop.handle(LeftGroup())
     assert loop.state.life is Life.ENDED
-    assert loop.hear(InputTaken(is_paused=False)) == ()
+    assert loop.handle(InputTaken(is_paused=False)) == ()
 
 
 def test_a_group_that_does_not_answer_is_not_waited_for_longer_than_its_time() -> None:
     loop = Loop()
-    loop.hear(StopRequested())
-    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
-    warning, commit = loop.hear(InputTaken(is_paused=False), after_ms=1)
+    loop.handle(StopRequested())
+    assert ProcessTasks(20_000) in loop.handle(InputTaken(is_paused=False), after_ms=14_999)
+    warning, commit = loop.handle(InputTaken(is_paused=False), after_ms=1)
     assert isinstance(warning, Warn)
     assert commit == CommitAll()
     assert loop.state.life is Life.ENDED
@@ -241,43 +240,43 @@ def test_the_group_has_its_time_after_the_tasks_were_released() -> None:
     """The last commit may wait for asynchronous calls, for longer than a group may take to answer."""
     loop = Loop()
     loop.iteration(news=[AssignmentChanged(TASKS, 1)])
-    loop.hear(StopRequested())
-    loop.hear(ReleaseTasks())
-    loop.hear(Released(), after_ms=60_000)
-    assert ProcessTasks(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
+    loop.handle(StopRequested())
+    loop.handle(ReleaseTasks())
+    loop.handle(Released(), after_ms=60_000)
+    assert ProcessTasks(20_000) in loop.handle(InputTaken(is_paused=False), after_ms=14_999)
     assert loop.state.life is Life.LEAVING
-    warning, _ = loop.hear(InputTaken(is_paused=False), after_ms=1)
+    warning, _ = loop.handle(InputTaken(is_paused=False), after_ms=1)
     assert isinstance(warning, Warn)
 
 
 def test_tasks_that_are_released_for_another_reason_end_nothing() -> None:
     loop = Loop()
     before = loop.state
-    assert loop.hear(Released()) == ()
+    assert loop.handle(Released()) == ()
     assert loop.state == before
 
 
 @pytest.mark.parametrize(
     ("operation", "is_static", "last"),
     [
-        (GroupMembershipOperation.DEFAULT, False, Tell(Leave(remain=True))),
-        (GroupMembershipOperation.LEAVE_GROUP, True, Tell(Leave(remain=False))),
-        (GroupMembershipOperation.REMAIN_IN_GROUP, True, Tell(Leave(remain=True))),
-        (GroupMembershipOperation.REMAIN_IN_GROUP, False, CommitBeforeTheyGo()),
+        (GroupMembershipOperation.DEFAULT, False, LeaveGroup(remain=True)),
+        (GroupMembershipOperation.LEAVE_GROUP, True, LeaveGroup(remain=False)),
+        (GroupMembershipOperation.REMAIN_IN_GROUP, True, LeaveGroup(remain=True)),
+        (GroupMembershipOperation.REMAIN_IN_GROUP, False, CommitBeforeClose()),
     ],
 )
 def test_what_becomes_of_the_membership(operation: GroupMembershipOperation, is_static: bool, last: Action) -> None:
     loop = Loop(replace(SETTINGS, is_static=is_static))
-    assert loop.hear(StopRequested(operation))[-1] == last
-    assert (loop.state.life is Life.ENDED) is isinstance(last, CommitBeforeTheyGo)
+    assert loop.handle(StopRequested(operation))[-1] == last
+    assert (loop.state.life is Life.ENDED) is isinstance(last, CommitBeforeClose)
 
 
 def test_who_leaves_because_of_a_failure_leaves_for_good() -> None:
     loop = Loop()
-    loop.hear(SourceTopicsMissing("topic 'in' is missing."))
+    loop.handle(SourceTopicsMissing("topic 'in' is missing."))
     assert isinstance(loop.state.failure, MissingTopicError)
     assert loop.state.life is Life.STOPPING
-    assert loop.hear(StopRequested())[-1] == Tell(Leave(remain=False))
+    assert loop.handle(StopRequested())[-1] == LeaveGroup(remain=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- the group
@@ -285,20 +284,20 @@ def test_who_leaves_because_of_a_failure_leaves_for_good() -> None:
 
 def test_an_assignment_shows_that_it_rebalances_before_it_is_done() -> None:
     loop = Loop()
-    assert loop.hear(AssignmentChanged(TASKS, 3, "a member joined")) == (
+    assert loop.handle(AssignmentChanged(TASKS, 3, "a member joined")) == (
         ShowState(State.REBALANCING),
         CheckVersion(),
         Assign(TASKS, 3, "a member joined"),
     )
-    assert CheckVersion() not in loop.hear(AssignmentChanged(TASKS, 4)), "it is looked once in a membership"
-    loop.hear(TasksLost("fenced"))
-    assert CheckVersion() in loop.hear(AssignmentChanged(TASKS, 5))
+    assert CheckVersion() not in loop.handle(AssignmentChanged(TASKS, 4)), "it is looked once in a membership"
+    loop.handle(TasksLost("fenced"))
+    assert CheckVersion() in loop.handle(AssignmentChanged(TASKS, 5))
 
 
 def test_lost_tasks_are_given_up_and_nothing_is_wanted_any_more() -> None:
     loop = Loop()
-    loop.hear(AssignmentChanged(TASKS, 3))
-    assert loop.hear(TasksLost("fenced"))[0] == GiveUpTasks("fenced")
+    loop.handle(AssignmentChanged(TASKS, 3))
+    assert loop.handle(TasksLost("fenced"))[0] == CloseLostTasks("fenced")
     assert loop.state.wanted is None
     assert report(loop.state, loop.now_ms).tasks == ("this member waits for its assignment",)
 
@@ -306,13 +305,13 @@ def test_lost_tasks_are_given_up_and_nothing_is_wanted_any_more() -> None:
 def test_a_final_refusal_ends_it_at_once() -> None:
     loop = Loop()
     error = UserError("no")
-    loop.hear(MembershipFailed(error))
+    loop.handle(MembershipFailed(error))
     assert (loop.state.life, loop.state.failure) == (Life.ENDED, error)
 
 
 def test_a_shutdown_of_the_application_is_no_failure_of_this_member() -> None:
     loop = Loop()
-    loop.hear(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "m asked"),)))
+    loop.handle(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "m asked"),)))
     assert loop.state.was_shut_down
     assert loop.state.failure is None
     assert loop.state.life is Life.STOPPING
@@ -320,26 +319,26 @@ def test_a_shutdown_of_the_application_is_no_failure_of_this_member() -> None:
 
 def test_topics_that_do_not_fit_end_it_with_their_reason() -> None:
     loop = Loop()
-    loop.hear(StatusChanged((Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "a has 2, b has 3."),)))
+    loop.handle(StatusChanged((Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "a has 2, b has 3."),)))
     assert "a has 2, b has 3." in str(loop.state.failure)
 
 
 def test_trouble_with_heartbeats_is_told_until_they_are_answered_again() -> None:
     loop = Loop()
-    loop.hear(AssignmentChanged(TASKS, 1))
-    loop.hear(HeartbeatTrouble("refused"))
+    loop.handle(AssignmentChanged(TASKS, 1))
+    loop.handle(HeartbeatTrouble("refused"))
     assert "refused" in report(loop.state, loop.now_ms).tasks[0]
-    loop.hear(HeartbeatRecovered(5_000))
+    loop.handle(HeartbeatRecovered(5_000))
     assert report(loop.state, loop.now_ms).tasks == ()
 
 
 def test_the_wait_for_an_instance_id_is_told_until_there_is_an_assignment() -> None:
     loop = Loop()
-    loop.hear(InstanceIdTaken(50_000))
-    told = report(loop.state, loop.now_ms).tasks[1]
-    assert "group.instance.id" in told
-    assert "in 50 s at the latest" in told
-    loop.hear(AssignmentChanged(TASKS, 1))
+    loop.handle(InstanceIdTaken(50_000))
+    shown = report(loop.state, loop.now_ms).tasks[1]
+    assert "group.instance.id" in shown
+    assert "in 50 s at the latest" in shown
+    loop.handle(AssignmentChanged(TASKS, 1))
     assert report(loop.state, loop.now_ms).tasks == ()
 
 
@@ -366,27 +365,27 @@ def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: s
 def test_commits_that_take_longer_than_their_interval_leave_as_much_time_to_records() -> None:
     """Else a busy machine would process a few records for each commit, and less and less."""
     loop = Loop(replace(SETTINGS, commit_interval_ms=100))
-    loop.hear(IterationBegan(has_work=True))
-    loop.hear(Committed(), after_ms=640)
+    loop.handle(IterationBegan(has_work=True))
+    loop.handle(Committed(), after_ms=640)
     assert CommitAll() not in loop.iteration(records=9, process_ms=630)
     assert CommitAll() in loop.iteration(records=9, process_ms=20)
-    loop.hear(Committed(), after_ms=5)
+    loop.handle(Committed(), after_ms=5)
     assert CommitAll() in loop.iteration(records=9, process_ms=110), "a quick one makes it the interval again"
 
 
 def test_a_commit_that_waited_for_the_cluster_is_soon_followed_by_the_next() -> None:
     """What was processed since is seen by nobody until then."""
     loop = Loop(replace(SETTINGS, commit_interval_ms=100))
-    loop.hear(IterationBegan(has_work=True))
-    loop.hear(Committed(), after_ms=60_000)
+    loop.handle(IterationBegan(has_work=True))
+    loop.handle(Committed(), after_ms=60_000)
     assert CommitAll() in loop.iteration(records=9, process_ms=1_000)
 
 
 def test_a_commit_that_takes_long_is_told_and_kept() -> None:
     loop = Loop()
-    loop.hear(IterationBegan(has_work=True))
+    loop.handle(IterationBegan(has_work=True))
     text = "a commit took 9429 ms: it waits until the brokers have acknowledged everything"
-    assert loop.hear(Committed(), after_ms=9_429) == (Note(text),)
+    assert loop.handle(Committed(), after_ms=9_429) == (Note(text),)
     loop.now_ms += 3_000
     assert report(loop.state, loop.now_ms).commit == f"3 s ago {text}"
 
@@ -405,11 +404,11 @@ def test_a_commit_that_takes_long_is_told_and_kept() -> None:
 )
 def test_what_lasts_is_told_while_it_lasts(action: Action, doing: str) -> None:
     loop = Loop()
-    loop.hear(AssignmentChanged(TASKS, 1))
+    loop.handle(AssignmentChanged(TASKS, 1))
     where = "orders-0@7 at app.py:3" if isinstance(action, ProcessTasks) else ""
     activity = Activity(action, loop.now_ms, where)
-    told = report(loop.state, loop.now_ms + 12_000, activity=activity)
-    assert (told.poll, told.commit) == (f"skipped: {doing}", f"the commit is 11000 ms late: {doing}")
+    shown = report(loop.state, loop.now_ms + 12_000, activity=activity)
+    assert (shown.poll, shown.commit) == (f"skipped: {doing}", f"the commit is 11000 ms late: {doing}")
     assert report(loop.state, loop.now_ms + 100, activity=activity).commit == ""
     assert "waits" in report(loop.state, loop.now_ms + 100, activity=activity).poll
 
@@ -432,18 +431,18 @@ def test_a_commit_that_is_late_for_another_reason_blames_no_turn() -> None:
 def test_a_member_without_tasks_is_drained_when_it_has_had_none_for_a_while() -> None:
     loop = Loop()
     assert not may_be_drained(loop.state, loop.now_ms), "not before there is an assignment"
-    loop.hear(AssignmentChanged(NOTHING, 1))
+    loop.handle(AssignmentChanged(NOTHING, 1))
     assert not may_be_drained(loop.state, loop.now_ms + 14_999)
     assert may_be_drained(loop.state, loop.now_ms + 15_000)
-    loop.hear(StatusChanged((Status(StatusCode.MISSING_SOURCE_TOPICS, "no topic"),)))
+    loop.handle(StatusChanged((Status(StatusCode.MISSING_SOURCE_TOPICS, "no topic"),)))
     assert not may_be_drained(loop.state, loop.now_ms + 15_000), "it has no tasks because something is wrong"
 
 
 def test_it_is_looked_for_the_end_of_input_at_intervals() -> None:
     loop = Loop()
-    loop.hear(AssignmentChanged(TASKS, 1))
+    loop.handle(AssignmentChanged(TASKS, 1))
     assert may_be_drained(loop.state, loop.now_ms)
-    loop.hear(DrainChecked())
+    loop.handle(DrainChecked())
     assert not may_be_drained(loop.state, loop.now_ms + 99)
     assert may_be_drained(loop.state, loop.now_ms + 100)
 
@@ -476,17 +475,17 @@ LIVES = list(Life)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40))
 def test_whatever_happens(events: list[tuple[LoopEvent, int]]) -> None:
     loop = Loop(replace(SETTINGS, iteration_max_ms=100))
-    told = 0
+    sent = 0
     for event, after_ms in events:
         before: LoopState = loop.state
-        actions = loop.hear(event, after_ms=after_ms)
+        actions = loop.handle(event, after_ms=after_ms)
         assert LIVES.index(loop.state.life) >= LIVES.index(before.life), "it never comes back to life"
         times = [entry.at_ms for entry in loop.state.schedule.entries]
         assert times == sorted(times)
         assert len({entry.what for entry in loop.state.schedule.entries}) == len(times)
         assert 1 <= loop.state.limit_records <= machine.RECORDS_PER_TASK_AND_ITERATION
-        told += sum(isinstance(action, Tell) for action in actions)
-        assert told <= 1, "it says once that it leaves"
+        sent += sum(isinstance(action, LeaveGroup) for action in actions)
+        assert sent <= 1, "it leaves once"
         for action in actions:
             if isinstance(action, Wait):
                 assert 0 <= action.timeout_ms <= SETTINGS.poll_ms

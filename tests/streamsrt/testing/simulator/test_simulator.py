@@ -137,7 +137,7 @@ def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> 
     right = StreamThread._assign
 
     def report_too_early(self: StreamThread, tasks: Tasks) -> None:
-        self._member.tell(ReportOwned(tasks))
+        self._member.send(ReportOwned(tasks))
         if any(owned.is_active and owned.key not in tasks.active for owned in self._manager):
             # Long enough for the group to give them to somebody else, who opens them.
             self._blocking.pause(5.0)
