@@ -22,7 +22,7 @@ from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of
 from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
-from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
+from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 from streamsrt.backfill.verify import verify_changelogs, verify_results
 from streamsrt.client.interface import Network
@@ -100,7 +100,7 @@ class HandOver:
         fresh = self._directory / f"{HANDOVER_FILE}.new"
         write_durably(fresh, self.state.model_dump_json(indent=1).encode())
         fresh.replace(self._directory / HANDOVER_FILE)
-        sync_folder(self._directory)
+        sync(self._directory)
 
     def _say(self, step: Step, text: str) -> None:
         if self._on_step is not None:
@@ -341,7 +341,7 @@ class HandOver:
             if error is not None:
                 raise error
         (self._directory / HANDOVER_FILE).unlink(missing_ok=True)
-        sync_folder(self._directory)
+        sync(self._directory)
 
     def _delete_writer_group(self) -> None:
         group = writer_group(self._plan)

@@ -1,7 +1,8 @@
 """The manifest of a finished task: the only proof that it is finished.
 
 1. A manifest is published by linking a complete file to its name. The first writer wins; another attempt of the same task
-   has the same result and gives its files up. It names files of its own attempt only, each with size and digest.
+   has the same result and gives its files up. It names files of its own attempt only, each with size and digest, and
+   they are durable before it is published.
 2. A manifest names the fingerprint of its plan. One of another plan counts for nothing and is refused.
 3. Digests are sums of hashes of entries modulo 2**128: they can be merged, and don't depend on order.
 """
@@ -221,6 +222,10 @@ def publish(directory: Path, manifest: TaskManifest) -> bool:
     fresh = directory / manifest.attempt / "manifest.json"
     content = manifest.model_dump_json(indent=1).encode()
     write_durably(fresh, content)
+    # A crash of the machine must not leave a manifest whose files are empty.
+    for file in manifest.files:
+        sync(directory / file.path)
+    sync(fresh.parent)
     try:
         os.link(fresh, path)
     except FileExistsError:
@@ -230,7 +235,7 @@ def publish(directory: Path, manifest: TaskManifest) -> bool:
             return False
     finally:
         progress_path(directory, manifest.task).unlink(missing_ok=True)
-    sync_folder(directory)
+    sync(directory)
     return True
 
 
@@ -298,8 +303,8 @@ def file_digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def sync_folder(path: Path) -> None:
-    """Makes names in a folder durable."""
+def sync(path: Path) -> None:
+    """Makes a file's bytes, or the names in a folder, durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -42,7 +42,6 @@ from streamsrt.backfill.manifest import (
     finished_manifest,
     load_manifest,
     publish,
-    sync_folder,
     write_progress,
 )
 from streamsrt.backfill.order import Inputs
@@ -147,7 +146,6 @@ def compute_task(
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
     written = () if earlier is None else tuple(earlier.outputs(directory, attempt))
-    sync_folder(attempt)
     return TaskManifest(
         task=task_id,
         fingerprint=plan.fingerprint,

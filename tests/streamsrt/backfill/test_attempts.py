@@ -130,6 +130,30 @@ def test_a_link_that_is_made_twice_is_no_other_attempt(tmp_path: Path) -> None:
     assert load_manifest(backfill.directory, plan, task_id) == manifest
 
 
+def test_the_files_of_a_result_are_durable_before_their_manifest_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill = planned(tmp_path, [lines(20, seed=8)])
+    plan = load_plan(backfill.directory)
+    task_id = plan.tasks[0].id
+    durable: list[Path] = []
+    fsync = os.fsync
+
+    def spy(descriptor: int) -> None:
+        fsync(descriptor)
+        durable.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    with new_attempt(backfill.directory, task_id) as attempt:
+        manifest = compute_task(backfill.directory, plan, task_id, attempt)
+        monkeypatch.setattr(os, "fsync", spy)
+        link = os.link
+        at_link: list[Path] = []
+        monkeypatch.setattr(os, "link", lambda *names: (at_link.extend(durable), link(*names)))
+        assert publish(backfill.directory, manifest)
+    assert {backfill.directory / file.path for file in manifest.files} | {attempt} <= set(at_link)
+    assert durable[-1] == backfill.directory
+
+
 def test_an_attempt_whose_files_were_taken_away_is_not_published(tmp_path: Path) -> None:
     backfill = planned(tmp_path, [lines(20, seed=6)])
     plan = load_plan(backfill.directory)
