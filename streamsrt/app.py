@@ -46,10 +46,11 @@ from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, Quer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.supervisor import StreamThreadFailedError, total_of
+from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.tuning import tune_process
-from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
+from streamsrt.runtime.values import ENDED, STATE_TRANSITIONS, Progress, State
 from streamsrt.runtime.watchdog import Watchdog
 from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
@@ -219,7 +220,7 @@ class KafkaStreams(Queryable):
         name, state = self.config.application_id, self._state
         if state is State.CREATED:
             raise StreamsNotStartedError(f"application {name!r} was not started: call start() first")
-        if state in (State.NOT_RUNNING, State.ERROR):
+        if state in ENDED:
             raise StreamsStoppedError(f"application {name!r} is {state.value} on this instance: ask another one")
         if self._process_queries is not None:
             return self._process_queries
@@ -255,7 +256,7 @@ class KafkaStreams(Queryable):
 
         Raises UserError while the application runs, StateError if the state can't be deleted.
         """
-        if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
+        if self._state not in {State.CREATED, *ENDED}:
             raise UserError(
                 f"the state of application {self.config.application_id!r} can be deleted before it starts and after it has "
                 f"ended: it is {self._state.value}. Call close() first"
@@ -413,6 +414,13 @@ class KafkaStreams(Queryable):
         results.begin()
         self.run(until=until, timeout_s=timeout_s, records=records)
         return results.read()
+
+    def _ipython_display_(self) -> None:
+        """What a notebook shows: the tasks, while the application runs."""
+        # Only where there is a notebook, there is IPython.
+        from streamsrt.runtime.notebook import show_live
+
+        show_live(lambda: task_table(self.state, self.progress), lambda: self.state in ENDED)
 
     # ---------------------------------------------------------------------------------------- stream threads as processes
 

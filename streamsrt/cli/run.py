@@ -40,6 +40,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.runtime.drop_log import late_records_advice
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
+from streamsrt.runtime.task_table import NUMBER_COLUMNS, TEXT_COLUMNS, task_table
 from streamsrt.runtime.values import Progress, State
 from streamsrt.wording import counted
 from topology.dsl.printing import draws_tables
@@ -229,19 +230,16 @@ class _StandardError:
 
 def progress_table(streams: KafkaStreams) -> Table | None:
     """What each task is at; None while there is none."""
-    progress = streams.progress
-    if not progress.tasks:
+    shown = task_table(streams.state, streams.progress)
+    if not shown.rows:
         return None
-    title = f"{streams.state.value}: {counted(progress.processed_records, 'record')} processed, lag {progress.lag_records:,}"
-    table = Table(title=", ".join([title, *progress.statuses]), title_justify="left", box=None, header_style="bold")
-    for column in ("task", "role", "phase"):
+    table = Table(title=shown.title, title_justify="left", box=None, header_style="bold")
+    for column in TEXT_COLUMNS:
         table.add_column(column)
-    for column in ("processed", "dropped", "lag", "to restore"):
+    for column in NUMBER_COLUMNS:
         table.add_column(column, justify="right")
-    for task in progress.tasks:
-        restoring = sum(each.remaining_records for each in task.restoring)
-        counts = (task.counters.get("processed", 0), task.counters.get("dropped", 0), task.lag_records, restoring)
-        table.add_row(task.task_id, task.role, task.phase, *(f"{count:,}" for count in counts))
+    for row in shown.rows:
+        table.add_row(*row)
     return table
 
 

@@ -11,12 +11,14 @@
 - ``group_facts``       an application's group as the cluster describes it: one value for both group protocols
 - ``group_protocol``    the protocol with which an instance joins its group, for ``group.protocol=auto``
 - ``health``            whether an instance is alive and ready, and if not, why: as text for logs, probes and users
+- ``html_table``        tables for notebooks, as HTML
 - ``instance_metrics``  all metrics of one instance, computed on request
 - ``lifecycle``         an application's decisions about its own life: failures, and how it leaves
 - ``memory``            the budget of ``cache.max.bytes``: how it is divided, and what is used
 - ``meter``             what the processing thread counts about itself: plain integers, updated once per iteration,
                         never per record
 - ``metrics``           metrics under Kafka Streams' names, computed on request from the runtime's own counters
+- ``notebook``          a running application in a notebook: a table of its tasks that follows what they do
 - ``process_queries``   queries from the application's process to the stores in the processes of its stream threads
 - ``processes``         the application's side of its stream threads: starts their supervisor, sends it commands, and
                         knows their state
@@ -28,6 +30,7 @@
 - ``store_origins``     what stores hold in the other members of the group, according to their client tags
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread
 - ``task_metrics``      metrics of tasks, their nodes and their topics
+- ``task_table``        what the tasks of an instance are doing, as a table: for terminals and notebooks
 - ``topology_lock``     a lock file with the agreed topology, which must match the topology that runs
 - ``topology_version``  which version of the topology ran last: with this state directory, and in the other members of
                         the group

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from html import escape
 from typing import Any, NamedTuple
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import LATEST, ClientConfig, Fetched, ProducerConfig, TopicPartition
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
+from streamsrt.runtime.html_table import html_table
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
 from streamsrt.wording import counted
@@ -49,18 +49,12 @@ def _table(topic: str, records: Sequence[ResultRecord]) -> str:
     count = (
         counted(len(records), "record") if len(records) <= _SHOWN else f"the first {_SHOWN} of {len(records)} records"
     )
-    head = "".join(f"<th>{name}</th>" for name in ("key", "value", "timestamp", "partition", "offset"))
-    rows = "".join(f"<tr>{''.join(map(_cell, _cells(each)))}</tr>" for each in records[:_SHOWN])
-    caption = f"<caption>{escape(topic)}: {count}</caption>"
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    rows = (list(map(_text, _cells(each))) for each in records[:_SHOWN])
+    return html_table(f"{topic}: {count}", ("key", "value", "timestamp", "partition", "offset"), rows)
 
 
 def _cells(record: ResultRecord) -> tuple[object, ...]:
     return record.key, record.value, record.timestamp, record.partition, record.offset
-
-
-def _cell(value: object) -> str:
-    return f"<td>{escape(_text(value))}</td>"
 
 
 def _text(value: object) -> str:

@@ -26,6 +26,9 @@ class State(Enum):
     ERROR = "ERROR"
 
 
+ENDED = frozenset({State.NOT_RUNNING, State.ERROR})
+
+
 class ThreadState(Enum):
     """The state of a stream thread, as in ``StreamThread.State``."""
 
