@@ -65,16 +65,16 @@ _REASONS: dict[int, tuple[str, str]] = {
 
 def refusal(membership: GroupMembership, code: int, message: str | None) -> StreamsError:
     """Returns the error for a heartbeat's error code that ends the membership."""
-    group, said = membership.group_id, f" The coordinator said: {message}" if message else ""
+    group, detail = membership.group_id, f" The coordinator said: {message}" if message else ""
     name = error_name(code)
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
-        said = with_missing_right(membership, said)
-        return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{said}")
+        detail = with_missing_right(membership, detail)
+        return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{detail}")
     if code in (ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED):
-        return _epoch_refused(membership, code, said)
+        return _epoch_refused(membership, code, detail)
     if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
-            f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{said} "
+            f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{detail} "
             "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state; 2. stop all members "
             "(those with a group.instance.id are in the group until their sessions end, unless they ran with --leave); "
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
@@ -83,17 +83,17 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
         )
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedBrokerError(
-            f"Group {group!r}: the broker does not serve streams groups ({name}).{said} Apache Kafka 4.2 or later with the "
-            "feature streams.version=1 does; so does the bundled broker. With group.protocol=classic an application runs on "
-            "Apache Kafka 2.8 and later."
+            f"Group {group!r}: the broker does not serve streams groups ({name}).{detail} Apache Kafka 4.2 or later with "
+            "the feature streams.version=1 does; so does the bundled broker. With group.protocol=classic an application "
+            "runs on Apache Kafka 2.8 and later."
         )
     right = _missing_right(membership, code)
     if right is not None:
-        return MembershipRefusedError(f"Group {group!r}: not authorized ({name}).{said} {right}", code)
+        return MembershipRefusedError(f"Group {group!r}: not authorized ({name}).{detail} {right}", code)
     if code in _REASONS:
         reason, remedy = _REASONS[code]
-        return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{said} {remedy}", code)
-    return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{said}", code)
+        return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{detail} {remedy}", code)
+    return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{detail}", code)
 
 
 _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
@@ -168,16 +168,16 @@ def with_missing_right(membership: GroupMembership, detail: str) -> str:
     return f"{detail} {missing_acl('CREATE', 'topic', found[1].split(', '), membership.principal)}"
 
 
-def _epoch_refused(membership: GroupMembership, code: int, said: str) -> TopologyMismatchError:
+def _epoch_refused(membership: GroupMembership, code: int, detail: str) -> TopologyMismatchError:
     group, epoch, name = membership.group_id, membership.topology.epoch, error_name(code)
     if code == ErrorCode.STREAMS_TOPOLOGY_FENCED:
         return StreamsTopologyFencedError(
-            f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{said} Start the newer version of the "
+            f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{detail} Start the newer version of the "
             "application; to go back to this one, run it with topology.epoch set to the group's epoch plus one "
             "(`streamsrt topology diff NEWER THIS` says what happens to the running state)."
         )
     return StreamsInvalidTopologyEpochError(
-        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs topology.epoch set "
-        f"to the group's epoch plus one (`streamsrt groups describe {group} --view state` shows the group's); "
+        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{detail} An update needs topology.epoch "
+        f"set to the group's epoch plus one (`streamsrt groups describe {group} --view state` shows the group's); "
         "`streamsrt topology diff OLD NEW` says what happens to the running state."
     )

@@ -93,8 +93,8 @@ class Member:
         known = set(self.session.statuses)
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
-        for told in step.events:
-            log_event(self.group_id, self.member_id, told, known)
+        for reported in step.events:
+            log_event(self.group_id, self.member_id, reported, known)
         return step
 
 

@@ -108,10 +108,10 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
     if not events:
         return session
     lost_at = session.lost_at
-    for number, event in enumerate(events, session.told + 1):
+    for number, event in enumerate(events, session.event_count + 1):
         if isinstance(event, TasksLost):
             lost_at = number
-    return replace(session, told=session.told + len(events), lost_at=lost_at)
+    return replace(session, event_count=session.event_count + len(events), lost_at=lost_at)
 
 
 # ----------------------------------------------------------------------------------------------------------- commands
@@ -124,7 +124,7 @@ def _join(session: Session, _: Join, now_ms: int) -> Change:
 
 
 def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
-    return _owned_reported(session, OwnedReported(event.tasks, session.told), now_ms)
+    return _owned_reported(session, OwnedReported(event.tasks, session.event_count), now_ms)
 
 
 def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Change:
@@ -234,12 +234,12 @@ def _reported(session: Session) -> OffsetReport | None:
     """Returns the report for the next heartbeat: the newest values, and what the answered heartbeat has reported of them."""
     if session.report is None or session.sent_report is None:
         return session.report
-    told = session.sent_report
+    sent = session.sent_report
     return replace(
         session.report,
-        reported_at_ms=told.reported_at_ms,
-        reported_tasks=told.reported_tasks,
-        reported_caught_up=told.reported_caught_up,
+        reported_at_ms=sent.reported_at_ms,
+        reported_tasks=sent.reported_tasks,
+        reported_caught_up=sent.reported_caught_up,
     )
 
 
@@ -262,7 +262,7 @@ def _take_statuses(session: Session, response: Response, now_ms: int) -> Change:
         session,
         statuses=tuple(statuses),
         sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
-        sources_missing_told=session.sources_missing_told and missing,
+        sources_missing_reported=session.sources_missing_reported and missing,
     )
     return session, (*events, StatusChanged(session.statuses)) if changed else events
 
@@ -305,7 +305,7 @@ def _take_assignment(session: Session, response: Response, joined: bool, earlier
         session = replace(
             session,
             assigned=assigned,
-            assigned_at=session.told + earlier + 1,
+            assigned_at=session.event_count + earlier + 1,
             offered=session.offered | assigned.active,
             state=MemberState.RECONCILING,
         )
@@ -340,20 +340,20 @@ _STATUS_CODES = frozenset(int(code) for code in StatusCode)
 
 def _on_error(session: Session, response: Response, now_ms: int) -> Change:
     code, message = response.error_code, response.error_message
-    said = f"{error_name(code)}: {message}" if message else error_name(code)
+    reason = f"{error_name(code)}: {message}" if message else error_name(code)
     if code in _COORDINATOR_MOVED:
-        return _retry(replace(session, heartbeat_version=None), said, now_ms)
+        return _retry(replace(session, heartbeat_version=None), reason, now_ms)
     if code in _LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and session.member_epoch > 0):
-        return _lose_tasks(session, said, now_ms)
+        return _lose_tasks(session, reason, now_ms)
     if is_retriable(code):
-        return _retry(session, said, now_ms)
+        return _retry(session, reason, now_ms)
     error = refusal(session.membership, code, message)
     if code == ErrorCode.UNRELEASED_INSTANCE_ID and session.state is MemberState.JOINING:
-        return _ask_again_for_id(session, error, now_ms)
+        return _retry_instance_id(session, error, now_ms)
     return _fatal(session, error)
 
 
-def _ask_again_for_id(session: Session, error: StreamsError, now_ms: int) -> Change:
+def _retry_instance_id(session: Session, error: StreamsError, now_ms: int) -> Change:
     session, recovered = _recovered(session, now_ms)
     membership, since_ms = session.membership, session.id_taken_since_ms
     left_ms = (now_ms if since_ms is None else since_ms) + membership.instance_id_wait_ms - now_ms
@@ -438,7 +438,7 @@ def _rejoin_if_free(session: Session, now_ms: int) -> Session:
         polled_at_ms=now_ms,
         report=session.report and OffsetReport(session.report.offsets, session.report.end_offsets),
         sources_missing_since_ms=None,
-        sources_missing_told=False,
+        sources_missing_reported=False,
         statuses=(),
     )
 
@@ -470,8 +470,8 @@ def _tick(session: Session, _: Tick, now_ms: int) -> Change:
 def _check_times(session: Session, now_ms: int) -> Change:
     events: tuple[Event, ...] = ()
     since = session.sources_missing_since_ms
-    if since is not None and not session.sources_missing_told and now_ms >= since + _patience_ms(session):
-        session = replace(session, sources_missing_told=True)
+    if since is not None and not session.sources_missing_reported and now_ms >= since + _patience_ms(session):
+        session = replace(session, sources_missing_reported=True)
         detail = next(s.detail for s in session.statuses if s.code is StatusCode.MISSING_SOURCE_TOPICS)
         events = (SourceTopicsMissing(detail),)
     if session.state in MEMBER_STATES and now_ms >= session.polled_at_ms + session.membership.rebalance_timeout_ms:
@@ -520,7 +520,7 @@ def _interval_ms(session: Session, now_ms: int) -> int:
 
 def _wake_at_ms(session: Session, due_ms: int | None) -> int | None:
     times = [] if due_ms is None else [due_ms]
-    if session.sources_missing_since_ms is not None and not session.sources_missing_told:
+    if session.sources_missing_since_ms is not None and not session.sources_missing_reported:
         times.append(session.sources_missing_since_ms + _patience_ms(session))
     if session.state in MEMBER_STATES:
         times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)

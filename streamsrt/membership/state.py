@@ -82,7 +82,7 @@ class Session:
     acceptable_recovery_lag: int = -1
     statuses: tuple[Status, ...] = ()
     sources_missing_since_ms: int | None = None
-    sources_missing_told: bool = False
+    sources_missing_reported: bool = False
     endpoint_epoch: int = -1
     report: OffsetReport | None = None
     sent_report: OffsetReport | None = None
@@ -90,7 +90,7 @@ class Session:
     leave: Leave | None = None
     stale_leave_pending: bool = False
     polled_at_ms: int = 0
-    told: int = 0
+    event_count: int = 0
     """The number of events so far."""
     assigned_at: int = 0
     """The number of the last event with an assignment."""
@@ -103,10 +103,10 @@ class Session:
     def held(self) -> Tasks:
         """Tasks that the member may have open, including those of earlier assignments; others must not get them. A task
         of an earlier assignment counts as active, even if the processing thread has reported it in another role."""
-        gone = self.offered - self.assigned.active
-        if not gone:
+        revoked = self.offered - self.assigned.active
+        if not revoked:
             return self.owned
-        return Tasks(self.owned.active | gone, self.owned.standby - gone, self.owned.warmup - gone)
+        return Tasks(self.owned.active | revoked, self.owned.standby - revoked, self.owned.warmup - revoked)
 
 
 # ------------------------------------------------------------------------------------------------------------- events

@@ -46,71 +46,71 @@ Group: TypeAlias = DescribeGroupsResponse.DescribedGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """``known``: the generation of the last valid response. ``tries``: invalid responses since then. ``told``: the last map
-    reported."""
+class Lookup:
+    """``known``: the generation of the last valid response. ``tries``: invalid responses since then. ``reported``: the
+    last map reported."""
 
     known: int = NO_GENERATION
-    ask_at_ms: int | None = None
-    is_asked: bool = False
+    send_at_ms: int | None = None
+    is_in_flight: bool = False
     tries: int = 0
     members: int = 1
-    told: Answers | None = None
+    reported: Answers | None = None
 
 
-class Asked(NamedTuple):
-    asking: Asking
+class LookupStep(NamedTuple):
+    lookup: Lookup
     request: DescribeGroupsRequest | None = None
 
 
-class Heard(NamedTuple):
+class LookupResult(NamedTuple):
     """``found``: the map, if it differs from the last one reported. ``warning``: a line for the log."""
 
-    asking: Asking
+    lookup: Lookup
     found: Answers | None = None
     warning: str | None = None
 
 
-def follow(asking: Asking, session: Session, now_ms: int) -> Asked:
-    """Decides whether to send a request. Called after every event of the session, and at ``ask_at_ms``."""
+def follow(lookup: Lookup, session: Session, now_ms: int) -> LookupStep:
+    """Decides whether to send a request. Called after every event of the session, and at ``send_at_ms``."""
     if not _is_settled(session):
-        return Asked(replace(asking, known=NO_GENERATION, ask_at_ms=None, tries=0))
-    if asking.known == session.generation or asking.is_asked:
-        return Asked(asking)
-    if asking.ask_at_ms is None:
-        return Asked(replace(asking, ask_at_ms=now_ms + _pause_ms(asking, session)))
-    if now_ms < asking.ask_at_ms:
-        return Asked(asking)
+        return LookupStep(replace(lookup, known=NO_GENERATION, send_at_ms=None, tries=0))
+    if lookup.known == session.generation or lookup.is_in_flight:
+        return LookupStep(lookup)
+    if lookup.send_at_ms is None:
+        return LookupStep(replace(lookup, send_at_ms=now_ms + _pause_ms(lookup, session)))
+    if now_ms < lookup.send_at_ms:
+        return LookupStep(lookup)
     request = DescribeGroupsRequest(groups=[session.membership.group_id])
-    return Asked(replace(asking, ask_at_ms=None, is_asked=True), request)
+    return LookupStep(replace(lookup, send_at_ms=None, is_in_flight=True), request)
 
 
-def answered(asking: Asking, session: Session, response: DescribeGroupsResponse, now_ms: int) -> Heard:
+def answered(lookup: Lookup, session: Session, response: DescribeGroupsResponse, now_ms: int) -> LookupResult:
     """Handles a response to DescribeGroups. It counts if it describes the current generation, whichever one it was requested
     in."""
     if not _is_settled(session):
-        return Heard(replace(asking, is_asked=False))
+        return LookupResult(replace(lookup, is_in_flight=False))
     (group,) = response.groups
     members = _readable(group.members)
     why_not = _why_not(group, members, session)
     if why_not is not None:
-        return failed(asking, session, why_not, now_ms)
+        return failed(lookup, session, why_not, now_ms)
     found = _by_endpoint(members.values(), session.membership.topology)
-    known = Asking(known=session.generation, members=len(group.members), told=found)
-    return Heard(known, None if found == asking.told else found)
+    known = Lookup(known=session.generation, members=len(group.members), reported=found)
+    return LookupResult(known, None if found == lookup.reported else found)
 
 
-def failed(asking: Asking, session: Session, reason: str, now_ms: int) -> Heard:
+def failed(lookup: Lookup, session: Session, reason: str, now_ms: int) -> LookupResult:
     """Handles a failed request, or a response that does not count."""
-    asking = replace(asking, is_asked=False, tries=asking.tries + 1)
+    lookup = replace(lookup, is_in_flight=False, tries=lookup.tries + 1)
     if not _is_settled(session):
-        return Heard(asking)
-    back_off_ms = min(BACK_OFF_MS << min(asking.tries - 1, 16), BACK_OFF_MAX_MS)
-    asking = replace(asking, ask_at_ms=now_ms + back_off_ms + _pause_ms(asking, session))
+        return LookupResult(lookup)
+    back_off_ms = min(BACK_OFF_MS << min(lookup.tries - 1, 16), BACK_OFF_MAX_MS)
+    lookup = replace(lookup, send_at_ms=now_ms + back_off_ms + _pause_ms(lookup, session))
     warning = None
-    if asking.tries == TRIES_TO_WARN:
+    if lookup.tries == TRIES_TO_WARN:
         warning = f"it is not known which instances answer queries, trying again: {reason}"
-    return Heard(asking, warning=warning)
+    return LookupResult(lookup, warning=warning)
 
 
 def _is_settled(session: Session) -> bool:
@@ -123,12 +123,12 @@ def _is_settled(session: Session) -> bool:
         and session.tasks is TaskState.RUNNING
         and session.synced_generation == session.generation
         and session.rejoin is None
-        and not session.gone
+        and not session.revoked
     )
 
 
-def _pause_ms(asking: Asking, session: Session) -> int:
-    spread_ms = max(SPREAD_MS, asking.members * SPREAD_PER_MEMBER_MS)
+def _pause_ms(lookup: Lookup, session: Session) -> int:
+    spread_ms = max(SPREAD_MS, lookup.members * SPREAD_PER_MEMBER_MS)
     return zlib.crc32(session.member_id.encode()) * spread_ms >> 32
 
 
@@ -136,30 +136,30 @@ def _pause_ms(asking: Asking, session: Session) -> int:
 
 
 class _Member(NamedTuple):
-    said: ClassicSubscription
-    told: ClassicAssignment
+    subscription: ClassicSubscription
+    assignment: ClassicAssignment
 
 
 def _readable(members: Iterable[DescribeGroupsResponse.DescribedGroupMember]) -> dict[str, _Member]:
     found: dict[str, _Member] = {}
     for member in members:
-        said = decode_subscription(bytes(member.member_metadata))
-        told = decode_assignment(bytes(member.member_assignment))
-        if isinstance(said, ClassicSubscription) and isinstance(told, ClassicAssignment):
-            found[member.member_id] = _Member(said, told)
+        subscription = decode_subscription(bytes(member.member_metadata))
+        assignment = decode_assignment(bytes(member.member_assignment))
+        if isinstance(subscription, ClassicSubscription) and isinstance(assignment, ClassicAssignment):
+            found[member.member_id] = _Member(subscription, assignment)
     return found
 
 
 def _why_not(group: Group, members: Mapping[str, _Member], session: Session) -> str | None:
     """Returns why a response does not count, or None if it does."""
     if group.error_code != ErrorCode.NONE:
-        said = f": {group.error_message}" if group.error_message else ""
-        return f"DescribeGroups failed with {error_name(group.error_code)}{said}"
+        detail = f": {group.error_message}" if group.error_message else ""
+        return f"DescribeGroups failed with {error_name(group.error_code)}{detail}"
     if group.group_state != STABLE or group.protocol_data != PROTOCOL_NAME:
         return f"the group is in state {group.group_state!r} with protocol {group.protocol_data!r}"
     if session.member_id not in members:
         return "the description of the group does not contain this member"
-    others = sorted(name for name, member in members.items() if member.told.generation != session.generation)
+    others = sorted(name for name, member in members.items() if member.assignment.generation != session.generation)
     if others:
         return f"the assignment of member {others[0]} is not of generation {session.generation}"
     return None
@@ -169,13 +169,13 @@ def _by_endpoint(members: Iterable[_Member], topology: Topology) -> Answers:
     members = tuple(members)
     inputs = _Inputs.of(members, topology)
     found: dict[Endpoint, tuple[Partitions, Partitions]] = {}
-    for said, told in members:
-        if said.endpoint is None:
+    for subscription, assignment in members:
+        if subscription.endpoint is None:
             continue
         # Several members of one process have one endpoint.
-        active, standby = found.get(said.endpoint, (frozenset(), frozenset()))
-        standbys = frozenset(each for task in told.tasks.standby for each in inputs.of_task(task))
-        found[said.endpoint] = (active | told.assigned_partitions, standby | standbys)
+        active, standby = found.get(subscription.endpoint, (frozenset(), frozenset()))
+        standbys = frozenset(each for task in assignment.tasks.standby for each in inputs.of_task(task))
+        found[subscription.endpoint] = (active | assignment.assigned_partitions, standby | standbys)
     return found
 
 
@@ -196,10 +196,10 @@ class _Inputs:
         read: set[TopicPartition] = set()
         active: set[Task] = set()
         topics: set[str] = set()
-        for said, told in members:
-            read |= told.assigned_partitions
-            active |= told.tasks.active
-            topics |= said.topics
+        for subscription, assignment in members:
+            read |= assignment.assigned_partitions
+            active |= assignment.tasks.active
+            topics |= subscription.topics
         topics.update(topic for topic, _ in read)
         for part in topology.subtopologies:
             topics.difference_update(_named(part))

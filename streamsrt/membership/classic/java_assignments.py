@@ -42,41 +42,43 @@ def encode_for_all(
 ) -> dict[str, bytes]:
     """Returns the assignments by member id."""
     members = {member.member_id: member for member in view.members}
-    read = {name: _read_by(members.get(name), told, view, inputs, image) for name, told in everybody.items()}
+    read = {
+        name: _read_by(members.get(name), assignment, view, inputs, image) for name, assignment in everybody.items()
+    }
     hosts = _hosts(members, everybody, read)
     encoded = {}
-    for name, told in everybody.items():
+    for name, assignment in everybody.items():
         member = members.get(name)
         is_java = member is None or name in view.javas
-        answers = is_java or (member is not None and member.said.endpoint is not None)
+        answers = is_java or (member is not None and member.subscription.endpoint is not None)
         encoded[name] = encode_stream_assignment(
-            told,
+            assignment,
             read[name],
             versions,
             hosts if answers else Hosts(),
             is_java=is_java,
-            error=_error(told),
+            error=_error(assignment),
         )
     return encoded
 
 
-def _error(told: ClassicAssignment) -> int:
-    codes = {status.code for status in told.statuses}
+def _error(assignment: ClassicAssignment) -> int:
+    codes = {status.code for status in assignment.statuses}
     if StatusCode.SHUTDOWN_APPLICATION in codes:
         return SHUTDOWN_REQUESTED
-    if told.error_code != ErrorCode.NONE:
+    if assignment.error_code != ErrorCode.NONE:
         return ASSIGNMENT_ERROR
     return INCOMPLETE_SOURCE_TOPIC_METADATA if StatusCode.MISSING_SOURCE_TOPICS in codes else NO_ERROR
 
 
 def _read_by(
-    member: Participant | None, told: ClassicAssignment, view: View, inputs: Inputs, image: TopicsImage
+    member: Participant | None, assignment: ClassicAssignment, view: View, inputs: Inputs, image: TopicsImage
 ) -> _Inputs:
     """Returns the partitions that each task reads. If the topics are not known: those of active tasks, as the member owns
     them."""
     if member is None:
         return {}
-    tasks = tasks_of(told.tasks)
+    tasks = tasks_of(assignment.tasks)
     found = {}
     for task in (*tasks.active, *tasks.passive):
         one = source_partitions(member, Tasks(frozenset({task})), inputs, image)
@@ -84,8 +86,8 @@ def _read_by(
     if image:
         return found
     topology = view.wire_texts[member.version.digest]
-    for partition in member.said.owned_partitions:
-        for task_id in tasks_of_partitions(topology, [partition]) & told.tasks.active:
+    for partition in member.subscription.owned_partitions:
+        for task_id in tasks_of_partitions(topology, [partition]) & assignment.tasks.active:
             found[task_id] = found[task_id] | {partition}
     return found
 
@@ -96,13 +98,13 @@ def _hosts(
     active: dict[HostPort, frozenset[TopicPartition]] = {}
     standby: dict[HostPort, frozenset[TopicPartition]] = {}
     for name, member in members.items():
-        endpoint = member.said.endpoint
+        endpoint = member.subscription.endpoint
         if endpoint is None:
             continue
         host = (endpoint.host, endpoint.port)
         # Several members of one process have one endpoint.
-        told = everybody[name].tasks
-        for found, tasks in ((active, told.active), (standby, told.standby)):
+        assignment = everybody[name].tasks
+        for found, tasks in ((active, assignment.active), (standby, assignment.standby)):
             mine = frozenset[TopicPartition]().union(*(read[name].get(task, frozenset()) for task in tasks))
             found[host] = found.get(host, frozenset()) | mine
     return Hosts(active, standby)

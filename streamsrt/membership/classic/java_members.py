@@ -34,7 +34,7 @@ class JavaVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SentAssignment:
     """An earlier assignment of a Java member. ``unique`` is the number of the subscription that it answers."""
 
     unique: int
@@ -55,13 +55,13 @@ def read_subscriptions(joined: Iterable[Joined]) -> JavaMembers:
     javas: dict[str, JavaSubscription] = {}
     unreadable: dict[str, str] = {}
     for each in joined:
-        said = decode_stream_subscription(each.metadata)
-        if isinstance(said, Unreadable):
-            unreadable[each.member_id] = said.reason
-        elif isinstance(said, JavaSubscription):
-            javas[each.member_id] = said
+        subscription = decode_stream_subscription(each.metadata)
+        if isinstance(subscription, Unreadable):
+            unreadable[each.member_id] = subscription.reason
+        elif isinstance(subscription, JavaSubscription):
+            javas[each.member_id] = subscription
         else:
-            ours[each.member_id] = said
+            ours[each.member_id] = subscription
     return JavaMembers(ours, javas, unreadable)
 
 
@@ -80,18 +80,18 @@ def version_of(
 
 
 def to_classic_subscription(
-    member_id: str, said: JavaSubscription, version: JavaVersion, told: Told | None, generation: int
+    member_id: str, subscription: JavaSubscription, version: JavaVersion, sent: SentAssignment | None, generation: int
 ) -> ClassicSubscription:
-    """Converts a Java member's subscription to ours. ``told``: its assignment by this leader in the generation before, if it
+    """Converts a Java member's subscription to ours. ``sent``: its assignment by this leader in the generation before, if it
     led that one."""
-    active = said.running | tasks_of_partitions(version.topology, said.owned_partitions)
-    info = said.info
+    active = subscription.running | tasks_of_partitions(version.topology, subscription.owned_partitions)
+    info = subscription.info
     known = info if isinstance(info, SubscriptionInfo) else None
     echo = None
-    if told is not None and (known is None or known.unique != told.unique):
-        echo = told.echo
-    elif 0 <= said.generation_id < generation:
-        echo = Echo(said.generation_id, version.epoch, version.digest, Tasks(active))
+    if sent is not None and (known is None or known.unique != sent.unique):
+        echo = sent.echo
+    elif 0 <= subscription.generation_id < generation:
+        echo = Echo(subscription.generation_id, version.epoch, version.digest, Tasks(active))
     sums = {} if known is None else known.offset_sums
     offsets = {(str(part), number): offset for (part, number), offset in sums.items() if offset >= 0}
     return ClassicSubscription(
@@ -99,16 +99,16 @@ def to_classic_subscription(
         topology_epoch=version.epoch,
         topology_digest=version.digest,
         unique=0 if known is None else known.unique,
-        topics=said.topics,
-        owned_partitions=said.owned_partitions,
-        generation_id=said.generation_id,
-        rack_id=said.rack_id,
+        topics=subscription.topics,
+        owned_partitions=subscription.owned_partitions,
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
         endpoint=None if known is None else _endpoint(known.endpoint),
         client_tags={} if known is None else known.client_tags,
         held=Tasks(active),
         echo=echo,
         offsets={task: offset for task, offset in offsets.items() if task not in active},
-        wants_shutdown=known is not None and known.error == SHUTDOWN_REQUESTED,
+        requests_shutdown=known is not None and known.error == SHUTDOWN_REQUESTED,
     )
 
 
@@ -122,16 +122,16 @@ def tasks_of_partitions(topology: Topology, partitions: Iterable[TopicPartition]
     return frozenset(found)
 
 
-def unlike(topology: Topology, said: JavaSubscription) -> str:
+def unlike(topology: Topology, subscription: JavaSubscription) -> str:
     """Returns a sign that a Java member runs another topology, or why it can't be understood; empty if there is none."""
-    if said.unreadable:
-        return said.unreadable
+    if subscription.unreadable:
+        return subscription.unreadable
     named = _named(topology)
-    missing = sorted(named - said.topics)
+    missing = sorted(named - subscription.topics)
     known = frozenset[str]().union(
-        *(_read_by(topology, part.subtopology_id, said.topics) for part in topology.subtopologies)
+        *(_read_by(topology, part.subtopology_id, subscription.topics) for part in topology.subtopologies)
     )
-    more = sorted(said.topics - known)
+    more = sorted(subscription.topics - known)
     texts = []
     if missing:
         texts.append(f"it does not read {', '.join(missing)}, which this program reads")

@@ -36,7 +36,7 @@ from streamsrt.wire.types import (
     StreamsrtSubscription,
 )
 
-WANTS_SHUTDOWN, MISSED_SYNC, HEARD_OF_SHUTDOWN = 1, 2, 4
+REQUESTS_SHUTDOWN, MISSED_SYNC, SHUTDOWN_RECEIVED = 1, 2, 4
 
 _VERSION = 0
 _OUTER_VERSION = 3
@@ -47,42 +47,44 @@ _TaskIds: TypeAlias = StreamsrtAssignment.TaskIds | StreamsrtSubscription.TaskId
 _Partitions: TypeAlias = ConsumerProtocolAssignment.TopicPartition | ConsumerProtocolSubscription.TopicPartition
 
 
-def encode_subscription(said: ClassicSubscription) -> bytes:
+def encode_subscription(subscription: ClassicSubscription) -> bytes:
     """Raises ValueError if the process id is not the text of a UUID."""
-    return with_consumer_fields(said, subscription_data(said))
+    return with_consumer_fields(subscription, subscription_data(subscription))
 
 
-def subscription_data(said: ClassicSubscription) -> bytes:
+def subscription_data(subscription: ClassicSubscription) -> bytes:
     """Encodes the user data alone."""
     own = StreamsrtSubscription(
-        unique=said.unique,
-        process_id=uuid.UUID(said.process_id).bytes,
-        user_endpoint=_own_endpoint(said.endpoint),
-        client_tags=[StreamsrtSubscription.KeyValue(key=k, value=v) for k, v in sorted(said.client_tags.items())],
-        features=said.features,
-        topology_epoch=said.topology_epoch,
-        topology_digest=said.topology_digest,
-        topology=None if said.topology is None else topology_bytes(said.topology),
-        held=_subscription_tasks(said.held),
-        echo=None if said.echo is None else _echo(said.echo, said.held),
-        offsets=_offsets(said.offsets),
-        end_offsets=_offsets(said.end_offsets),
-        flags=WANTS_SHUTDOWN * said.wants_shutdown
-        | MISSED_SYNC * said.missed_sync
-        | HEARD_OF_SHUTDOWN * said.heard_of_shutdown,
+        unique=subscription.unique,
+        process_id=uuid.UUID(subscription.process_id).bytes,
+        user_endpoint=_own_endpoint(subscription.endpoint),
+        client_tags=[
+            StreamsrtSubscription.KeyValue(key=k, value=v) for k, v in sorted(subscription.client_tags.items())
+        ],
+        features=subscription.features,
+        topology_epoch=subscription.topology_epoch,
+        topology_digest=subscription.topology_digest,
+        topology=None if subscription.topology is None else topology_bytes(subscription.topology),
+        held=_subscription_tasks(subscription.held),
+        echo=None if subscription.echo is None else _echo(subscription.echo, subscription.held),
+        offsets=_offsets(subscription.offsets),
+        end_offsets=_offsets(subscription.end_offsets),
+        flags=REQUESTS_SHUTDOWN * subscription.requests_shutdown
+        | MISSED_SYNC * subscription.missed_sync
+        | SHUTDOWN_RECEIVED * subscription.shutdown_received,
     )
     return packed(encode(own, _VERSION))
 
 
-def with_consumer_fields(said: ClassicSubscription, user_data: bytes) -> bytes:
+def with_consumer_fields(subscription: ClassicSubscription, user_data: bytes) -> bytes:
     """Encodes a consumer's subscription with the standard fields and this user data."""
-    owned = _by_topic(said.owned_partitions)
+    owned = _by_topic(subscription.owned_partitions)
     outer = ConsumerProtocolSubscription(
-        topics=sorted(said.topics),
+        topics=sorted(subscription.topics),
         user_data=user_data,
         owned_partitions=[ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=n) for t, n in owned],
-        generation_id=said.generation_id,
-        rack_id=said.rack_id,
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
     )
     return encode_record_value(outer, _OUTER_VERSION)
 
@@ -117,38 +119,40 @@ def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> 
         echo=None if own.echo is None else _echoed(own.echo, held),
         offsets=_task_offsets(own.offsets),
         end_offsets=_task_offsets(own.end_offsets),
-        wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
+        requests_shutdown=bool(own.flags & REQUESTS_SHUTDOWN),
         missed_sync=bool(own.flags & MISSED_SYNC),
-        heard_of_shutdown=bool(own.flags & HEARD_OF_SHUTDOWN),
+        shutdown_received=bool(own.flags & SHUTDOWN_RECEIVED),
     )
 
 
-def encode_assignment(told: ClassicAssignment) -> bytes:
+def encode_assignment(assignment: ClassicAssignment) -> bytes:
     """Raises ValueError if the process id is not the text of a UUID."""
-    return with_assigned_partitions(told.assigned_partitions, assignment_data(told))
+    return with_assigned_partitions(assignment.assigned_partitions, assignment_data(assignment))
 
 
-def assignment_data(told: ClassicAssignment) -> bytes:
+def assignment_data(assignment: ClassicAssignment) -> bytes:
     """Encodes the user data alone."""
-    as_given = told.target == told.tasks
+    as_given = assignment.target == assignment.tasks
     own = StreamsrtAssignment(
-        process_id=uuid.UUID(told.process_id).bytes,
-        unique=told.unique,
-        generation=told.generation,
-        group_epoch=told.group_epoch,
-        group_digest=told.group_digest,
-        tasks=_assignment_tasks(told.tasks),
+        process_id=uuid.UUID(assignment.process_id).bytes,
+        unique=assignment.unique,
+        generation=assignment.generation,
+        group_epoch=assignment.group_epoch,
+        group_digest=assignment.group_digest,
+        tasks=_assignment_tasks(assignment.tasks),
         target_as_given=as_given,
-        target=_assignment_tasks(Tasks() if as_given else told.target),
-        status=[StreamsrtAssignment.StatusEntry(code=int(s.code), detail=s.detail) for s in told.statuses],
-        error_code=told.error_code,
-        error_text=told.error_text,
-        send_topology=told.send_topology,
-        rejoin_after_ms=_NEVER if told.rejoin_after_ms is None else told.rejoin_after_ms,
-        recovery_lag=told.recovery_lag,
-        offset_interval_ms=told.offset_interval_ms,
-        why=told.why or None,
-        waits=[StreamsrtAssignment.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(told.waits)],
+        target=_assignment_tasks(Tasks() if as_given else assignment.target),
+        status=[StreamsrtAssignment.StatusEntry(code=int(s.code), detail=s.detail) for s in assignment.statuses],
+        error_code=assignment.error_code,
+        error_text=assignment.error_text,
+        send_topology=assignment.send_topology,
+        rejoin_after_ms=_NEVER if assignment.rejoin_after_ms is None else assignment.rejoin_after_ms,
+        recovery_lag=assignment.recovery_lag,
+        offset_interval_ms=assignment.offset_interval_ms,
+        why=assignment.why or None,
+        waits=[
+            StreamsrtAssignment.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(assignment.waits)
+        ],
     )
     return packed(encode(own, _VERSION))
 

@@ -1,7 +1,7 @@
 """The assignments of a classic group at the end of a generation, as bytes, and what the leader remembers.
 
 1. Statuses are those of a streams group: the member tells the user what to do about each.
-2. A member whose epoch is behind does not hear about topics that only the newer version needs.
+2. A member with an older epoch gets no status about topics that only the newer version needs.
 3. An assignment answers one subscription, which it identifies by process and number.
 """
 
@@ -19,7 +19,7 @@ from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.java_assignments import Inputs, encode_for_all
-from streamsrt.membership.classic.java_members import Told
+from streamsrt.membership.classic.java_members import SentAssignment
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.stream_layout import UserDataVersions
 from streamsrt.membership.classic.task_assignment import inputs_of, source_partitions
@@ -67,14 +67,14 @@ class LeaderSettings:
 class GenerationPlan:
     """The leader's decisions. ``group`` None: the group has no version yet. ``waiting``: why no new tasks are assigned;
     ``postponed``: why the next version is not accepted yet; ``unknown``: why it is not even considered; ``draining``: topics
-    that are read to the end before a hand-over; ``asked``: members that must send their topology; ``left``: consequences of
+    that are read to the end before a hand-over; ``must_send_topology``: members; ``left``: consequences of
     records that older versions have left unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
     targets: Mapping[str, Tasks]
     refused: Mapping[str, Refusal]
-    asked: frozenset[str] = frozenset()
+    must_send_topology: frozenset[str] = frozenset()
     waiting: str = ""
     postponed: str = ""
     unknown: str = ""
@@ -116,7 +116,7 @@ class LeaderOutcome:
     memory: Memory
     warnings: tuple[str, ...] = ()
     watch: TopicsWatch | None = None
-    told: Mapping[str, ClassicAssignment] = field(default_factory=dict)
+    decoded: Mapping[str, ClassicAssignment] = field(default_factory=dict)
     unfit: str = ""
     """Why this member can't lead and has to leave; there are no assignments then."""
 
@@ -193,12 +193,12 @@ def _assignment(
         target=wire_tasks_of(plan.targets.get(name, NO_TASKS)),
         error_code=0 if refusal is None else int(refusal.code),
         error_text=None if refusal is None else refusal.text,
-        send_topology=name in plan.asked,
+        send_topology=name in plan.must_send_topology,
         rejoin_after_ms=plan.rejoin_after_ms if name == leader_id else None,
         recovery_lag=settings.acceptable_recovery_lag,
         offset_interval_ms=settings.offset_interval_ms,
         process_id=member.process_id,
-        unique=member.said.unique,
+        unique=member.subscription.unique,
     )
 
 
@@ -232,7 +232,7 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
         found.append(Status(StatusCode.MISSING_INTERNAL_TOPICS, plan.postponed))
     elif problem is not None and not is_ahead and not (problem.is_fatal and is_behind):
         found.append(Status(problem.status_code, problem.detail + plan.creation_detail))
-    missing = [tag for tag in settings.rack_tags if tag not in member.said.client_tags]
+    missing = [tag for tag in settings.rack_tags if tag not in member.subscription.client_tags]
     if missing:
         detail = (
             f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them "
@@ -247,17 +247,17 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
 def _shutdown(view: View) -> str:
     """The member that requested a shutdown of the application, or reports such a request; empty if there is none."""
     for member in view.members:
-        if member.said.wants_shutdown:
+        if member.subscription.requests_shutdown:
             return (
                 f"Streams group member {member.member_id} encountered a fatal error and requested a shutdown for the entire "
                 "application."
             )
-    heard = [member.member_id for member in view.members if member.said.heard_of_shutdown]
-    if not heard:
+    received = [member.member_id for member in view.members if member.subscription.shutdown_received]
+    if not received:
         return ""
     return (
         "A streams group member that has left encountered a fatal error and requested a shutdown for the entire "
-        f"application, as {heard[0]} reports."
+        f"application, as {received[0]} reports."
     )
 
 
@@ -274,17 +274,19 @@ def _memory(view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping
         },
         members={m.member_id: _name(m) for m in view.members},
         version=plan.group,
-        javas=_java_members_told(view, plan, everybody),
+        javas=_sent_to_java_members(view, plan, everybody),
     )
 
 
-def _java_members_told(view: View, plan: GenerationPlan, everybody: Mapping[str, ClassicAssignment]) -> dict[str, Told]:
+def _sent_to_java_members(
+    view: View, plan: GenerationPlan, everybody: Mapping[str, ClassicAssignment]
+) -> dict[str, SentAssignment]:
     group = plan.group
     if group is None:
         return {}
     return {
-        m.member_id: Told(
-            m.said.unique, Echo(view.generation, group.epoch, group.digest, everybody[m.member_id].target)
+        m.member_id: SentAssignment(
+            m.subscription.unique, Echo(view.generation, group.epoch, group.digest, everybody[m.member_id].target)
         )
         for m in view.members
         if m.member_id in view.javas
@@ -294,7 +296,7 @@ def _java_members_told(view: View, plan: GenerationPlan, everybody: Mapping[str,
 def _given(member: Participant, assignment: ClassicAssignment, *, is_java: bool) -> Given:
     return Given(
         member.member_id,
-        member.said.unique,
+        member.subscription.unique,
         member.process_id,
         member.version,
         assignment,
@@ -305,7 +307,7 @@ def _given(member: Participant, assignment: ClassicAssignment, *, is_java: bool)
 
 def _name(member: Participant) -> str:
     where = [f"instance {member.instance_id}"] if member.instance_id is not None else []
-    endpoint = member.said.endpoint
+    endpoint = member.subscription.endpoint
     if endpoint is not None:
         where.append(f"{endpoint.host}:{endpoint.port}")
     return f"{member.member_id} ({', '.join(where)})" if where else member.member_id

@@ -21,7 +21,7 @@ from streamsrt.membership.classic import leading as leader
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic import state as states
 from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings, TopicsWatch
-from streamsrt.membership.classic.leading import CountLeft, CreateTopics, EndOffsets, Leading, ListTopics
+from streamsrt.membership.classic.leading import CountUnread, CreateTopics, EndOffsets, Leading, ListTopics
 from streamsrt.membership.classic.request_schedule import wake_at_ms
 from streamsrt.membership.classic.state import (
     ClassicMemberState,
@@ -136,7 +136,7 @@ class ClassicMember:
         self._leading_wake_ms: int | None = None
         self._watching: _Watching | None = None
         self._watch_interval_ms = watch_interval_ms
-        self._asking = endpoints.Asking()
+        self._lookup = endpoints.Lookup()
 
     @property
     def member_id(self) -> str:
@@ -206,16 +206,16 @@ class ClassicMember:
     def described(self, response: Message, now_ms: int) -> ClassicStep:
         """Handles the response to ``describe``."""
         assert isinstance(response, DescribeGroupsResponse)
-        return self._endpoints_described(endpoints.answered(self._asking, self.session, response, now_ms), now_ms)
+        return self._endpoints_described(endpoints.answered(self._lookup, self.session, response, now_ms), now_ms)
 
     def describe_failed(self, reason: str, now_ms: int) -> ClassicStep:
-        return self._endpoints_described(endpoints.failed(self._asking, self.session, reason, now_ms), now_ms)
+        return self._endpoints_described(endpoints.failed(self._lookup, self.session, reason, now_ms), now_ms)
 
-    def _endpoints_described(self, heard: endpoints.Heard, now_ms: int) -> ClassicStep:
-        self._asking = heard.asking
-        if heard.warning is not None:
-            log.warning("Group %s: %s", self.group_id, heard.warning)
-        return self._on(Tick() if heard.found is None else states.EndpointsFound(heard.found), now_ms)
+    def _endpoints_described(self, result: endpoints.LookupResult, now_ms: int) -> ClassicStep:
+        self._lookup = result.lookup
+        if result.warning is not None:
+            log.warning("Group %s: %s", self.group_id, result.warning)
+        return self._on(Tick() if result.found is None else states.EndpointsFound(result.found), now_ms)
 
     # ------------------------------------------------------------------------------------------------------- leading
 
@@ -286,9 +286,9 @@ class ClassicMember:
         known, id_before = set(self.session.statuses), self.member_id
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
-        for told in step.events:
+        for reported in step.events:
             # A member that was removed has no id any more; the event refers to its previous id.
-            log_event(self.group_id, self.member_id or id_before, told, known)
+            log_event(self.group_id, self.member_id or id_before, reported, known)
         todo.events += step.events
         todo.request = step.request or todo.request
         todo.rebalance_request = step.rebalance_request or todo.rebalance_request
@@ -308,9 +308,9 @@ class ClassicMember:
             names = watching.watch.names
             todo.work = lambda hands: hands.list_topics(names)
         check_at_ms = None if watching is None or watching.is_listing else watching.check_at_ms
-        self._asking, describe = endpoints.follow(self._asking, self.session, now_ms)
+        self._lookup, describe = endpoints.follow(self._lookup, self.session, now_ms)
         todo.describe = describe or todo.describe
-        times = [wake_at_ms(self.session), self._leading_wake_ms, check_at_ms, self._asking.ask_at_ms]
+        times = [wake_at_ms(self.session), self._leading_wake_ms, check_at_ms, self._lookup.send_at_ms]
         todo.wake_at_ms = None if self.ended else min((time for time in times if time is not None), default=None)
         return todo
 
@@ -323,7 +323,7 @@ def _work(effect: leader.Effect) -> Work:
             return lambda hands: hands.create_topics(specs)
         case EndOffsets(partitions, committed, written):
             return lambda hands: hands.end_offsets(partitions, committed, written)
-        case CountLeft(partitions):
+        case CountUnread(partitions):
             return lambda hands: hands.left(partitions)
 
 
@@ -333,7 +333,7 @@ def _leader_event(answer: LeaderAnswer) -> leader.Event:
     if isinstance(answer, TopicErrors):
         return leader.TopicsCreated(answer.errors)
     if isinstance(answer, Left):
-        return leader.LeftCounted(answer.unread)
+        return leader.UnreadCounted(answer.unread)
     return leader.EndOffsetsListed(answer.offsets)
 
 
@@ -343,8 +343,8 @@ def _failed(leading: Leading, reason: str) -> leader.Event | None:
             return leader.TopicsUnknown(reason)
         case EndOffsets():
             return leader.EndOffsetsListed(None)
-        case CountLeft():
-            return leader.LeftCounted(None)
+        case CountUnread():
+            return leader.UnreadCounted(None)
         case CreateTopics(specs):
             return leader.TopicsCreated({spec.name: (-1, reason) for spec in specs})
     return None

@@ -1,12 +1,11 @@
 """Interprets a response to SyncGroup: which assignment the member takes, if any.
 
-A broker gives a restarted static member the assignment that it stored for the process before. If that was the same
-process with the same topology, the member uses it, as in a streams group, and joins again to report its tasks: the
-process before it may have been told to give up tasks for which others wait. Otherwise the assignment is not meant for
-it.
+A broker gives a restarted static member the assignment that it has stored for the instance id. If the assignment is for
+this process and topology, the member uses it, as in a streams group, and joins again to report its tasks: some of them
+may have been revoked since, and other members wait for them. Otherwise the member ignores it.
 
-An assignment of a Java leader does not name the process or the topology that it is for. So a static member ignores the
-first one and joins again; and a member that is assigned tasks which its topology does not have leaves.
+An assignment of a Java leader does not name the process or the topology that it is for. A static member therefore ignores
+the first one and joins again. A member leaves if it is assigned tasks that its topology does not have.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from streamsrt.wire.streams_user_data import (
     SHUTDOWN_REQUESTED,
 )
 
-FIRST_VERSION_THAT_TELLS_A_LEADER = 9
-"""Of JoinGroup: below it, a restarted static member is not told that it leads (KIP-814)."""
+FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+"""Of JoinGroup: in earlier ones, the response to a restarted static member does not show that it leads (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``told``: the assignment to take; if it is None, ``why_not`` gives the reason, and ``error`` is final. ``is_stored``:
-    it was made for the process before this one."""
+    """``assignment``: the assignment to take; if it is None, ``why_not`` gives the reason, and ``error`` is final.
+    ``is_stored``: it was made for the process before this one."""
 
-    told: ClassicAssignment | None = None
+    assignment: ClassicAssignment | None = None
     why_not: str = ""
     error: StreamsError | None = None
     echo: Echo | None = None
@@ -53,8 +52,12 @@ class Assigned:
 def assigned_by(session: Session, data: bytes) -> Assigned:
     """``data``: the assignment in the response to the session's SyncGroup."""
     if session.protocol_name != STREAM_PROTOCOL:
-        told = decode_assignment(data)
-        return Assigned(why_not=told.reason) if isinstance(told, Unreadable) else _assigned(session, told)
+        assignment = decode_assignment(data)
+        return (
+            Assigned(why_not=assignment.reason)
+            if isinstance(assignment, Unreadable)
+            else _assigned(session, assignment)
+        )
     read = decode_stream_assignment(data)
     if isinstance(read, Unreadable):
         return Assigned(why_not=read.reason)
@@ -77,7 +80,7 @@ def _assigned_by_java(session: Session, java: JavaAssignment) -> Assigned:
         return Assigned(error=unlike_java(membership, reason))
     epoch, tasks = membership.topology.epoch, java.tasks
     is_at_once = info.next_rebalance_ms == 0 or info.version < session.stream_version
-    told = ClassicAssignment(
+    assignment = ClassicAssignment(
         generation=session.generation,
         group_epoch=epoch,
         group_digest=session.digest,
@@ -87,7 +90,7 @@ def _assigned_by_java(session: Session, java: JavaAssignment) -> Assigned:
         rejoin_after_ms=0 if is_at_once else None,
     )
     statuses = tuple(status for code, status in _STATUSES.items() if code == info.error)
-    return Assigned(told, echo=Echo(session.generation, epoch, session.digest, tasks), statuses=statuses)
+    return Assigned(assignment, echo=Echo(session.generation, epoch, session.digest, tasks), statuses=statuses)
 
 
 _STATUSES = {
@@ -108,35 +111,37 @@ _STATUSES = {
 """By the error codes of Java's assignments."""
 
 
-def _assigned(session: Session, told: ClassicAssignment) -> Assigned:
+def _assigned(session: Session, assignment: ClassicAssignment) -> Assigned:
     membership = session.membership
-    is_meant = told.unique == session.unique and told.process_id == membership.process_id
+    is_meant = assignment.unique == session.unique and assignment.process_id == membership.process_id
     if not is_meant:
-        if told.group_epoch > membership.topology.epoch:
-            text = f"The group has run epoch {told.group_epoch} under this group.instance.id."
+        if assignment.group_epoch > membership.topology.epoch:
+            text = f"The group has run epoch {assignment.group_epoch} under this group.instance.id."
             return Assigned(error=refusal(membership, ErrorCode.STREAMS_TOPOLOGY_FENCED, text))
-        if not _may_resume(session, told):
+        if not _may_resume(session, assignment):
             return Assigned(why_not="the assignment is that of an earlier process")
-    if told.error_code != ErrorCode.NONE:
-        return Assigned(error=refusal(membership, told.error_code, told.error_text))
+    if assignment.error_code != ErrorCode.NONE:
+        return Assigned(error=refusal(membership, assignment.error_code, assignment.error_text))
     echo = None
-    if told.group_epoch >= 0:
-        echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target, told.waits)
+    if assignment.group_epoch >= 0:
+        echo = Echo(
+            assignment.generation, assignment.group_epoch, assignment.group_digest, assignment.target, assignment.waits
+        )
     statuses = tuple(
         Status(status.code, with_missing_right(membership, status.detail))
-        for status in told.statuses
+        for status in assignment.statuses
         if isinstance(status, Status)
     )
-    unknown = tuple(status for status in told.statuses if isinstance(status, UnknownStatus))
-    return Assigned(told, echo=echo, statuses=statuses, unknown=unknown, is_stored=not is_meant)
+    unknown = tuple(status for status in assignment.statuses if isinstance(status, UnknownStatus))
+    return Assigned(assignment, echo=echo, statuses=statuses, unknown=unknown, is_stored=not is_meant)
 
 
 def _may_resume(session: Session, stored: ClassicAssignment) -> bool:
     is_first = session.synced_generation == NO_GENERATION and session.claimed == NOTHING
-    tells_leader = session.version is not None and session.version >= FIRST_VERSION_THAT_TELLS_A_LEADER
+    has_skip_assignment = session.version is not None and session.version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
     return (
         is_first
-        and tells_leader
+        and has_skip_assignment
         and session.membership.instance_id is not None
         and stored.error_code == ErrorCode.NONE
         and stored.process_id == session.membership.process_id

@@ -108,10 +108,10 @@ def _heartbeat_pause_ms(session: Session) -> int:
 
 
 def wake_at_ms(session: Session) -> int | None:
-    times = [_group_due_ms(session), session.unheard_until_ms]
+    times = [_group_due_ms(session), session.shutdown_wait_until_ms]
     if session.version is not None:
         times.append(_rebalance_due_ms(session))
-    if session.sources_missing_since_ms is not None and not session.sources_missing_told:
+    if session.sources_missing_since_ms is not None and not session.sources_missing_reported:
         times.append(session.sources_missing_since_ms + session.membership.missing_source_topics_timeout_ms)
     if must_poll(session):
         times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)
@@ -126,7 +126,7 @@ def _pause_ms(session: Session) -> int:
 
 
 def _join_due_ms(session: Session, rejoin: Rejoin) -> int:
-    if session.group is ClassicMemberState.IN and is_held(session.gone, session.held):
+    if session.group is ClassicMemberState.IN and is_held(session.revoked, session.held):
         due_ms = rejoin.since_ms + REVOCATION_PATIENCE_MS
     else:
         due_ms = rejoin.since_ms

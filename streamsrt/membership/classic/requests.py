@@ -34,8 +34,8 @@ def subscription(session: Session) -> ClassicSubscription:
         echo=session.echo,
         offsets={task: offset for task, offset in report.offsets.items() if task in reported} if report else {},
         end_offsets={task: end for task, end in report.end_offsets.items() if task in reported} if report else {},
-        wants_shutdown=session.shutdown_application,
-        heard_of_shutdown=session.heard_of_shutdown,
+        requests_shutdown=session.shutdown_application,
+        shutdown_received=session.shutdown_received,
         missed_sync=session.missed_sync,
     )
 
@@ -74,13 +74,13 @@ def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition
 def _protocols(session: Session) -> list[JoinGroupRequest.JoinGroupRequestProtocol]:
     """The protocols in order of preference. Ours is first: the broker chooses the first one that all members have. Java's is
     second, if it can be written."""
-    said = subscription(session)
-    layouts = [(PROTOCOL_NAME, encode_subscription(said))]
+    current = subscription(session)
+    layouts = [(PROTOCOL_NAME, encode_subscription(current))]
     if is_numbered(session.membership.topology):
         # A Java leader treats partitions without an owner as free.
-        said = replace(said, owned_partitions=said.owned_partitions | _inputs_of_active(session))
+        current = replace(current, owned_partitions=current.owned_partitions | _inputs_of_active(session))
         layouts.append(
-            (STREAM_PROTOCOL, encode_stream_subscription(said, session.stream_version, session.membership.topology))
+            (STREAM_PROTOCOL, encode_stream_subscription(current, session.stream_version, session.membership.topology))
         )
     return [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in layouts]
 
@@ -115,8 +115,8 @@ def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupReque
         session,
         join=request,
         claimed=session.held,
-        said_caught_up=caught_up_warmups(session),
-        told_shutdown=session.shuts_down,
+        reported_caught_up=caught_up_warmups(session),
+        join_requested_shutdown=session.shuts_down,
     )
     return session, request
 

@@ -2,9 +2,9 @@
 
 Rules that it keeps:
 
-1. It joins when it starts, when the group rebalances, and on its own initiative: when it has closed all tasks that it
-   claimed and did not get, when a warm-up task has caught up, when the leader requests its topology, when a time set by
-   the leader has passed, when the leader has a reason.
+1. A member joins when it starts and when the group rebalances. It also joins on its own initiative: when it has closed
+   all revoked tasks, when a warm-up task has caught up, when the leader requests its topology, at the time that the
+   leader has set, and when the leader has another reason.
 2. It never joins on its own initiative before the SyncGroup of its generation is answered. While such joins change
    nothing for it, the pause between them grows: a join during a rebalance makes others miss their sync (KAFKA-14382).
 3. A JoinGroup claims the tasks that the member holds at that moment. Until SyncGroup is answered, no others may be opened.
@@ -12,19 +12,21 @@ Rules that it keeps:
 4. A JoinGroup or SyncGroup whose response is lost is repeated unchanged.
 5. After a missed or refused SyncGroup, the member keeps its tasks and claims, and reports it when it joins again
    (KAFKA-14639).
-6. Commits carry the generation from the answer to JoinGroup on; tasks that were claimed go on meanwhile.
-7. There is a heartbeat each interval in a generation, and while leading; in the first seconds after SyncGroup every half
-   second, as the generation that hands tasks over begins then. A waiting JoinGroup or SyncGroup needs none. What a
-   heartbeat is told after a join has begun does not count: the join is told the same.
-8. On each lane (heartbeats; joins) one request is in flight at most.
-9. UNKNOWN_MEMBER_ID costs all tasks: nothing is sent until the processing thread, having heard of it, has reported that
-   nothing is open. So does a generation that a static member missed: brokers keep it in the group with old claims.
-10. A restarted static member gets what the broker stored. If it answers another subscription of this process and topology it
-    is taken, otherwise nothing is opened. In either case the member joins again at once: the process before may have claimed
-    tasks that it was to let go of.
+6. Commits carry the new generation as soon as JoinGroup is answered. Claimed tasks keep running.
+7. A member sends a heartbeat per interval while it has a generation and while it leads. In the first seconds after
+   SyncGroup it sends one every half second, because the next generation, which hands over tasks, usually begins then.
+   None is needed while JoinGroup or SyncGroup waits. Errors of heartbeats are ignored once a join has begun: the join
+   gets them too.
+8. At most one heartbeat and one join request (JoinGroup or SyncGroup) are in flight.
+9. After UNKNOWN_MEMBER_ID all tasks are lost. Nothing is sent until the processing thread has handled the loss and has
+   reported that no task is open. The same holds if a static member missed a generation: brokers keep the member in the
+   group with its old claims.
+10. A restarted static member gets the assignment that the broker has stored. It is used if it was made for an earlier
+    subscription of this process with the same topology; otherwise no task is opened. In both cases the member joins again
+    at once, because the previous process may have claimed tasks that were revoked.
 11. A member that the leader refuses leaves the group, unless it is static.
-12. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced.
-    The members that are told repeat this, because others may have missed that SyncGroup. All of them leave for good.
+12. To shut down the application, a member requests it in a JoinGroup and leaves when that generation is synced. Members
+    that receive the request repeat it, because others may have missed that SyncGroup. All of them leave for good.
 13. A JoinGroup that is refused because a streams member has the ``group.instance.id`` is sent again until that member's
     session must have ended: the process before this one may have been killed. After that the refusal is final.
 14. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
@@ -127,12 +129,12 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
     if not events:
         return session
     assigned_at, lost_at = session.assigned_at, session.lost_at
-    for number, event in enumerate(events, session.told + 1):
+    for number, event in enumerate(events, session.event_count + 1):
         if isinstance(event, TasksLost):
             lost_at = number
         if isinstance(event, TasksLost | ReleaseTasks | AssignmentChanged):
             assigned_at = number
-    return replace(session, told=session.told + len(events), assigned_at=assigned_at, lost_at=lost_at)
+    return replace(session, event_count=session.event_count + len(events), assigned_at=assigned_at, lost_at=lost_at)
 
 
 # ----------------------------------------------------------------------------------------------------------- commands
@@ -152,15 +154,15 @@ def _joining(session: Session, reason: str, now_ms: int) -> Session:
 
 
 def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> StepResult:
-    return _owned_reported(session, OwnedReported(event.tasks, session.told), now_ms)
+    return _owned_reported(session, OwnedReported(event.tasks, session.event_count), now_ms)
 
 
 def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> StepResult:
-    has_heard = event.seen >= session.assigned_at
+    has_seen = event.seen >= session.assigned_at
     session = replace(
         session,
         owned=event.tasks,
-        offered=session.assigned if has_heard else session.offered,
+        offered=session.assigned if has_seen else session.offered,
         polled_at_ms=now_ms,
     )
     if session.lost_at is not None:
@@ -174,11 +176,11 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Step
 
 
 def _all_released(session: Session, now_ms: int) -> StepResult:
-    if session.shuts_down and not session.told_shutdown and session.group in TAKING_PART:
-        return StepResult(_ask_to_join(session, "the application is to shut down", now_ms))
-    if session.shuts_down and session.group is not ClassicMemberState.IN and session.told_shutdown:
+    if session.shuts_down and not session.join_requested_shutdown and session.group in TAKING_PART:
+        return StepResult(_request_join(session, "the application is to shut down", now_ms))
+    if session.shuts_down and session.group is not ClassicMemberState.IN and session.join_requested_shutdown:
         return StepResult(session)
-    if session.unheard_until_ms is not None and now_ms < session.unheard_until_ms:
+    if session.shutdown_wait_until_ms is not None and now_ms < session.shutdown_wait_until_ms:
         return StepResult(session)
     return _leave_group(session)
 
@@ -186,7 +188,7 @@ def _all_released(session: Session, now_ms: int) -> StepResult:
 def _leave_group(session: Session) -> StepResult:
     static = session.membership.instance_id is not None
     # Otherwise the subscription stored by the broker would shut down the application again when the member returns.
-    remains = static and session.leave is not None and session.leave.remain and not session.told_shutdown
+    remains = static and session.leave is not None and session.leave.remain and not session.join_requested_shutdown
     if not session.member_id or remains:
         return _end(session, (LeftGroup(),))
     return StepResult(replace(session, group=ClassicMemberState.LEAVING, rejoin=None, join=None, sync=None))
@@ -221,7 +223,7 @@ def _unfit(session: Session, event: Unfit, now_ms: int) -> StepResult:
 
 
 def _wanted(session: Session, event: RejoinWanted, now_ms: int) -> StepResult:
-    return StepResult(_ask_to_join(session, event.reason, now_ms))
+    return StepResult(_request_join(session, event.reason, now_ms))
 
 
 def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> StepResult:
@@ -286,11 +288,11 @@ def _answered(session: Session, event: Answered, now_ms: int) -> StepResult:
 def _rebalances(session: Session, now_ms: int) -> StepResult:
     """Joins again, because the group waits for this member."""
     session, events, _ = _recovered(session, now_ms)
-    if session.unheard_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
+    if session.shutdown_wait_until_ms is not None and session.group is ClassicMemberState.IN and not session.held:
         return StepResult(_leave_group(session).session, events)
     if session.group is not ClassicMemberState.IN:
         session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return StepResult(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
+    return StepResult(_request_join(session, "the group rebalances", now_ms, is_forced=True), events)
 
 
 def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int) -> StepResult:
@@ -314,7 +316,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         # The coordinator of a streams group assigns the tasks, but does not know the topology: the same request with its
         # text.
         session = replace(session, topology_wanted=True, join=None)
-        return StepResult(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
+        return StepResult(_request_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         # The group is changing its protocol: members that waited in it were not counted.
         return _retry(session, error_name(code), now_ms)
@@ -346,11 +348,13 @@ def _led(session: Session, event: Led, now_ms: int) -> StepResult:
     if session.group is not ClassicMemberState.LEADING or event.generation != session.generation:
         return StepResult(session)
     sync = sync_request(session, dict(event.assignments))
-    unheard_until_ms = None
-    if session.told_shutdown and len(event.assignments) > 1:
-        # Members whose SyncGroup arrives after this one has left are only told to rejoin.
-        unheard_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
-    return StepResult(replace(session, group=ClassicMemberState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
+    wait_until_ms = None
+    if session.join_requested_shutdown and len(event.assignments) > 1:
+        # Members whose SyncGroup arrives after this one has left only get REBALANCE_IN_PROGRESS.
+        wait_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
+    return StepResult(
+        replace(session, group=ClassicMemberState.SYNCING, sync=sync, shutdown_wait_until_ms=wait_until_ms)
+    )
 
 
 def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> StepResult:
@@ -372,23 +376,23 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     session = replace(session, stream_version=given.stream_version or session.stream_version)
     if given.error is not None:
         return _refused_by_leader(session, given.error)
-    if given.told is None:
+    if given.assignment is None:
         if session.tasks is TaskState.RELEASING and not session.held:
             return _leave_group(session)
         session = replace(session, missed_sync=True, idle_rounds=session.idle_rounds + 1)
-        return StepResult(_ask_to_join(session, given.why_not, now_ms))
-    told = given.told
+        return StepResult(_request_join(session, given.why_not, now_ms))
+    assignment = given.assignment
     session = replace(
         session,
         fences=0,
         missed_sync=False,
         synced_generation=session.generation,
-        recovery_lag=told.recovery_lag,
-        topology_wanted=told.send_topology,
-        rejoin_at_ms=None if told.rejoin_after_ms is None else now_ms + told.rejoin_after_ms,
-        partitions=session.partitions | told.assigned_partitions,
+        recovery_lag=assignment.recovery_lag,
+        topology_wanted=assignment.send_topology,
+        rejoin_at_ms=None if assignment.rejoin_after_ms is None else now_ms + assignment.rejoin_after_ms,
+        partitions=session.partitions | assignment.assigned_partitions,
         echo=given.echo or session.echo,
-        gone=not_given(session.claimed, told.tasks),
+        revoked=not_given(session.claimed, assignment.tasks),
     )
     session, events = _take_statuses(session, given, now_ms)
     if given.answers is not None and given.answers != session.answers:
@@ -399,19 +403,19 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
             return StepResult(session, events)
         last = _all_released(session, now_ms)
         return StepResult(last.session, events + last.events)
-    changes = session.is_new or told.tasks != session.assigned
+    changes = session.is_new or assignment.tasks != session.assigned
     session = replace(
         session,
-        assigned=told.tasks,
-        offered=union(session.offered, told.tasks),
-        partitions=session.partitions if session.gone else told.assigned_partitions,
+        assigned=assignment.tasks,
+        offered=union(session.offered, assignment.tasks),
+        partitions=session.partitions if session.revoked else assignment.assigned_partitions,
         is_new=False,
         idle_rounds=0 if changes or not session.joined_of_its_own else session.idle_rounds + 1,
     )
     if changes:
-        events += (AssignmentChanged(told.tasks, session.generation, told.why),)
+        events += (AssignmentChanged(assignment.tasks, session.generation, assignment.why),)
     if given.is_stored:
-        session = _ask_to_join(session, "the member continues after a restart", now_ms)
+        session = _request_join(session, "the member continues after a restart", now_ms)
     return StepResult(session, events)
 
 
@@ -420,13 +424,13 @@ def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Sess
     missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)
     since = session.sources_missing_since_ms
     changed = statuses != session.statuses
-    hears_of_shutdown = any(status.code is StatusCode.SHUTDOWN_APPLICATION for status in statuses)
+    is_shut_down = any(status.code is StatusCode.SHUTDOWN_APPLICATION for status in statuses)
     session = replace(
         session,
         statuses=statuses,
-        heard_of_shutdown=session.heard_of_shutdown or (hears_of_shutdown and not session.shutdown_application),
+        shutdown_received=session.shutdown_received or (is_shut_down and not session.shutdown_application),
         sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
-        sources_missing_told=session.sources_missing_told and missing,
+        sources_missing_reported=session.sources_missing_reported and missing,
     )
     return session, (*given.unknown, StatusChanged(statuses, is_classic=True)) if changed else given.unknown
 
@@ -434,7 +438,7 @@ def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Sess
 # ------------------------------------------------------------------------------------------------- reasons to join again
 
 
-def _ask_to_join(session: Session, reason: str, now_ms: int, *, is_forced: bool = False) -> Session:
+def _request_join(session: Session, reason: str, now_ms: int, *, is_forced: bool = False) -> Session:
     known = session.rejoin
     if known is not None and (known.is_forced or not is_forced):
         return session
@@ -444,16 +448,16 @@ def _ask_to_join(session: Session, reason: str, now_ms: int, *, is_forced: bool 
 def _rejoin_if_due(session: Session, now_ms: int) -> Session:
     if session.group is not ClassicMemberState.IN or session.rejoin is not None:
         return session
-    if session.gone and not is_held(session.gone, session.held):
-        return replace(_ask_to_join(session, "tasks are released", now_ms), gone=NOTHING)
+    if session.revoked and not is_held(session.revoked, session.held):
+        return replace(_request_join(session, "tasks are released", now_ms), revoked=NOTHING)
     if session.tasks is not TaskState.RUNNING:
         return session
     if session.topology_wanted:
-        return _ask_to_join(session, "the leader asks for the topology", now_ms)
-    if not caught_up_warmups(session) <= session.said_caught_up:
-        return _ask_to_join(session, "a warm-up task has caught up", now_ms)
+        return _request_join(session, "the leader asks for the topology", now_ms)
+    if not caught_up_warmups(session) <= session.reported_caught_up:
+        return _request_join(session, "a warm-up task has caught up", now_ms)
     if session.rejoin_at_ms is not None and now_ms >= session.rejoin_at_ms:
-        return replace(_ask_to_join(session, "the leader scheduled this rebalance", now_ms), rejoin_at_ms=None)
+        return replace(_request_join(session, "the leader scheduled this rebalance", now_ms), rejoin_at_ms=None)
     return session
 
 
@@ -461,33 +465,33 @@ def _rejoin_if_due(session: Session, now_ms: int) -> Session:
 
 
 def _on_error(session: Session, code: int, now_ms: int) -> StepResult:
-    said = error_name(code)
+    reason = error_name(code)
     if code in _COORDINATOR_MOVED:
-        return _retry(replace(session, version=None), said, now_ms)
+        return _retry(replace(session, version=None), reason, now_ms)
     if code == ErrorCode.UNKNOWN_MEMBER_ID:
-        return _lose_tasks(session, said, now_ms)
+        return _lose_tasks(session, reason, now_ms)
     if code == ErrorCode.ILLEGAL_GENERATION:
         return _on_old_generation(session, now_ms)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is ClassicMemberState.SYNCING:
-        change = _retry(replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN), said, now_ms)
-        return change._replace(session=_ask_to_join(change.session, "the sync failed", now_ms))
+        change = _retry(replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN), reason, now_ms)
+        return change._replace(session=_request_join(change.session, "the sync failed", now_ms))
     if is_retriable(code):
-        return _retry(session, said, now_ms)
+        return _retry(session, reason, now_ms)
     if code == ErrorCode.UNRELEASED_INSTANCE_ID:
-        return _ask_again_for_id(session, now_ms)
+        return _retry_instance_id(session, now_ms)
     return _fatal(session, classic_refusal(session.membership, code))
 
 
-def _ask_again_for_id(session: Session, now_ms: int) -> StepResult:
+def _retry_instance_id(session: Session, now_ms: int) -> StepResult:
     session, recovered, _ = _recovered(session, now_ms)
-    membership, told_before = session.membership, session.id_taken_since_ms is not None
+    membership, was_reported = session.membership, session.id_taken_since_ms is not None
     since_ms = now_ms if session.id_taken_since_ms is None else session.id_taken_since_ms
     left_ms = since_ms + membership.instance_id_wait_ms - now_ms
     if left_ms <= 0:
         return _fatal(session, classic_refusal(membership, ErrorCode.UNRELEASED_INSTANCE_ID))
     until_ms = now_ms + min(membership.retry_backoff_max_ms, left_ms)
     session = replace(session, id_taken_since_ms=since_ms, rebalance_back_off_until_ms=until_ms)
-    return StepResult(session, () if told_before and not recovered else (*recovered, InstanceIdTaken(left_ms)))
+    return StepResult(session, () if was_reported and not recovered else (*recovered, InstanceIdTaken(left_ms)))
 
 
 def _on_old_generation(session: Session, now_ms: int) -> StepResult:
@@ -496,7 +500,7 @@ def _on_old_generation(session: Session, now_ms: int) -> StepResult:
     if session.membership.instance_id is not None and not session.join_was_lost:
         return _lose_tasks(session, "a generation of the group was missed", now_ms)
     session = replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN)
-    return StepResult(_ask_to_join(session, "the generation is old", now_ms, is_forced=True))
+    return StepResult(_request_join(session, "the generation is old", now_ms, is_forced=True))
 
 
 def _retry(session: Session, reason: str, now_ms: int) -> StepResult:
@@ -555,13 +559,13 @@ def _without_group(session: Session) -> Session:
         rejoin_at_ms=None,
         missed_sync=False,
         claimed=NOTHING,
-        gone=NOTHING,
+        revoked=NOTHING,
         assigned=NOTHING,
         echo=None,
         is_new=True,
-        said_caught_up=frozenset(),
-        told_shutdown=False,
-        unheard_until_ms=None,
+        reported_caught_up=frozenset(),
+        join_requested_shutdown=False,
+        shutdown_wait_until_ms=None,
     )
 
 
@@ -579,7 +583,7 @@ def _rejoin_if_free(session: Session, now_ms: int) -> Session:
         polled_at_ms=now_ms,
         partitions=frozenset(),
         sources_missing_since_ms=None,
-        sources_missing_told=False,
+        sources_missing_reported=False,
         statuses=(),
     )
     return _joining(session, "the member starts over", now_ms)
@@ -623,12 +627,12 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
     events: tuple[Event, ...] = ()
     since = session.sources_missing_since_ms
     patience_ms = session.membership.missing_source_topics_timeout_ms
-    if since is not None and not session.sources_missing_told and now_ms >= since + patience_ms:
-        session = replace(session, sources_missing_told=True)
+    if since is not None and not session.sources_missing_reported and now_ms >= since + patience_ms:
+        session = replace(session, sources_missing_reported=True)
         detail = next(s.detail for s in session.statuses if s.code is StatusCode.MISSING_SOURCE_TOPICS)
         events = (SourceTopicsMissing(detail),)
-    if session.unheard_until_ms is not None and now_ms >= session.unheard_until_ms:
-        session = replace(session, unheard_until_ms=None)
+    if session.shutdown_wait_until_ms is not None and now_ms >= session.shutdown_wait_until_ms:
+        session = replace(session, shutdown_wait_until_ms=None)
         if session.tasks is TaskState.RELEASING and session.group is ClassicMemberState.IN and not session.held:
             session = _leave_group(session).session
     limit_ms = session.membership.rebalance_timeout_ms

@@ -101,8 +101,8 @@ class Session:
     trouble_since_ms: int | None = None
     fences: int = 0
     sent_at_ms: int = 0
-    beat_generation: int = NO_GENERATION
     """When the last heartbeat was sent."""
+    beat_generation: int = NO_GENERATION
 
     unique: int = 0
     join: types.JoinGroupRequest | None = None
@@ -114,7 +114,7 @@ class Session:
     sync: types.SyncGroupRequest | None = None
     claimed: Tasks = NOTHING
     """The tasks that the last JoinGroup claimed."""
-    told_shutdown: bool = False
+    join_requested_shutdown: bool = False
     """Whether the last JoinGroup requested a shutdown of the application."""
     joined_of_its_own: bool = False
     missed_sync: bool = False
@@ -124,7 +124,7 @@ class Session:
     synced_at_ms: int = 0
     rejoin_at_ms: int | None = None
     topology_wanted: bool = False
-    gone: Tasks = NOTHING
+    revoked: Tasks = NOTHING
     """Tasks that were claimed and not assigned: when all of them are closed, the member joins again to report it."""
     echo: Echo | None = None
     partitions: frozenset[TopicPartition] = frozenset()
@@ -136,7 +136,7 @@ class Session:
     tasks."""
     assigned_at: int = 0
     """The number of the last event with an assignment."""
-    told: int = 0
+    event_count: int = 0
     lost_at: int | None = None
     """The number of the TasksLost event that is not confirmed yet."""
     is_new: bool = True
@@ -144,10 +144,10 @@ class Session:
 
     recovery_lag: int = -1
     report: OffsetReport | None = None
-    said_caught_up: frozenset[Task] = frozenset()
+    reported_caught_up: frozenset[Task] = frozenset()
     statuses: tuple[Status, ...] = ()
     sources_missing_since_ms: int | None = None
-    sources_missing_told: bool = False
+    sources_missing_reported: bool = False
     protocol_name: str = PROTOCOL_NAME
     """The layout of the generation: ours, or Java's if the group has Java members."""
     stream_version: int = NEWEST_VERSION
@@ -155,9 +155,9 @@ class Session:
     answers: Answers | None = None
     """The endpoints that answer queries, as sent by a leader in Java's layout."""
     shutdown_application: bool = False
-    heard_of_shutdown: bool = False
+    shutdown_received: bool = False
     """Whether the member knows that another one requested a shutdown of the application."""
-    unheard_until_ms: int | None = None
+    shutdown_wait_until_ms: int | None = None
     """How long a leader that has sent a shutdown to the others waits for one of them to join or leave."""
     leave: Leave | None = None
     stale_leave_pending: bool = False
@@ -166,7 +166,7 @@ class Session:
     @property
     def shuts_down(self) -> bool:
         """Whether this member must tell the group that the application shuts down."""
-        return self.shutdown_application or self.heard_of_shutdown
+        return self.shutdown_application or self.shutdown_received
 
     @property
     def held(self) -> Tasks:
@@ -268,7 +268,7 @@ Happening: TypeAlias = (
     | EndpointsFound
     | Tick
 )
-"""What the machine hears: commands, and the events above."""
+"""The machine's inputs: commands, and the events above."""
 
 
 # -------------------------------------------------------------------------------------------------------- what follows

@@ -138,21 +138,21 @@ def is_numbered(topology: Topology) -> bool:
 # ------------------------------------------------------------------------------------------------------- subscriptions
 
 
-def encode_stream_subscription(said: ClassicSubscription, version: int, topology: Topology) -> bytes:
+def encode_stream_subscription(subscription: ClassicSubscription, version: int, topology: Topology) -> bytes:
     """Raises ValueError if the process id is not the text of a UUID, or a subtopology is not a number."""
-    endpoint = said.endpoint
+    endpoint = subscription.endpoint
     info = SubscriptionInfo(
         version=version,
         newest_version=NEWEST_VERSION,
-        process_id=said.process_id,
+        process_id=subscription.process_id,
         endpoint="" if endpoint is None else f"{endpoint.host}:{endpoint.port}",
-        offset_sums=_offset_sums(said, topology),
-        unique=(said.unique & 0xFF) - 128,
-        error=SHUTDOWN_REQUESTED if said.wants_shutdown or said.heard_of_shutdown else NO_ERROR,
-        client_tags=said.client_tags,
-        rest=_appended(subscription_data(said)),
+        offset_sums=_offset_sums(subscription, topology),
+        unique=(subscription.unique & 0xFF) - 128,
+        error=SHUTDOWN_REQUESTED if subscription.requests_shutdown or subscription.shutdown_received else NO_ERROR,
+        client_tags=subscription.client_tags,
+        rest=_appended(subscription_data(subscription)),
     )
-    return with_consumer_fields(said, encode_subscription_info(info))
+    return with_consumer_fields(subscription, encode_subscription_info(info))
 
 
 def decode_stream_subscription(metadata: bytes) -> ClassicSubscription | JavaSubscription | Unreadable:
@@ -194,13 +194,13 @@ def versions_of(subscriptions: Iterable[bytes]) -> UserDataVersions:
     return UserDataVersions(used, max(used, common))
 
 
-def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[NumberedTask, int]:
+def _offset_sums(subscription: ClassicSubscription, topology: Topology) -> dict[NumberedTask, int]:
     """Positions of state on disk, and Java's marker for active tasks. A Java leader fails if it gets a task without a
     changelog ("Tried to lookup lag for unknown task")."""
     stateful = {part.subtopology_id for part in topology.subtopologies if part.state_changelog_topics}
-    sums = dict.fromkeys(said.held.standby | said.held.warmup, 0)
-    sums |= {task: offset for task, offset in said.offsets.items() if offset >= 0}
-    sums |= dict.fromkeys(said.held.active, RUNNING)
+    sums = dict.fromkeys(subscription.held.standby | subscription.held.warmup, 0)
+    sums |= {task: offset for task, offset in subscription.offsets.items() if offset >= 0}
+    sums |= dict.fromkeys(subscription.held.active, RUNNING)
     return {_numbers(task): offset for task, offset in sums.items() if task[0] in stateful}
 
 
@@ -208,7 +208,7 @@ def _offset_sums(said: ClassicSubscription, topology: Topology) -> dict[Numbered
 
 
 def encode_stream_assignment(
-    told: ClassicAssignment,
+    decoded: ClassicAssignment,
     inputs: Mapping[Task, Collection[TopicPartition]],
     versions: UserDataVersions,
     hosts: Hosts,
@@ -217,16 +217,18 @@ def encode_stream_assignment(
     error: int = NO_ERROR,
 ) -> bytes:
     """``inputs``: the inputs of each of the member's tasks."""
-    active = sorted((partition, _numbers(task)) for task in told.tasks.active for partition in inputs.get(task, ()))
+    active = sorted((partition, _numbers(task)) for task in decoded.tasks.active for partition in inputs.get(task, ()))
     info = AssignmentInfo(
         version=versions.used,
         common_version=versions.common,
         active=tuple(task for _, task in active),
-        standby={_numbers(task): frozenset(inputs.get(task, ())) for task in told.tasks.standby | told.tasks.warmup},
+        standby={
+            _numbers(task): frozenset(inputs.get(task, ())) for task in decoded.tasks.standby | decoded.tasks.warmup
+        },
         active_by_host=hosts.active,
         standby_by_host=hosts.standby,
         error=error,
-        rest=b"" if is_java else _appended(assignment_data(told)),
+        rest=b"" if is_java else _appended(assignment_data(decoded)),
     )
     return with_assigned_partitions((partition for partition, _ in active), encode_assignment_info(info))
 
@@ -237,11 +239,11 @@ def decode_stream_assignment(assignment: bytes) -> tuple[ClassicAssignment | Non
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
         info = decode_assignment_info(outer.user_data or b"")
         own = _own(info.rest)
-        told = None if own is None else assignment_of(outer, own)
+        decoded = None if own is None else assignment_of(outer, own)
         partitions = tuple(sorted(partitions_of(outer.assigned_partitions)))
         if len(partitions) != len(info.active):
             raise DecodeError(f"there are {len(info.active)} tasks for {len(partitions)} partitions")
-        return told, JavaAssignment(info, partitions)
+        return decoded, JavaAssignment(info, partitions)
     except DecodeError as error:
         return Unreadable(f"the assignment can't be read: {error}")
 
@@ -278,14 +280,14 @@ def decode_own_subscription(protocol_name: str, metadata: bytes) -> ClassicSubsc
     """Decodes the subscription of a member in a group with this layout; None if it is not one of ours."""
     if protocol_name not in {PROTOCOL_NAME, STREAM_PROTOCOL}:
         return None
-    said = (decode_subscription if protocol_name == PROTOCOL_NAME else decode_stream_subscription)(metadata)
-    return said if isinstance(said, ClassicSubscription) else None
+    subscription = (decode_subscription if protocol_name == PROTOCOL_NAME else decode_stream_subscription)(metadata)
+    return subscription if isinstance(subscription, ClassicSubscription) else None
 
 
 def decode_own_assignment(protocol_name: str, assignment: bytes) -> ClassicAssignment | None:
     """Decodes the assignment of a member; None if the leader did not write it in our own format."""
     if protocol_name == PROTOCOL_NAME:
-        told = decode_assignment(assignment)
-        return told if isinstance(told, ClassicAssignment) else None
+        decoded = decode_assignment(assignment)
+        return decoded if isinstance(decoded, ClassicAssignment) else None
     read = decode_stream_assignment(assignment) if protocol_name == STREAM_PROTOCOL else Unreadable("")
     return None if isinstance(read, Unreadable) else read[0]

@@ -4,7 +4,7 @@
    are the same if their subtopologies have the same id and the same source and changelog topics.
 2. :mod:`~streamsrt.assignment.handover` computes the target from the members' echoes; it returns them unchanged if they
    are as good: members with older versions keep changed subtopologies until members with the group's version are warm.
-   Of several digests of an older epoch, the one heard of last counts; members with the others have to give up their
+   Of several digests of an older epoch, the most recent one counts; members with the others have to release their
    tasks.
 3. A member gets an active task only if no other member claims an active task that has its id, or shares a source or
    changelog partition with it, whatever version that task belongs to. A task in any role goes only where no other
@@ -52,7 +52,7 @@ class Claims:
 
     by_resource: Mapping[_Resource, frozenset[str]]
     by_task: Mapping[TaskId, frozenset[str]]
-    to_let_go: Mapping[str, frozenset[TaskId]]
+    to_revoke: Mapping[str, frozenset[TaskId]]
     twice: tuple[str, ...]
     parts: Mapping[bytes, Mapping[str, frozenset[str]]] = field(default_factory=dict)
     processes: Mapping[str, str] = field(default_factory=dict)
@@ -71,9 +71,9 @@ def claims_of(view: View, image: TopicsImage) -> Claims:
             for resource in _partitions(parts, member.version.digest, task):
                 by_resource.setdefault(resource, set()).add(member.member_id)
                 contested.setdefault(resource, {})[member.member_id] = task
-    to_let_go, twice = _conflicts(view, contested)
+    to_revoke, twice = _conflicts(view, contested)
     processes = {member.member_id: member.process_id for member in view.members}
-    return Claims(_frozen(by_resource), _frozen(by_task), to_let_go, twice, parts, processes)
+    return Claims(_frozen(by_resource), _frozen(by_task), to_revoke, twice, parts, processes)
 
 
 def targets_of(
@@ -148,7 +148,7 @@ def older_versions(view: View, group: Version, without: Container[str]) -> list[
 
 def given(member: Participant, view: View, target: Tasks, claims: Claims) -> Tasks:
     """The member's assignment in this generation, a step towards the target, in tasks of its own version."""
-    held = without(member.held, claims.to_let_go.get(member.member_id, frozenset()))
+    held = without(member.held, claims.to_revoke.get(member.member_id, frozenset()))
     mine = frozenset({member.member_id})
 
     def active(task: TaskId) -> bool:
@@ -182,7 +182,7 @@ def source_partitions(
     """The source partitions that the member reads for these active tasks."""
     topics = inputs.get(member.version.digest)
     if topics is None or not image:
-        return member.said.owned_partitions
+        return member.subscription.owned_partitions
     return frozenset(
         (name, task.partition)
         for task in tasks.active
@@ -191,7 +191,7 @@ def source_partitions(
     )
 
 
-def changelogs_to_ask(
+def changelogs_to_list(
     view: View, group: Version, task_counts: Mapping[str, int]
 ) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
     """The changelogs of tasks for which a member reports an offset and none reports an end, and whether each is a source
@@ -201,12 +201,12 @@ def changelogs_to_ask(
     known = {
         TaskId(*task)
         for member in view.members
-        for task in member.said.end_offsets
+        for task in member.subscription.end_offsets
         if _is_same_task(member, view, topology, task[0])
     }
     found: dict[TaskId, tuple[tuple[str, bool], ...]] = {}
     for member in view.members:
-        for name, partition in member.said.offsets:
+        for name, partition in member.subscription.offsets:
             task = TaskId(name, partition)
             part = parts.get(name)
             if part is not None and task not in known and _is_same_task(member, view, topology, name):
@@ -222,9 +222,9 @@ def _logs_of(part: Subtopology) -> tuple[tuple[str, bool], ...]:
 
 
 def _assignor_member(member: Participant, view: View, group: Version, ends: Mapping[TaskId, int]) -> AssignorMember:
-    said, topology = member.said, view.texts[group.digest]
-    offsets = {TaskId(*task): offset for task, offset in said.offsets.items()}
-    end_offsets = {TaskId(*task): end for task, end in said.end_offsets.items()}
+    subscription, topology = member.subscription, view.texts[group.digest]
+    offsets = {TaskId(*task): offset for task, offset in subscription.offsets.items()}
+    end_offsets = {TaskId(*task): end for task, end in subscription.end_offsets.items()}
     end_offsets |= {
         task: end
         for task, end in ends.items()
@@ -243,7 +243,7 @@ def _assignor_member(member: Participant, view: View, group: Version, ends: Mapp
         running=member.held.active,
         offsets=offsets,
         end_offsets=end_offsets,
-        tags=dict(said.client_tags),
+        tags=dict(subscription.client_tags),
     )
 
 

@@ -10,13 +10,14 @@ When a group starts again:
 
 In a running group:
 
-3. While members run earlier versions, all members are told which topics only those have, and which subtopologies of the
-   group's version share state with their readers (``Waits``). They echo it, so that the next leader knows it, too.
-4. If nobody is left who reads such a topic, and some of it is unread, tasks of these subtopologies are *held*: nobody
-   gets them for the partitions with unread records, until these are read, or may be lost. The records are counted in
-   each generation; a topic without unread records is not mentioned any more.
-5. A version that does not have the topic either is refused meanwhile. A version that has it reads it.
-6. Unread records in other topics, which no member was told of, cause a warning.
+3. While members run earlier versions, each assignment lists the topics that only those versions have, and the
+   subtopologies of the group's version that share state with their readers (``Waits``). Members echo it for the next
+   leader.
+4. If such a topic has unread records and no reader, tasks of these subtopologies are *held*: the partitions with unread
+   records are not assigned until the records are read or may be lost. The records are counted in each generation. A topic
+   without unread records is removed from ``Waits``.
+5. Meanwhile, a version that does not have the topic either is refused. A version that has the topic reads it.
+6. Unread records in topics that are not in ``Waits`` cause a warning.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def left_of(topology: Topology, unread: Unread) -> LeftUnread:
 def returning(view: View, version: Version, left: LeftUnread) -> tuple[frozenset[str], LeftUnread]:
     """Returns the members of earlier versions that read some of the unread records, and what stays unread with them."""
     topics = {topic for topic, _ in left.unread}
-    found = [m for m in view.members if m.version.epoch < version.epoch and topics & m.said.topics]
-    return frozenset(m.member_id for m in found), left.without(topic for m in found for topic in m.said.topics)
+    found = [m for m in view.members if m.version.epoch < version.epoch and topics & m.subscription.topics]
+    return frozenset(m.member_id for m in found), left.without(topic for m in found for topic in m.subscription.topics)
 
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
     """Consequences of unread records. ``held``: tasks that are not assigned, and ``detail``: why; ``warning``: a
-    warning about the rest; ``read``: topics that members were told of, of which nothing is unread any more."""
+    warning about the rest; ``read``: topics of ``Waits`` that have no unread records any more."""
 
     held: frozenset[TaskId] = frozenset()
     detail: str = ""
@@ -78,7 +79,7 @@ NOTHING_LEFT = LeftBehind()
 
 
 def nobodys_topics(view: View, version: Version, without: Container[str]) -> frozenset[str]:
-    """Topics that members were told of and that no version with members has."""
+    """Topics of ``Waits`` that no version with members has."""
     texts = [view.texts.get(one.digest) for one in (version, *older_versions(view, version, without))]
     return frozenset(view.waits).difference(*(repartition_topics(text) for text in texts if text is not None))
 
@@ -103,11 +104,11 @@ def waits_to_send(view: View, version: Version | None, without: Container[str], 
     """Returns the ``Waits`` to send with an assignment for this version."""
     if version is None or view.is_mixed:
         return {}
-    told = view.waits if view.echoed == version else {}
+    sent = view.waits if view.echoed == version else {}
     topology = view.texts.get(version.digest)
     older = [view.texts.get(one.digest) for one in older_versions(view, version, without)]
     met = {} if topology is None else topics_met(topology, [text for text in older if text is not None])
-    kept = {topic: names for topic, names in told.items() if topic not in left.read or topic in met}
+    kept = {topic: names for topic, names in sent.items() if topic not in left.read or topic in met}
     return {**kept, **{topic: names | kept.get(topic, frozenset()) for topic, names in met.items()}}
 
 
@@ -118,7 +119,7 @@ def problem_of_update(
     problem = configuration.problem
     if problem is not None and problem.is_fatal:
         return topics_problem(problem)
-    told = {m.version: read_versions(m.said.client_tags.get(VALUE_VERSIONS)) for m in view.members}
+    versions = {m.version: read_versions(m.subscription.client_tags.get(VALUE_VERSIONS)) for m in view.members}
     texts = [(one, view.texts.get(one.digest)) for one in older_versions(view, version, without)]
-    older = [(text, told[one]) for one, text in texts if text is not None]
-    return problem_of_values(configuration.topology, told.get(version, NO_VERSIONS), older)
+    older = [(text, versions[one]) for one, text in texts if text is not None]
+    return problem_of_values(configuration.topology, versions.get(version, NO_VERSIONS), older)

@@ -1,6 +1,6 @@
 """The values that the members of a classic group and their leader exchange.
 
-1. ``held`` contains at least what a member has open, or may open before it hears anything else. What nobody holds is
+1. ``held`` contains at least what a member has open, or may open before its next assignment. What nobody holds is
    free.
 2. ``echo`` is the target that the member got last. The leader computes the group's state only from these values, so
    that any member can lead at any time.
@@ -72,8 +72,8 @@ class ClassicSubscription:
     echo: Echo | None = None
     offsets: Mapping[Task, int] = field(default_factory=dict)
     end_offsets: Mapping[Task, int] = field(default_factory=dict)
-    wants_shutdown: bool = False
-    heard_of_shutdown: bool = False
+    requests_shutdown: bool = False
+    shutdown_received: bool = False
     """Whether the member knows that another one requested it: others may have missed that."""
     missed_sync: bool = False
 

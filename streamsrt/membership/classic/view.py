@@ -34,7 +34,7 @@ from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
 from streamsrt.membership.classic.java_members import (
     JavaMembers,
-    Told,
+    SentAssignment,
     read_subscriptions,
     to_classic_subscription,
     unlike,
@@ -74,7 +74,7 @@ class Given:
     unique: int
     process_id: str
     version: Version
-    told: ClassicAssignment
+    assignment: ClassicAssignment
     was_in_doubt: bool = False
     is_java: bool = False
 
@@ -85,7 +85,7 @@ class Memory:
 
     ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
     after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
-    ``looked``: the version that runs alone, if it is known what older ones have left unread.
+    ``unread_counted_for``: the version that runs alone, if it is known what older ones have left unread.
     """
 
     texts: Mapping[bytes, WireTopology]
@@ -95,8 +95,8 @@ class Memory:
     create_at_ms: int = 0
     members: Mapping[str, str] = field(default_factory=dict)
     version: Version | None = None
-    javas: Mapping[str, Told] = field(default_factory=dict)
-    looked: Version | None = None
+    javas: Mapping[str, SentAssignment] = field(default_factory=dict)
+    unread_counted_for: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Participant:
 
     member_id: str
     instance_id: str | None
-    said: ClassicSubscription
+    subscription: ClassicSubscription
     held: Tasks
     echo: Echo | None
     previous: Tasks
@@ -115,11 +115,11 @@ class Participant:
 
     @property
     def version(self) -> Version:
-        return Version(self.said.topology_epoch, self.said.topology_digest)
+        return Version(self.subscription.topology_epoch, self.subscription.topology_digest)
 
     @property
     def process_id(self) -> str:
-        return self.said.process_id
+        return self.subscription.process_id
 
     @property
     def last_generation(self) -> int:
@@ -181,11 +181,11 @@ def view_of(
     read: list[tuple[Joined, ClassicSubscription]] = []
     unreadable: dict[str, str] = {}
     for each in everybody:
-        said = decode_subscription(each.metadata)
-        if isinstance(said, Unreadable):
-            unreadable[each.member_id] = said.reason
+        subscription = decode_subscription(each.metadata)
+        if isinstance(subscription, Unreadable):
+            unreadable[each.member_id] = subscription.reason
         else:
-            read.append((each, said))
+            read.append((each, subscription))
     return _view(generation, read, unreadable, memory, leader_id)
 
 
@@ -196,11 +196,11 @@ def _mixed_view(generation: int, everybody: list[Joined], memory: Memory, leader
     if version is None or version.digest != mine.topology_digest:
         nothing = View(generation, (), {}, {}, {}, {}, is_mixed=True)
         return replace(nothing, unfit="It does not run the version of the program that the group runs.")
-    told = memory.javas if memory.generation == generation - 1 else {}
-    said = dict(read.ours)
+    sent = memory.javas if memory.generation == generation - 1 else {}
+    subscriptions = dict(read.ours)
     for name, java in read.javas.items():
-        said[name] = to_classic_subscription(name, java, version, told.get(name), generation)
-    ordered = [(each, said[each.member_id]) for each in everybody if each.member_id in said]
+        subscriptions[name] = to_classic_subscription(name, java, version, sent.get(name), generation)
+    ordered = [(each, subscriptions[each.member_id]) for each in everybody if each.member_id in subscriptions]
     view = _view(generation, ordered, read.unreadable, memory, leader_id)
     others = {name: text for name, java in read.javas.items() if (text := unlike(version.topology, java))}
     return replace(
@@ -233,11 +233,16 @@ def _view(
 ) -> View:
     certain = {each.member_id for each, _ in read if generation == FIRST_GENERATION or each.member_id == leader_id}
     members = [
-        _participant(each, said, generation, memory, is_certain=each.member_id in certain) for each, said in read
+        _participant(each, subscription, generation, memory, is_certain=each.member_id in certain)
+        for each, subscription in read
     ]
-    present = {said.topology_digest for _, said in read}
+    present = {subscription.topology_digest for _, subscription in read}
     wire = {**memory.texts}
-    wire |= {said.topology_digest: said.topology for _, said in read if said.topology is not None}
+    wire |= {
+        subscription.topology_digest: subscription.topology
+        for _, subscription in read
+        if subscription.topology is not None
+    }
     texts, invalid = _checked({digest: wire[digest] for digest in sorted(wire.keys() & present)})
     return View(generation, tuple(_without_outdated(members)), unreadable, texts, wire, invalid)
 
@@ -269,11 +274,13 @@ def _checked(wire: Mapping[bytes, WireTopology]) -> tuple[dict[bytes, Topology],
 
 
 def _participant(
-    joined: Joined, said: ClassicSubscription, generation: int, memory: Memory, *, is_certain: bool
+    joined: Joined, subscription: ClassicSubscription, generation: int, memory: Memory, *, is_certain: bool
 ) -> Participant:
-    echo = said.echo if said.echo is not None and 0 <= said.echo.generation < generation else None
-    held = tasks_of(said.held)
-    member = Participant(joined.member_id, joined.instance_id, said, held, echo, NO_TASKS)
+    echo = (
+        subscription.echo if subscription.echo is not None and 0 <= subscription.echo.generation < generation else None
+    )
+    held = tasks_of(subscription.held)
+    member = Participant(joined.member_id, joined.instance_id, subscription, held, echo, NO_TASKS)
     if joined.instance_id is None or (echo is not None and echo.generation == generation - 1):
         return _with_previous(member)
     if memory.generation == generation - 1:
@@ -287,7 +294,7 @@ def _participant(
 
 
 def _has_same_metadata(member: Participant, given: Given) -> bool:
-    return (member.member_id, member.said.unique) == (given.member_id, given.unique)
+    return (member.member_id, member.subscription.unique) == (given.member_id, given.unique)
 
 
 def _may_have_resumed(member: Participant, given: Given) -> bool:
@@ -298,14 +305,14 @@ def _may_have_resumed(member: Participant, given: Given) -> bool:
 
 
 def _as_given(member: Participant, given: Given, generation: int) -> Participant:
-    told = given.told
-    more = tasks_of(told.tasks)
+    assignment = given.assignment
+    more = tasks_of(assignment.tasks)
     active = member.held.active | more.active
     standby = (member.held.standby | more.standby) - active
     held = Tasks(active, standby, (member.held.warmup | more.warmup) - active - standby)
     echo = member.echo
-    if told.group_epoch >= 0:
-        echo = Echo(generation, told.group_epoch, told.group_digest, told.target, told.waits)
+    if assignment.group_epoch >= 0:
+        echo = Echo(generation, assignment.group_epoch, assignment.group_digest, assignment.target, assignment.waits)
     return replace(member, held=held, echo=echo, is_away=True)
 
 

@@ -176,7 +176,7 @@ def test_a_null_list_leaves_the_role_as_it_was() -> None:
 def test_a_revocation_is_not_confirmed_while_the_task_may_still_be_opened() -> None:
     """Found by the simulator: the thread stood still, had opened only A0, and was about to hear that it also has A1."""
     scenario = stable(Scenario(), A0)
-    heard = scenario.session.told
+    heard = scenario.session.event_count
     scenario.at(scenario.now_ms + 5_000)
     scenario.answer(3, active=[A0, A1], standby=[], warmup=[])
     first = scenario.session.assigned_at
@@ -337,7 +337,7 @@ def test_tasks_count_as_given_up_when_who_reports_it_has_heard_of_the_loss() -> 
     scenario = stable(Scenario(), A0)
     scenario.at(scenario.now_ms + 5_000)
     scenario.answer(2, active=[A1], standby=[], warmup=[])
-    heard = scenario.session.told
+    heard = scenario.session.event_count
     scenario.at(scenario.now_ms + 5_000)
     scenario.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
     scenario.on(session.OwnedReported(NOTHING, heard))

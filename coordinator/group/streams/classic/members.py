@@ -159,7 +159,7 @@ def _heartbeat_of(
             for task, offset in sorted(subscription.offset_sums.items())
             if offset >= 0
         ],
-        shutdown_application=subscription.wants_shutdown,
+        shutdown_application=subscription.requests_shutdown,
     )
 
 

@@ -31,7 +31,7 @@ from streamsrt.wire.types import (
 )
 
 OWN_PROTOCOL = "streamsrt-1"
-WANTS_SHUTDOWN = 1
+REQUESTS_SHUTDOWN = 1
 NEVER = -1
 NO_VERSION = -1
 
@@ -68,7 +68,7 @@ class OwnSubscription:
     rack_id: str | None = None
     offsets: Mapping[TaskId, int] = field(default_factory=dict)
     end_offsets: Mapping[TaskId, int] = field(default_factory=dict)
-    wants_shutdown: bool = False
+    requests_shutdown: bool = False
 
 
 def own_subscription_of(metadata: bytes) -> OwnSubscription:
@@ -94,7 +94,7 @@ def own_subscription_of(metadata: bytes) -> OwnSubscription:
         rack_id=outer.rack_id,
         offsets=_by_task(own.offsets),
         end_offsets=_by_task(own.end_offsets),
-        wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
+        requests_shutdown=bool(own.flags & REQUESTS_SHUTDOWN),
     )
 
 

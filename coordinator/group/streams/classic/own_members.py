@@ -68,7 +68,7 @@ def own_heartbeat(
         warmup_tasks=wire_tasks(Heartbeat.TaskIds, held.warmup),
         task_offsets=_offsets(said.offsets),
         task_end_offsets=_offsets(said.end_offsets),
-        shutdown_application=said.wants_shutdown,
+        shutdown_application=said.requests_shutdown,
     )
 
 

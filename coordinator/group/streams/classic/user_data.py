@@ -52,7 +52,7 @@ class StreamsSubscription:
     offset_sums: Mapping[TaskId, int] = field(default_factory=dict)
     client_tags: tuple[tuple[str, str], ...] = ()
     rack_id: str | None = None
-    wants_shutdown: bool = False
+    requests_shutdown: bool = False
 
 
 def subscription_of(metadata: bytes) -> StreamsSubscription:
@@ -75,7 +75,7 @@ def subscription_of(metadata: bytes) -> StreamsSubscription:
         offset_sums={_task(task): offset for task, offset in info.offset_sums.items()},
         client_tags=tuple(sorted(info.client_tags.items())),
         rack_id=consumer.rack_id,
-        wants_shutdown=info.error == SHUTDOWN_REQUESTED,
+        requests_shutdown=info.error == SHUTDOWN_REQUESTED,
     )
 
 

@@ -28,7 +28,7 @@ from streamsrt.membership.classic.leading.outcome import (
     refused_of,
 )
 from streamsrt.membership.classic.leading.values import (
-    CountLeft,
+    CountUnread,
     CreateTopics,
     Effect,
     EndOffsets,
@@ -36,14 +36,14 @@ from streamsrt.membership.classic.leading.values import (
     Event,
     Leading,
     LeadingStep,
-    LeftCounted,
     ListTopics,
     TopicsCreated,
     TopicsListed,
     TopicsUnknown,
+    UnreadCounted,
 )
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
-from streamsrt.membership.classic.task_assignment import changelogs_to_ask, older_versions
+from streamsrt.membership.classic.task_assignment import changelogs_to_list, older_versions
 from streamsrt.membership.classic.unread_records import (
     NOTHING_LEFT,
     LeftUnread,
@@ -114,7 +114,7 @@ def step(leading: Leading, event: Event, now_ms: int) -> LeadingStep:
             return _created(replace(leading, awaits=None), specs, errors, now_ms)
         case EndOffsetsListed(offsets), EndOffsets():
             return _offsets_listed(replace(leading, awaits=None), offsets, now_ms)
-        case LeftCounted(unread), CountLeft():
+        case UnreadCounted(unread), CountUnread():
             return _left_counted(replace(leading, awaits=None), unread, now_ms)
         case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
             return _too_late(leading, awaited, now_ms)
@@ -137,7 +137,7 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> LeadingStep:
             return _created(leading, specs, errors, now_ms)
         case EndOffsets():
             return _offsets_listed(leading, None, now_ms)
-        case CountLeft():
+        case CountUnread():
             return _left_counted(leading, None, now_ms)
 
 
@@ -154,16 +154,16 @@ def _choose(leading: Leading, now_ms: int) -> LeadingStep:
         return _refuse(leading, leading.runners, refusal, now_ms)
     missing = _missing_texts(leading, version, lead)
     if missing:
-        asked = _members_to_query(leading, missing)
-        own = replace(leading, candidates=(), asked=asked, unknown=_TEXT_MISSING)
+        must_send_topology = _members_to_query(leading, missing)
+        own = replace(leading, candidates=(), must_send_topology=must_send_topology, unknown=_TEXT_MISSING)
         if _can_keep_group_version(leading, own):
             return _choose(own, now_ms)
-        return keep(leading, _TEXT_MISSING, asked=asked)
+        return keep(leading, _TEXT_MISSING, must_send_topology=must_send_topology)
     if _runs_beside_older(leading) or leading.memory.generation != view.generation - 1:
-        leading = replace(leading, memory=replace(leading.memory, looked=None))
-    looks = _needs_unread_count(leading)
-    if leading.image is NO_TOPICS or (looks and not leading.lists_all):
-        return _list_topics(replace(leading, lists_all=looks))
+        leading = replace(leading, memory=replace(leading.memory, unread_counted_for=None))
+    counts_unread = _needs_unread_count(leading)
+    if leading.image is NO_TOPICS or (counts_unread and not leading.lists_all):
+        return _list_topics(replace(leading, lists_all=counts_unread))
     return _configure(leading, now_ms)
 
 
@@ -211,7 +211,7 @@ def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[byt
 
 def _members_to_query(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
     """One member of each version, if possible one that is certainly there."""
-    asked = set()
+    must_send_topology = set()
     for digest in digests:
         members = [
             (m.is_away, m.instance_id is not None, m.member_id)
@@ -219,8 +219,8 @@ def _members_to_query(leading: Leading, digests: Iterable[bytes]) -> frozenset[s
             if m.version.digest == digest and m.member_id not in leading.refused
         ]
         if members:
-            asked.add(min(members)[-1])
-    return frozenset(asked)
+            must_send_topology.add(min(members)[-1])
+    return frozenset(must_send_topology)
 
 
 def _names(view: View) -> frozenset[str] | None:
@@ -252,8 +252,8 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     if problem is not None and leading.is_update:
         return _postpone(leading, problem.detail + leading.creation_detail, now_ms)
     if configuration.is_ready:
-        ask = changelogs_to_ask(leading.view, lead, configuration.task_counts)
-        logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
+        listed = changelogs_to_list(leading.view, lead, configuration.task_counts)
+        logs = {(name, task.partition, is_source) for task, names in listed.items() for name, is_source in names}
         gone = gone_of(leading)
         if logs or gone:
             ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
@@ -289,7 +289,7 @@ def _runs_beside_older(leading: Leading) -> bool:
 
 def _needs_unread_count(leading: Leading) -> bool:
     """Whether the leader still has to find out what versions without members have left unread."""
-    is_known = leading.memory.looked == leading.version or _runs_beside_older(leading)
+    is_known = leading.memory.unread_counted_for == leading.version or _runs_beside_older(leading)
     return not leading.has_counted and (not is_known or bool(_unread_topics(leading)))
 
 
@@ -309,14 +309,14 @@ def _count_unread(leading: Leading, now_ms: int) -> LeadingStep:
         return _left_counted(leading, {}, now_ms)
     # Its own records show whether another version would be refused because of it.
     names |= {name for name in repartition_topics(topology) if name in image}
-    return _await(leading, CountLeft(frozenset((name, p) for name in names for p in range(image[name].partitions))))
+    return _await(leading, CountUnread(frozenset((name, p) for name in names for p in range(image[name].partitions))))
 
 
 def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> LeadingStep:
     version, group_id = leading.version, leading.settings.group_id
     assert version is not None
     members = {m.member_id: m for m in leading.view.members}
-    may_lose = any(may_lose_in_flight(members[name].said.client_tags) for name in leading.runners)
+    may_lose = any(may_lose_in_flight(members[name].subscription.client_tags) for name in leading.runners)
     is_new = leading.view.echoed != version and not leading.view.javas
     leading = replace(leading, has_counted=True)
     if unread is None:
@@ -328,7 +328,7 @@ def _left_counted(leading: Leading, unread: Unread | None, now_ms: int) -> Leadi
     if found.unread and is_new and not may_lose:
         return _start_together(leading, version, found, now_ms)
     left = left_behind(leading.view, version, group_id, found.unread, may_lose=may_lose)
-    return _configure(replace(leading, left=left, memory=replace(leading.memory, looked=version)), now_ms)
+    return _configure(replace(leading, left=left, memory=replace(leading.memory, unread_counted_for=version)), now_ms)
 
 
 def _start_together(leading: Leading, version: Version, found: LeftUnread, now_ms: int) -> LeadingStep:

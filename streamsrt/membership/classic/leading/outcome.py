@@ -13,7 +13,7 @@ from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.membership.classic.leader_assignments import GenerationPlan, leader_outcome
 from streamsrt.membership.classic.leading.values import Leading, LeadingStep
 from streamsrt.membership.classic.task_assignment import (
-    changelogs_to_ask,
+    changelogs_to_list,
     claims_of,
     draining_text,
     given,
@@ -38,14 +38,14 @@ def keep(
     leading: Leading,
     why: str,
     *,
-    asked: frozenset[str] = frozenset(),
+    must_send_topology: frozenset[str] = frozenset(),
     rejoin_after_ms: int | None = None,
 ) -> LeadingStep:
     """All members keep the tasks that they claim."""
     view = leading.view
     claims = claims_of(view, leading.image)
     kept = {
-        m.member_id: without(m.held, claims.to_let_go.get(m.member_id, frozenset()))
+        m.member_id: without(m.held, claims.to_revoke.get(m.member_id, frozenset()))
         for m in view.members
         if m.member_id not in leading.refused
     }
@@ -57,7 +57,7 @@ def keep(
         given=kept,
         targets={m.member_id: m.previous for m in view.members if m.member_id in kept},
         refused=leading.refused,
-        asked=asked,
+        must_send_topology=must_send_topology,
         waiting=why,
         conflicts=claims.twice,
         image=leading.image,
@@ -95,14 +95,14 @@ def assign(
         )
     except AssignedTwiceError as error:
         return keep(leading, f"The assignor failed: {error}.")
-    told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
-    targets = {name: made.get(name, NO_TASKS) for name in told_now}
+    served = {m.member_id: m for m in view.members if m.member_id not in refused}
+    targets = {name: made.get(name, NO_TASKS) for name in served}
     plan = GenerationPlan(
         group=version,
-        given={name: given(m, view, targets[name], claims) for name, m in told_now.items()},
+        given={name: given(m, view, targets[name], claims) for name, m in served.items()},
         targets=targets,
         refused=refused,
-        asked=leading.asked,
+        must_send_topology=leading.must_send_topology,
         configuration=configuration,
         creation_detail=leading.creation_detail,
         postponed=leading.postponed,
@@ -146,7 +146,7 @@ def _task_ends(
 ) -> dict[TaskId, int]:
     """The end offsets of tasks, if the ends of all changelogs are known."""
     found = {}
-    for task, logs in changelogs_to_ask(view, lead, configuration.task_counts).items() if offsets else ():
+    for task, logs in changelogs_to_list(view, lead, configuration.task_counts).items() if offsets else ():
         ends = [offsets.get((name, task.partition)) for name, _ in logs]
         known = [end for end in ends if end is not None]
         if known and len(known) == len(ends):

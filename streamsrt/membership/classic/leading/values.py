@@ -46,13 +46,13 @@ class EndOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class CountLeft:
+class CountUnread:
     """Counts the records of these partitions that the group has not read, in topics for which it has committed offsets."""
 
     partitions: frozenset[TopicPartition]
 
 
-Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets | CountLeft
+Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets | CountUnread
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,13 @@ class EndOffsetsListed:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftCounted:
+class UnreadCounted:
     """None: the records could not be counted."""
 
     unread: Unread | None
 
 
-Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | LeftCounted | Tick
+Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | UnreadCounted | Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class Leading:
     candidates: tuple[Version, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     postponed: str = ""
-    asked: frozenset[str] = frozenset()
+    must_send_topology: frozenset[str] = frozenset()
     unknown: str = ""
     image: TopicsImage = NO_TOPICS
     awaits: Effect | None = None

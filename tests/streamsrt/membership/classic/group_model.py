@@ -163,8 +163,8 @@ class Cluster:
                 found = {place: at for place in committed if (at := self.committed.get(place, END)) is not None}
                 ends = {place: self.ends.get(place, END) for place in partitions | written}
                 return leading.EndOffsetsListed(found | ends)
-            case leading.CountLeft(partitions):
-                return leading.LeftCounted({place: n for place, n in self.left.items() if place in partitions})
+            case leading.CountUnread(partitions):
+                return leading.UnreadCounted({place: n for place, n in self.left.items() if place in partitions})
 
 
 @dataclass

@@ -85,7 +85,7 @@ class JavaPlayer:
         topics = {topic for part in self.version.wire.subtopologies for topic in part.source_topics}
         topics |= {topic.name for part in self.version.wire.subtopologies for topic in part.repartition_source_topics}
         owned = frozenset((topic, task[1]) for task in self.open.active for topic in self.topics_of(task))
-        said = ClassicSubscription(
+        subscription = ClassicSubscription(
             process_id=self.process,
             topology_epoch=0,
             topology_digest=bytes(16),
@@ -94,7 +94,7 @@ class JavaPlayer:
             # Before 3.2 it is not said.
             generation_id=self.synced if self.newest_version > 9 else -1,
         )
-        return with_consumer_fields(said, encode_subscription_info(info))
+        return with_consumer_fields(subscription, encode_subscription_info(info))
 
 
 class MixedModel(GroupModel):
@@ -226,9 +226,9 @@ class MixedModel(GroupModel):
     def _assigned_by_java(
         self, leader: JavaPlayer, members: Sequence[types.JoinGroupResponse.JoinGroupResponseMember]
     ) -> dict[str, bytes]:
-        said = {m.member_id: _as_java_reads(bytes(m.metadata)) for m in members}
-        owned = {name: self._tasks_of(leader, partitions) for name, (_, partitions) in said.items()}
-        names = sorted(said)
+        subscription = {m.member_id: _as_java_reads(bytes(m.metadata)) for m in members}
+        owned = {name: self._tasks_of(leader, partitions) for name, (_, partitions) in subscription.items()}
+        names = sorted(subscription)
         wanted: dict[str, set[Task]] = {name: set() for name in names}
         most = -(-len(self.all_tasks()) // len(names))
         left = []
@@ -241,9 +241,11 @@ class MixedModel(GroupModel):
         for task in left:
             wanted[min(names, key=lambda name: (len(wanted[name]), name))].add(task)
         stateful = {int(p.subtopology_id) for p in leader.version.wire.subtopologies if p.state_changelog_topics}
-        assert all(task[0] in stateful for info, _ in said.values() for task in info.offset_sums), "its lag is unknown"
-        used = min(info.version for info, _ in said.values())
-        common = min(leader.newest_version, *(info.newest_version for info, _ in said.values()))
+        assert all(task[0] in stateful for info, _ in subscription.values() for task in info.offset_sums), (
+            "its lag is unknown"
+        )
+        used = min(info.version for info, _ in subscription.values())
+        common = min(leader.newest_version, *(info.newest_version for info, _ in subscription.values()))
         given: dict[str, bytes] = {}
         for name in names:
             others = set[Task]().union(*(owned[other] for other in names if other != name))

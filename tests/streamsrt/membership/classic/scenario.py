@@ -128,7 +128,7 @@ class Scenario:
 
     def opens(self, open_tasks: Tasks, seen: int | None = None) -> ClassicSessionStep:
         """The processing thread, having heard of everything or of the first ``seen`` events, has this open."""
-        return self.on(OwnedReported(open_tasks, self.session.told if seen is None else seen))
+        return self.on(OwnedReported(open_tasks, self.session.event_count if seen is None else seen))
 
     def member(self, given: Tasks | None = None, generation: int = 1, **fields: Any) -> Scenario:
         """Joins, gets these tasks, and opens them."""

@@ -152,7 +152,7 @@ def test_error_codes_of_java_are_statuses(error: int, code: StatusCode) -> None:
     run.hears(java_says(Tasks(), error=error))
     (status,) = run.last(StatusChanged).statuses
     assert status.code == code
-    assert run.session.heard_of_shutdown == (error == SHUTDOWN_REQUESTED)
+    assert run.session.shutdown_received == (error == SHUTDOWN_REQUESTED)
 
 
 @pytest.mark.parametrize("places", [{("0", 1): [("u", 1)]}, {("0", 1): [("t", 2)]}])
@@ -269,7 +269,7 @@ def test_what_a_member_owns_that_can_not_be_understood_is_given_to_nobody() -> N
     while step.outcome is None:
         assert step.effect is not None
         step = leading.step(step.leading, model.cluster.answer(step.effect), 0)
-    assert step.outcome.told["m1"].tasks.active == set(model.all_tasks()) - {("0", 0), ("0", 1)}
+    assert step.outcome.decoded["m1"].tasks.active == set(model.all_tasks()) - {("0", 0), ("0", 1)}
     assert any("its user data can't be read" in warning for warning in step.outcome.warnings)
     told = decode_stream_assignment(step.outcome.assignments["m2"])
     assert isinstance(told, tuple)

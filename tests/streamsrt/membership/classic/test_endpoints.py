@@ -63,7 +63,7 @@ class Rig:
         """Joins, syncs, opens; without what a heartbeat would say before."""
         self.joins(number)
         self.syncs(given)
-        self.take(self.member.command(ReportOwned(given), self.member.session.told, self.now_ms))
+        self.take(self.member.command(ReportOwned(given), self.member.session.event_count, self.now_ms))
         return self
 
     def joins(self, number: int) -> None:
@@ -186,9 +186,9 @@ def test_it_asks_again_in_each_generation_and_tells_only_what_is_new() -> None:
 
 def test_what_it_tells_counts_as_an_event_that_the_processing_thread_takes() -> None:
     rig = asked(tasks("0"))
-    before = rig.member.session.told
+    before = rig.member.session.event_count
     rig.describes()
-    assert rig.member.session.told == before + 1
+    assert rig.member.session.event_count == before + 1
 
 
 def test_a_member_without_an_endpoint_never_asks() -> None:
@@ -308,7 +308,7 @@ def test_members_of_a_large_group_do_not_ask_at_once() -> None:
 
 def test_nothing_is_told_once_the_member_has_left() -> None:
     rig = asked(tasks())
-    rig.take(rig.member.command(Leave(), rig.member.session.told, rig.now_ms))
+    rig.take(rig.member.command(Leave(), rig.member.session.event_count, rig.now_ms))
     rig.describes()
     assert rig.told == []
     assert rig.after(60_000) == 0

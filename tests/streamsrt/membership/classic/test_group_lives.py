@@ -170,7 +170,7 @@ def test_everybody_hears_of_a_shutdown_though_the_member_that_wants_it_left_befo
         if failed.name not in model.players:
             break
     assert slow.session.group is ClassicMemberState.SYNCING
-    assert (slow.session.generation, slow.session.heard_of_shutdown) == (generation + 1, False)
+    assert (slow.session.generation, slow.session.shutdown_received) == (generation + 1, False)
     assert other.name in model.players
     model.calm(random)
     assert not model.players

@@ -63,9 +63,9 @@ subscriptions = st.builds(
     echo=st.none() | st.builds(Echo, int32s, int32s, digests, task_sets),
     offsets=st.dictionaries(pairs, int64s, max_size=4),
     end_offsets=st.dictionaries(pairs, int64s, max_size=4),
-    wants_shutdown=st.booleans(),
+    requests_shutdown=st.booleans(),
     missed_sync=st.booleans(),
-    heard_of_shutdown=st.booleans(),
+    shutdown_received=st.booleans(),
 )
 assignments = st.builds(
     ClassicAssignment,

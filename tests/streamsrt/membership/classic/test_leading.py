@@ -198,14 +198,14 @@ def test_who_cannot_be_read_is_refused_and_stops_nobody() -> None:
 
 def test_a_member_that_wants_everything_to_stop_is_named_to_all() -> None:
     group = settled(Member("m1"), Member("m2"))
-    group.members["m2"].extra = {"wants_shutdown": True}
+    group.members["m2"].extra = {"requests_shutdown": True}
     for told in group.round().values():
         assert detail(told, StatusCode.SHUTDOWN_APPLICATION).startswith("Streams group member m2 encountered a fatal")
 
 
 def test_a_shutdown_is_passed_on_when_the_member_that_wants_it_has_left() -> None:
     group = settled(Member("m1"), Member("m2"))
-    group.members["m2"].extra = {"heard_of_shutdown": True}
+    group.members["m2"].extra = {"shutdown_received": True}
     for told in group.round().values():
         assert detail(told, StatusCode.SHUTDOWN_APPLICATION).endswith("as m2 reports.")
 
@@ -699,7 +699,7 @@ def cold(*members: Member, records: int = 3) -> Group:
 
 
 def counted(group: Group) -> list[Effect]:
-    return [effect for effect in group.effects if isinstance(effect, leading.CountLeft)]
+    return [effect for effect in group.effects if isinstance(effect, leading.CountUnread)]
 
 
 def test_a_version_that_starts_alone_is_refused_where_an_older_one_has_left_records() -> None:
@@ -710,7 +710,7 @@ def test_a_version_that_starts_alone_is_refused_where_an_older_one_has_left_reco
     text = told["m1"].error_text or ""
     assert f"{LEFT}: 3 records" in text
     assert "--lose-in-flight" in text
-    assert counted(group) == [leading.CountLeft(frozenset((LEFT, n) for n in range(3)))]
+    assert counted(group) == [leading.CountUnread(frozenset((LEFT, n) for n in range(3)))]
     assert set(group.cluster.topics) == topics, "none is made for a version that does not start"
 
 
@@ -798,10 +798,10 @@ def test_what_is_left_in_topics_that_no_member_was_told_of_is_warned_of() -> Non
     assert not group.lead().warnings, "it is said once"
 
 
-@pytest.mark.parametrize("answer", [leading.LeftCounted(None), Tick()])
+@pytest.mark.parametrize("answer", [leading.UnreadCounted(None), Tick()])
 def test_while_nobody_can_say_what_is_left_a_new_version_waits(answer: Event) -> None:
     group = cold(Member("m1", BY_X))
-    told = group.round(answers={leading.CountLeft: answer})
+    told = group.round(answers={leading.CountUnread: answer})
     assert not told["m1"].error_code
     assert not told["m1"].tasks.active
     assert "not known" in detail(told["m1"], StatusCode.ASSIGNMENT_DELAYED)

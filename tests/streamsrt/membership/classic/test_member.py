@@ -110,7 +110,7 @@ class Alone:
 
     def opens(self) -> None:
         tasks = self.member.session.assigned
-        self.take(self.member.command(ReportOwned(tasks), self.member.session.told, self.now_ms))
+        self.take(self.member.command(ReportOwned(tasks), self.member.session.event_count, self.now_ms))
 
     def after(self, ms: int) -> ClassicStep:
         """So much later; heartbeats are answered."""

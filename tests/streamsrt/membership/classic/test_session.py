@@ -161,7 +161,7 @@ def test_it_joins_too_when_what_was_taken_was_never_open() -> None:
 
 def test_a_thread_that_has_not_heard_yet_may_still_open_what_was_taken() -> None:
     run = Scenario().member(tasks())
-    heard = run.session.told
+    heard = run.session.event_count
     run.rebalance(tasks("0"), 2)
     run.rebalance(tasks(), 3)
     run.opens(tasks(), seen=heard)
@@ -281,7 +281,7 @@ def test_it_does_not_wait_longer_than_a_second_for_them() -> None:
 
 def test_a_task_is_claimed_in_its_strongest_role() -> None:
     run = Scenario().member(tasks("", "0", "1"))
-    heard = run.session.told
+    heard = run.session.event_count
     run.rebalance(tasks("0", "1"), 2)
     run.opens(tasks("", "0", "1"), seen=heard)
     run.heartbeat(27)
@@ -635,7 +635,7 @@ def test_it_leaves_when_nothing_is_open() -> None:
 
 def test_a_failed_thread_leaves_though_it_has_not_heard_everything() -> None:
     run = Scenario().member(tasks("0"))
-    heard = run.session.told
+    heard = run.session.event_count
     run.rebalance(tasks("0 1"), 2)
     run.on(Leave())
     run.on(OwnedReported(tasks(), heard))
@@ -676,7 +676,7 @@ def test_a_shutdown_is_told_to_the_leader_before_it_leaves() -> None:
     run = Scenario().member(tasks("0"))
     run.on(RequestShutdown())
     run.opens(tasks())
-    assert run.said().wants_shutdown
+    assert run.said().requests_shutdown
     run.none(LeaveGroupRequest)
     run.joined(2)
     run.none(LeaveGroupRequest)

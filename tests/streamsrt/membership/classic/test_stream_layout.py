@@ -59,9 +59,11 @@ def info_of(metadata: bytes) -> SubscriptionInfo:
 
 
 @given(subscriptions, roles, st.integers(7, 11))
-def test_a_member_of_ours_is_read_in_its_own_words(said: ClassicSubscription, held: Tasks, version: int) -> None:
-    said = replace(said, held=held, echo=None)
-    assert decode_stream_subscription(encode_stream_subscription(said, version, TOPOLOGY)) == said
+def test_a_member_of_ours_is_read_in_its_own_words(
+    subscription: ClassicSubscription, held: Tasks, version: int
+) -> None:
+    subscription = replace(subscription, held=held, echo=None)
+    assert decode_stream_subscription(encode_stream_subscription(subscription, version, TOPOLOGY)) == subscription
 
 
 @given(assignments, roles, st.integers(7, 11), st.booleans())
@@ -87,8 +89,8 @@ def test_java_reads_what_runs_what_is_on_disk_and_nothing_of_tasks_without_state
     info = info_of(encode_stream_subscription(SAID, 11, TOPOLOGY))
     assert info.offset_sums == {(0, 1): RUNNING, (0, 2): 0, (0, 3): 40, (0, 9): 3}
     assert (info.version, info.newest_version, info.error, info.endpoint) == (11, 11, 0, "")
-    said = replace(SAID, wants_shutdown=True, endpoint=Endpoint("host", 80))
-    info = info_of(encode_stream_subscription(said, 9, TOPOLOGY))
+    subscription = replace(SAID, requests_shutdown=True, endpoint=Endpoint("host", 80))
+    info = info_of(encode_stream_subscription(subscription, 9, TOPOLOGY))
     assert (info.version, info.newest_version, info.error, info.endpoint) == (9, 11, SHUTDOWN_REQUESTED, "host:80")
 
 
@@ -126,11 +128,13 @@ def test_what_no_consumer_says_is_unreadable(metadata: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\x06\0\0\0\x06", b"cut"])
 def test_what_a_member_owns_counts_though_it_says_nothing_that_can_be_understood(data: bytes) -> None:
-    said = decode_stream_subscription(with_consumer_fields(replace(SAID, owned_partitions=frozenset({("t", 1)})), data))
-    assert isinstance(said, JavaSubscription)
-    assert said.owned_partitions == {("t", 1)}
-    assert "can't be read" in said.unreadable
-    assert said.running == frozenset()
+    subscription = decode_stream_subscription(
+        with_consumer_fields(replace(SAID, owned_partitions=frozenset({("t", 1)})), data)
+    )
+    assert isinstance(subscription, JavaSubscription)
+    assert subscription.owned_partitions == {("t", 1)}
+    assert "can't be read" in subscription.unreadable
+    assert subscription.running == frozenset()
 
 
 def test_our_words_that_are_cut_off_are_not_understood() -> None:
@@ -138,9 +142,9 @@ def test_our_words_that_are_cut_off_are_not_understood() -> None:
     outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
     assert outer.user_data is not None
     for cut in (1, 20):
-        said = decode_stream_subscription(with_consumer_fields(SAID, bytes(outer.user_data[:-cut])))
-        assert isinstance(said, JavaSubscription), cut
-        assert said.unreadable
+        subscription = decode_stream_subscription(with_consumer_fields(SAID, bytes(outer.user_data[:-cut])))
+        assert isinstance(subscription, JavaSubscription), cut
+        assert subscription.unreadable
 
 
 def test_an_assignment_with_a_task_too_many_is_unreadable() -> None:
@@ -159,15 +163,15 @@ def test_of_a_described_group_our_members_are_read_in_either_layout(protocol: st
         generation=4, tasks=Tasks(frozenset({("0", 1)})), assigned_partitions=frozenset({("t", 1)})
     )
     places, is_stream = {("0", 1): [("t", 1)]}, protocol == "stream"
-    said = encode_stream_subscription(SAID, 11, TOPOLOGY) if is_stream else encode_subscription(SAID)
+    subscription = encode_stream_subscription(SAID, 11, TOPOLOGY) if is_stream else encode_subscription(SAID)
     given_bytes = (
         encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=False)
         if is_stream
         else encode_assignment(told)
     )
-    assert decode_own_subscription(protocol, said) == SAID
+    assert decode_own_subscription(protocol, subscription) == SAID
     assert decode_own_assignment(protocol, given_bytes) == told
-    assert decode_own_subscription("range", said) is None
+    assert decode_own_subscription("range", subscription) is None
     assert decode_own_assignment("range", given_bytes) is None
     javas = encode_stream_assignment(told, places, UserDataVersions(), Hosts(), is_java=True)
     assert decode_own_assignment("stream", javas) is None

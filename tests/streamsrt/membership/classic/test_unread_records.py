@@ -64,9 +64,9 @@ def test_each_of_them_waits_for_the_other() -> None:
         assert told.rejoin_after_ms == leading.IN_FLIGHT_MS
         group.members[first].extra = {"topics": frozenset({"t", mine})}
         group.members[second] = members[second]
-        told_now = group.round()
-        assert not any(each.error_code for each in told_now.values())
-        assert any(each.tasks.active for each in told_now.values())
+        served = group.round()
+        assert not any(each.error_code for each in served.values())
+        assert any(each.tasks.active for each in served.values())
 
 
 def test_a_version_that_reads_nothing_of_it_is_refused_and_one_that_others_do_not_complete_waits() -> None:
@@ -151,7 +151,7 @@ def test_what_shares_state_with_unread_records_waits_when_the_last_old_member_is
     assert told.tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
     assert (told.statuses, told.waits, told.rejoin_after_ms) == ((), {}, None)
     group.round()
-    assert not any(isinstance(effect, leading.CountLeft) for effect in group.effects)
+    assert not any(isinstance(effect, leading.CountUnread) for effect in group.effects)
 
 
 def test_it_waits_whoever_leads_afterwards() -> None:
@@ -173,7 +173,7 @@ def test_it_waits_whoever_leads_afterwards() -> None:
 def test_while_nobody_can_say_what_is_left_everybody_keeps_what_it_has() -> None:
     group = rolling("m2")
     dies(group, "m1")
-    told = group.round(answers={leading.CountLeft: leading.LeftCounted(None)})["m2"]
+    told = group.round(answers={leading.CountUnread: leading.UnreadCounted(None)})["m2"]
     assert (1 in {partition for name, partition in told.tasks.active if name == "s"}, told.rejoin_after_ms) == (
         False,
         leading.DRAINING_MS,

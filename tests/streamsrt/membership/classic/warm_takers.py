@@ -23,7 +23,7 @@ def check(generation: int, joined: Sequence[Joined], outcome: LeaderOutcome, set
         for name, other in said.items():
             if other.topology_epoch >= mine.topology_epoch:
                 continue
-            for old in other.held.active - outcome.told[name].target.active:
+            for old in other.held.active - outcome.decoded[name].target.active:
                 assert not _is_changed(mine, task, other, old), (
                     f"{taker} takes {task} cold from {name}, which has {old}"
                 )
@@ -39,7 +39,7 @@ def _newly_targeted(
     generation: int, said: dict[str, ClassicSubscription], outcome: LeaderOutcome
 ) -> Iterator[tuple[str, Task]]:
     """Members of the group's version, and active tasks with state that they are to get and were not to get before."""
-    for name, told in outcome.told.items():
+    for name, told in outcome.decoded.items():
         mine = said[name]
         if told.group_digest != mine.topology_digest:
             continue

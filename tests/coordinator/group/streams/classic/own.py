@@ -97,14 +97,14 @@ class Own:
     def goes(self) -> bool:
         """It says so, or its session ends."""
         if not self.machine.ended:
-            self._do(self.machine.command(Leave(), self.machine.session.told, self.scene.now_ms))
+            self._do(self.machine.command(Leave(), self.machine.session.event_count, self.scene.now_ms))
         for _ in range(5):
             self.act()
         return True
 
     def _report(self) -> None:
         if not self.machine.ended:
-            seen = self.machine.session.told
+            seen = self.machine.session.event_count
             self._do(self.machine.command(ReportOwned(self.open), seen, self.scene.now_ms))
 
     def _do(self, todo: ClassicStep) -> None:
