@@ -26,8 +26,8 @@ there is an outcome.
 9. All subscriptions and assignments together are one record in the broker's log. Near the size limit, reasons are left
    out; beyond it, the outcome has a warning.
 
-``now_ms`` is any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for statuses and assignments;
-``StreamsPartitionAssignor``.
+Times are those of any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for statuses and
+assignments; ``StreamsPartitionAssignor``.
 
 - ``creation``  internal topics that the leader has created, and its messages about those that it could not create
 - ``machine``   ``begin`` and ``step``: which version runs, on which topics, after which requests
