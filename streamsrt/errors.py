@@ -166,3 +166,15 @@ class ApplicationShutdownError(StreamsError):
     log gives the reason: fix the cause there, then start all instances."""
 
     exit_code = 7
+
+
+def message_and_exit_code(error: Exception) -> tuple[str | None, int]:
+    """What a command prints of an error, and its exit code; None for one that nobody expected."""
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int) and type(error).__module__.partition(".")[0] in ("streamsrt", "topology"):
+        return str(error), code
+    if type(error).__name__ == "EncodeError":
+        return f"a number is too large for Kafka's protocol, or a text too long: {error}", UserError.exit_code
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", UserError.exit_code
+    return None, 1

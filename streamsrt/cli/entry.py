@@ -16,8 +16,6 @@ import typer
 
 from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
 
-_USERS_MISTAKE = 2
-
 
 class _Command(NamedTuple):
     """Where a command is, and what the list of commands says of it: the first sentence of its own help."""
@@ -120,7 +118,9 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        message, code = _told(error)
+        from streamsrt.errors import message_and_exit_code
+
+        message, code = message_and_exit_code(error)
         if message is None:
             raise
         with suppress(OSError):
@@ -128,18 +128,6 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         sys.exit(code)
     finally:
         _give_up_on_a_full_log()
-
-
-def _told(error: Exception) -> tuple[str | None, int]:
-    """What is said of an error, and its exit code; None for one that nobody expected."""
-    code = getattr(error, "exit_code", None)
-    if isinstance(code, int) and type(error).__module__.partition(".")[0] in ("streamsrt", "topology"):
-        return str(error), code
-    if type(error).__name__ == "EncodeError":
-        return f"a number is too large for Kafka's protocol, or a text too long: {error}", _USERS_MISTAKE
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}", _USERS_MISTAKE
-    return None, 1
 
 
 def _give_up_on_a_full_log() -> None:

@@ -23,17 +23,11 @@ from streamsrt.cli.arguments import (
     until_of,
 )
 from streamsrt.cli.run import run_application, set_up_logging, settings_of
-from streamsrt.cli.session import BootstrapServers, cluster
-from streamsrt.client.values import NewTopic
+from streamsrt.cli.session import BootstrapServers
 from streamsrt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from faust import App
-
-    from streamsrt.client.interface import Administering
-    from streamsrt.faust.reading import DeclaredTopic
 
 _WORKERS = ("worker", "livecheck")
 
@@ -67,6 +61,7 @@ def run(
     _require_faust()
     from streamsrt.faust import config as own_settings
     from streamsrt.faust import topology
+    from streamsrt.faust.creation import create_topics
 
     found = cast("App", load_object(application, "app"))
     loaded = Application(topology(found), own_settings(found))
@@ -81,7 +76,7 @@ def run(
         until=how_long,
         progress_interval_s=progress_interval_s,
         as_json=as_json,
-        before=lambda address: _create_topics(found, address),
+        before=lambda settings: create_topics(found, settings),
     )
 
 
@@ -112,32 +107,3 @@ def _require_faust() -> None:
         importlib.import_module("faust")
     except ImportError:
         raise ConfigError("faust-streaming is not installed: pip install 'streamsrt[faust]'") from None
-
-
-def _create_topics(application: App, address: str) -> None:
-    """Creates the topics of the application that are missing, as faust does at its start."""
-    from streamsrt.faust.program import declared_changelogs, declared_topics
-
-    with cluster(address) as network:
-        if application.conf.topic_allow_declare:
-            _create(network.admin, declared_topics(application))
-        if any(table.is_global for table in application.tables.values()):
-            there = network.admin.topics(None)
-            partitions = {name: each.partitions for name, each in there.items()}
-            _create(network.admin, declared_changelogs(application, partitions))
-
-
-def _create(admin: Administering, topics: Sequence[DeclaredTopic]) -> None:
-    wanted = {topic.name: topic for topic in topics}
-    present = admin.topics(wanted)
-    missing = [
-        NewTopic(
-            name=name, partitions=each.partitions, replication_factor=each.replication_factor, configs=each.configs
-        )
-        for name, each in wanted.items()
-        if name not in present
-    ]
-    failed = admin.create_topics(missing) if missing else {}
-    errors = [str(error) for error in failed.values() if error is not None]
-    if errors:
-        raise ConfigError("; ".join(errors))

@@ -142,9 +142,9 @@ def run_application(
     leave: bool = False,
     progress_interval_s: float = 10.0,
     as_json: bool = False,
-    before: Callable[[str], None] = lambda _address: None,
+    before: Callable[[StreamsConfig], None] = lambda _settings: None,
 ) -> None:
-    """Runs what was loaded with these settings, and exits. ``before`` is told the cluster's address before the start."""
+    """Runs what was loaded with these settings, and exits. ``before`` gets the settings, with the cluster's address."""
     if bootstrap_servers is None:
         given = values.get("bootstrap.servers", values.get("bootstrap_servers"))
         if given is not None:
@@ -159,7 +159,7 @@ def run_application(
         settings = StreamsConfig.of(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
         )
-        before(address)
+        before(settings)
         stop = threading.Event()
         # Several processes write to the terminal by themselves, and print_table draws there, too.
         draws = settings.num_stream_threads == 1 and not as_json and not draws_tables(loaded.topology)

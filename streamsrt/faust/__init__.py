@@ -26,12 +26,15 @@ module          what it has
 ``records``     creates ``faust.Record`` objects from decoded data
 ``encoding``    encodes keys and values with the schema of the target topic
 ``sends``       buffers what agents send until their batch is processed
+``recovery``    ``on_changelog_event`` of tables
 ``rows``        the interface of a table's rows, independent of the store
 ``tables``      tables over the stores of the task
 ``unreadable``  rows that can't be read
 ``expiry``      deletes rows whose windows have expired
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker
+``creation``    creates the topics that are missing
+``imported``    ``App`` and ``Worker`` of programs that import this package as ``faust``
 ==============  =============================================================================================
 
 1. The application, its topics, tables and agents remain Faust's own objects. ``program.Program`` patches their methods
@@ -41,13 +44,32 @@ module          what it has
 3. Only acknowledged records are committed, together with what the agent sent and wrote for them.
 4. Unsupported features cause an error at startup, with the line.
 
+The package has all public names of Faust, for programs that begin with ``import streamsrt.faust as faust``.
+
 Needs the extra ``faust``. Only the command line imports this package, and only on demand.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING
+
+from streamsrt.faust.imported import App, Worker
 from streamsrt.faust.program import topology
 from streamsrt.faust.settings import config
 from streamsrt.faust.test_app import TestApp
 
-__all__ = ["TestApp", "config", "topology"]
+if TYPE_CHECKING:
+    from faust import *  # noqa: F403
+
+__all__ = ["App", "TestApp", "Worker", "config", "topology"]
+
+
+def __getattr__(name: str) -> object:
+    """The names of Faust that have no other meaning here."""
+    package = importlib.import_module("faust")
+    try:
+        found: object = getattr(package, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}, and neither has faust") from None
+    return found

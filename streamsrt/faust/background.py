@@ -146,6 +146,8 @@ class Background:
 
     async def _serve(self) -> None:
         web, conf = self._app.web, self._app.conf
+        if not web.blueprints.applied:
+            web.init_server()
         try:
             await web.start_server()
         except OSError as error:
@@ -210,4 +212,5 @@ class PageServer:
 
 def has_pages(app: faust.App) -> bool:
     """Whether the application serves pages."""
-    return app.__dict__.get("web") is not None and bool(app.conf.web_enabled)
+    is_used: bool = getattr(app, "uses_web", True)
+    return is_used and app.__dict__.get("web") is not None and bool(app.conf.web_enabled)

@@ -152,6 +152,11 @@ WITHOUT_EFFECT = frozenset(
 )
 """Those of how Faust's worker does its work, which are not needed for the same results and guarantees."""
 
+_OF_WORKERS = frozenset(["Worker", "datadir", "logging_config", "loghandlers", "worker_redirect_stdouts_level"])
+"""Those that an application has an effect of that ``app.main()`` runs here."""
+
+_ALL_REPLICAS = -1
+
 _RUNS_HERE = "the runtime does this itself, so the class would not be used. Remove it from the App"
 
 REFUSED: Mapping[str, str] = MappingProxyType(
@@ -200,22 +205,27 @@ def check_options(app: faust.App) -> None:
 
 def mapped_options(app: faust.App) -> dict[str, object]:
     """The settings of the runtime that come of what the program has set."""
-    given = _given(app)
+    given = given_options(app)
     return {to.name: to.convert(getattr(app.conf, name)) for name, to in MAPPED.items() if name in given}
 
 
 def note_options(app: faust.App) -> None:
     """Says once, in the log, what has no effect."""
-    idle = sorted(WITHOUT_EFFECT & set(_given(app)))
+    idle = WITHOUT_EFFECT & set(given_options(app))
+    if getattr(app.conf.Worker, "runs_here", False):
+        idle -= _OF_WORKERS
     if idle:
         logger.info(
             "%s: these settings of its faust.App have no counterpart in streamsrt, and no effect: %s",
             app.conf.id,
-            ", ".join(idle),
+            ", ".join(sorted(idle)),
         )
+    if "producer_acks" in idle and app.conf.producer_acks != _ALL_REPLICAS:
+        logger.info("%s: records are sent with acks=all, which an idempotent producer needs", app.conf.id)
 
 
-def _given(app: faust.App) -> Collection[str]:
+def given_options(app: faust.App) -> Collection[str]:
+    """The names of those that the program, its configuration object or the environment has set."""
     conf = app.conf
     given = {**app._default_options[1]}
     if app._config_source:

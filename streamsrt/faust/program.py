@@ -40,10 +40,15 @@ def topology(app: faust.App) -> Topology:
     return topology_with(app, BrokerAnswers)
 
 
-def topology_with(app: faust.App, open_answers: OpenAnswers, *, serves: bool = True) -> Topology:
-    """The same, with answers to what the application asks from somewhere else, and its pages only if it ``serves`` them."""
+def topology_with(
+    app: faust.App, open_answers: OpenAnswers, *, serves: bool = True, says_init: bool = True
+) -> Topology:
+    """The same, with answers to what the application asks from somewhere else, its pages only if it ``serves`` them, and
+    ``on_worker_init`` only if it ``says_init``."""
     found = declared(app)
-    running = RunningApplication(app, found, open_answers, open_channels(found.of_channels), serves=serves)
+    running = RunningApplication(
+        app, found, open_answers, open_channels(found.of_channels), serves=serves, says_init=says_init
+    )
     builder = StreamsBuilder()
     for table in found.tables:
         with written_at(_site_of_table(app, table)):

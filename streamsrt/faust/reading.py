@@ -21,7 +21,8 @@ from streamsrt.faust.discovery import discover
 from streamsrt.faust.names import refused_in
 from streamsrt.faust.options import STORES, check_options
 from streamsrt.faust.places import declared_at, line_of, written
-from streamsrt.faust.tables import changelog_of, is_of_sets, kept_as, schema_of
+from streamsrt.faust.recovery import hears_of_changes
+from streamsrt.faust.tables import changelog_of, is_global, is_of_sets, kept_as, schema_of
 from streamsrt.faust.timers import Timer, timers_of
 
 if TYPE_CHECKING:
@@ -190,7 +191,8 @@ def _of_table(table: faust.Table) -> Iterator[tuple[str, str]]:
             "use_partitioner=True",
             "send to a topic by the key of the row, and change the table in an agent of that topic",
         )
-    if table._on_changelog_event is not None:
+    if hears_of_changes(table) and (is_global(table) or is_of_sets(table)):
+        # The changes of other processes are applied as bytes, and those of sets are no sets.
         yield "on_changelog_event=", "do that in the agent that changes the table, or when on_recover comes"
     if table._store is not None and table._store.scheme not in STORES:
         yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -24,6 +24,7 @@ from streamsrt.faust.names import BY_HAND
 from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import Declared
+from streamsrt.faust.recovery import hears_of_changes, tell_of_rows
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sends import (
     Attachments,
@@ -142,6 +143,7 @@ class RunningApplication:
         open_channels: OpenChannels = _no_channels,
         *,
         serves: bool = True,
+        says_init: bool = True,
     ) -> None:
         self.app = app
         self.first_agent = found.agents[0]
@@ -163,7 +165,7 @@ class RunningApplication:
         """By table and partition."""
         self._before: dict[str, object] = {}
         self._background: Background | None = None
-        self._was_told = False
+        self._says_init = says_init
         self.has_news = False
         """Whether those who listen have to hear of other partitions."""
 
@@ -181,10 +183,18 @@ class RunningApplication:
             self._loose = Outbox(self.app, env, self._on_put())
         if task is None:
             task = self._tasks[id(env)] = self._begin(context, own)
+            self._tell_of_rows(task, own)
             self.has_news = self._background is not None and self._background.listens
         task.agents += 1
         task.leads = task.leads or (is_first and task.partition == 0)
         return task
+
+    def _tell_of_rows(self, task: RunningTask, own: Mapping[str, Rows]) -> None:
+        """Calls ``on_changelog_event``, and waits for it. Raises StreamsError."""
+        for table in self._tables:
+            if hears_of_changes(table):
+                with _current(self._process()):
+                    self.host.run(tell_of_rows(table, own[table.name], task.partition))
 
     def _stores(self, context: Context) -> dict[str, Rows]:
         """Those of a task. Raises UserError for one that can't be read."""
@@ -420,8 +430,8 @@ class RunningApplication:
         ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
         app.router = LocalRouter(self._has_all, self._reads)
-        if not self._was_told:
-            self._was_told = True
+        if self._says_init:
+            self._says_init = False
             app.on_worker_init.send()
 
     def _unbind(self) -> None:

@@ -141,7 +141,8 @@ def test_what_has_no_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> No
         streamsrt.faust.config(app)
     assert [each.getMessage() for each in caplog.records] == [
         "shop: these settings of its faust.App have no counterpart in streamsrt, and no effect: producer_acks, "
-        "stream_wait_empty"
+        "stream_wait_empty",
+        "shop: records are sent with acks=all, which an idempotent producer needs",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ require_faust()
 
 import faust  # noqa: E402
 from faust.exceptions import SameNode  # noqa: E402
+from faust.web import Blueprint, View  # noqa: E402
 from faust.web.exceptions import ServiceUnavailable  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
@@ -110,6 +112,56 @@ def test_a_key_that_another_process_reads_is_not_served() -> None:
         with pytest.raises(ServiceUnavailable):
             router.route_topic_req(app.topic("orders", key_type=str), key, None, None).send(None)
     assert asked == [("orders", b"tea")]
+
+
+class Totals(View):
+    """A view that is a class."""
+
+    async def get(self, request: Any, item: str) -> Any:
+        """Shows a row."""
+        return self.json({item: self.app.tables["totals"][item]})
+
+
+def _with_totals(port: int) -> faust.App:
+    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
+    totals = app.Table("totals", default=int, key_type=str)
+
+    @app.agent(app.topic("orders", key_type=str, value_type=int))
+    async def count(stream: Any) -> None:
+        async for key, amount in stream.items():
+            totals[key] += amount
+
+    return app
+
+
+def _as_pages(app: faust.App) -> None:
+    app.page("/total/{item}/")(Totals)
+
+
+def _as_views(app: faust.App) -> None:
+    class Added(Totals):
+        view_name, view_path = "added", "/total/{item}/"
+
+    app.web.add_view(Added)
+
+
+def _as_blueprints(app: faust.App) -> None:
+    blueprint = Blueprint("totals")
+    blueprint.route("/{item}/", name="detail")(Totals)
+    app.web.blueprints.add("/total", blueprint)
+
+
+@pytest.mark.parametrize("declare", [_as_pages, _as_views, _as_blueprints])
+def test_views_that_are_classes_are_served_however_they_are_declared(declare: Callable[[faust.App], None]) -> None:
+    (port,) = free_ports(1)
+    app = _with_totals(port)
+    declare(app)
+    with TestApp(app, serves=True) as test:
+        test.send("orders", key="tea", value=5)
+        assert get(test, port, "/total/tea/").endswith('{"tea":5}')
+        # Pages of Faust's own.
+        assert get(test, port, "/table/totals/tea/").endswith("5")
+        assert '"totals"' in get(test, port, "/table/")
 
 
 def test_without_serving_nothing_listens() -> None:

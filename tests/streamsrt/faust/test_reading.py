@@ -113,7 +113,7 @@ HERE = r"\S*test_reading\.py:\d+"
     [
         (_asking, rf"answering.ask \({HERE}\) in agent .*asking"),
         (lambda app: app.web_server(object), "@app.web_server of shop"),
-        (lambda app: app.Table("t", on_changelog_event=print), "on_changelog_event= of table t"),
+        (lambda app: app.SetTable("t", on_changelog_event=print), "on_changelog_event= of table t"),
         (lambda app: app.Table("t", use_partitioner=True), "use_partitioner=True of table t"),
     ],
 )

@@ -170,7 +170,7 @@ SECTIONS = (
     ),
     Section("Schema registry", "streamsrt.schema_registry", ("SchemaRegistry",)),
     Section("Backfill", "streamsrt.backfill", ("Backfill", "Archive", "KafkaLog", "Lake")),
-    Section("Applications of faust-streaming", "streamsrt.faust", ("topology", "config", "TestApp")),
+    Section("Applications of faust-streaming", "streamsrt.faust", ("topology", "config", "TestApp", "App", "Worker")),
     Section("Test driver", "streamsrt", ("TopologyTestDriver",)),
     Section(
         "Test driver: topics and records",
