@@ -74,7 +74,7 @@ TWINS = {
     },
     "a topology in a program and in the protocol": {"InternalTopic", "Subtopology", "Topology"},
     "what a part needs to see of a class that is elsewhere": {"GroupView", "Instance", "Stored"},
-    "a word of Kafka's, and one of faust's or of another part of Kafka's": {"Host", "Response", "Timer"},
+    "a word of Kafka's, and one of faust's or of another part of Kafka's": {"Host", "Response", "Timer", "Worker"},
 }
 """Names that several classes have, and why that is right. Another meaning gets another name."""
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
