@@ -126,6 +126,12 @@ def _member_name(member_id: str, host: str) -> str:
     return f"member {member_id} on {host.lstrip('/')}"
 
 
+def misread_stores(before: TopologyOutline, after: TopologyOutline) -> str:
+    """The stores whose state ``after`` would misread, and why; empty if there are none."""
+    misread = (change for change in diff(before, after).state if change.fate == "incompatible")
+    return "; ".join(f"store {change.name!r}: {change.reason}" for change in misread if change.kind == "store")
+
+
 class LocalVersion:
     """The version that ran last with a state directory. ``path`` is the directory of the application."""
 
@@ -149,10 +155,8 @@ class LocalVersion:
                 f"The topology is not the one that ran last with the state in {self._file.parent}, and both have topology "
                 f"epoch {last.epoch}. {_advice(last.epoch + 1, self._file)}"
             )
-        misread = [change for change in diff(last, self._outline).state if change.fate == "incompatible"]
-        stores = [change for change in misread if change.kind == "store"]
-        if stores:
-            listed = "; ".join(f"store {change.name!r}: {change.reason}" for change in stores)
+        listed = misread_stores(last, self._outline)
+        if listed:
             raise TopologyMismatchError(
                 f"The state in {self._file.parent} would be misread by this version: {listed}. `streamsrt topology diff "
                 f"{self._file} NEW` shows all changes."

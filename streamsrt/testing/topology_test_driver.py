@@ -22,12 +22,13 @@ from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import UserError
+from streamsrt.errors import TopologyMismatchError, UserError
 from streamsrt.operators.engine.environment import RefusedRecordError
 from streamsrt.operators.engine.handlers import handler_of
 from streamsrt.operators.engine.placement import check_partitions, picked, spread
 from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
+from streamsrt.runtime.topology_version import misread_stores
 from streamsrt.sensors import Rates
 from streamsrt.state.access import (
     KeyValueAccess,
@@ -42,6 +43,7 @@ from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.outline import outline
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
@@ -491,17 +493,21 @@ class TopologyTestDriver:
         self._committed.update(task.prepare_commit().offsets)
         task.post_commit(None)
 
-    def restart(self, *, clean: bool = True, topology: Topology | None = None) -> None:
+    def restart(self, *, clean: bool = True, topology: Topology | None = None, check_state: bool = True) -> None:
         """Closes all tasks and starts again, with stores restored from their changelogs.
 
         ``clean`` False: as after a crash. Uncommitted records are processed again, and their results are sent again.
-        ``topology``: another version of the application, which continues with the state of this one.
+        ``topology``: another version of the application, which continues with the state of this one. Raises
+        TopologyMismatchError if it would misread that state, and goes on with the former version. ``check_state`` False: as
+        an instance that was started before this state was written.
         """
+        following = self._topology if topology is None else self._configured(topology)
+        if check_state:
+            self._check_state(following)
         if clean:
             self.commit()
         self.close()
-        if topology is not None:
-            self._topology = self._configured(topology)
+        self._topology = following
         self._globals = self._global_state(self._topology)
         for tp, log in self._logs.items():
             if tp[0] in self._globals.topics and log:
@@ -513,6 +519,15 @@ class TopologyTestDriver:
         self._begin_where_committed()
         self._set_start_time()
         self._work()
+
+    def _check_state(self, following: Topology) -> None:
+        same = following is self._topology
+        listed = "" if same else misread_stores(outline(self._topology), outline(following))
+        if listed:
+            raise TopologyMismatchError(
+                f"The state of the driver would be misread by this version: {listed}. `streamsrt topology diff OLD NEW` "
+                "shows all changes."
+            )
 
     def _begin_where_committed(self) -> None:
         for tp, log in self._logs.items():

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsrt.errors import TopologyMismatchError
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import (
     JoinWindows,
@@ -22,6 +23,8 @@ from topology import (
     TopologyBuilder,
     serdes,
 )
+from topology.graph.diff import diff
+from topology.graph.outline import outline
 
 Row = tuple[str, str, str | None, int]
 STRINGS = {"default.key.serde": serdes.string, "default.value.serde": serdes.string}
@@ -147,3 +150,28 @@ def test_what_is_late_stays_late_with_very_many_operators() -> None:
         driver.restart()
         source.pipe_input("k", "third", 6)
         assert late.read_values_to_list() == ["third"]
+
+
+def met(first: str, second: str) -> Topology:
+    builder = StreamsBuilder()
+    one, other = (builder.stream(topic, key=serdes.string, value=serdes.string) for topic in (first, second))
+    both = one.join(other, lambda left, right: f"{left}+{right}", JoinWindows(100), store="st")
+    both.to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def test_a_version_that_would_misread_the_state_is_refused_in_the_words_of_diff_and_the_former_goes_on() -> None:
+    swapped = met("b", "a")
+    with TopologyTestDriver(met("a", "b")) as driver:
+        a, b = (driver.create_input_topic(topic, serdes.string, serdes.string) for topic in ("a", "b"))
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        a.pipe_input("k", "A", 1)
+        with pytest.raises(TopologyMismatchError, match="the sides of the join have changed places") as raised:
+            driver.restart(topology=swapped)
+        for change in diff(outline(met("a", "b")), outline(swapped)).state:
+            assert f"store '{change.name}': {change.reason}" in str(raised.value)
+        b.pipe_input("k", "B", 2)
+        assert out.read_values_to_list() == ["A+B"]
+        driver.restart(topology=swapped, check_state=False)
+        a.pipe_input("k", "A", 3)
+        assert out.read_values_to_list() == ["A+A"], "as it would be if nobody refused it"
