@@ -48,7 +48,7 @@ from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.supervisor import StreamThreadFailedError, total_of
 from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.topology_lock import locked
-from streamsrt.runtime.topology_version import LocalVersion, check_group
+from streamsrt.runtime.topology_version import LocalVersion, check_start
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import ENDED, STATE_TRANSITIONS, Progress, State
 from streamsrt.runtime.watchdog import Watchdog
@@ -593,7 +593,7 @@ class KafkaStreams(Queryable):
             self._set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_half_written_state(config.application_id, network.admin.committed(config.application_id))
-            check_group(config, self.topology, network.admin, version)
+            check_start(config, self.topology, network, version)
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,

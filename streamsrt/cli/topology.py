@@ -17,7 +17,7 @@ from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.topology_lock import LOCK_FILE, read_lock, write_lock
+from streamsrt.runtime.topology_lock import LOCK_FILE, outdated_text, read_lock, write_lock
 from streamsrt.wording import counted
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
@@ -224,10 +224,13 @@ def lock(
     made = replace(new, epoch=max(found.epoch_needed, new.epoch))
     show(replace(found, epoch_needed=made.epoch), None, knows_bytes=True)
     is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
+    outdated = outdated_text(agreed, new, file)
+    if outdated and check:
+        note(outdated)
     if check or is_refused:
         raise typer.Exit(int(found.verdict))
     # The same topology may have edited functions, which a later version is compared with.
-    if made != agreed:
+    if made != agreed or outdated:
         write_lock(file, made)
         note(f"locked with topology epoch {made.epoch}: check {file} in")
 

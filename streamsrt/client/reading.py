@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from time import monotonic
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.unreadable import unreadable_batch
@@ -41,14 +42,19 @@ def read_range(
     ends: Mapping[TopicPartition, int],
     *,
     follow: bool = False,
+    apart: bool = False,
+    timeout_s: float = float("inf"),
 ) -> Iterator[Fetched]:
     """Yields the data in this range, partition by partition as it arrives, and possibly more. ``follow``: continues at
-    the end."""
+    the end. ``apart``: with the connections that restore stores, which do not wait long at the end of a partition. Ends
+    early after ``timeout_s``."""
+    deadline = monotonic() + timeout_s
+    fetcher = network.restorer if apart else network.fetcher
     left = {tp for tp in starts if follow or starts[tp] < ends[tp]}
-    network.fetcher.add_partitions({tp: starts[tp] for tp in left})
+    fetcher.add_partitions({tp: starts[tp] for tp in left})
     try:
-        while left:
-            for fetched in network.fetcher.poll(_POLL_S):
+        while left and monotonic() < deadline:
+            for fetched in fetcher.poll(_POLL_S):
                 tp = (fetched.topic, fetched.partition)
                 if tp not in left:
                     continue
@@ -57,9 +63,9 @@ def read_range(
                 yield fetched
                 if not follow and fetched.next_offset >= ends[tp]:
                     left.discard(tp)
-                    network.fetcher.remove_partitions([tp])
+                    fetcher.remove_partitions([tp])
     finally:
-        network.fetcher.remove_partitions(left)
+        fetcher.remove_partitions(left)
 
 
 def columns_of(fetched: Fetched) -> Iterator[RecordColumns]:

@@ -35,6 +35,8 @@ TasksByRole: TypeAlias = Mapping[Role, frozenset[Task]]
 SETTLED_S = 60.0
 """Longer than the default session of a member that was killed: so long others wait for it."""
 _PAUSE_S = 0.2
+STABLE = frozenset({"Stable", "STABLE"})
+"""A group's state after its assignment: as brokers spell it, and as our client does."""
 _SETTLED = frozenset({"Stable", "Empty", "Dead"})
 _AWAY_EPOCH = -2
 _NO_TASKS: TasksByRole = {role: frozenset() for role in ROLES}
@@ -83,8 +85,9 @@ class GroupFacts:
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
-    reads, of :func:`with_left`. ``versions``: those that a streams group knows, the newest first; its own alone, if it knows
-    one, where the broker tells no others.
+    reads, of :func:`with_left`; ``dropped``: in source topics that the group's topology does not read. ``readers``: the
+    subtopology of that topology that reads a repartition topic. ``versions``: those that a streams group
+    knows, the newest first; its own alone, if it knows one, where the broker tells no others.
     """
 
     name: str
@@ -98,6 +101,8 @@ class GroupFacts:
     why: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    readers: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[KnownVersion, ...] = ()
 
     @property
@@ -157,9 +162,11 @@ def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
 
 
 def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
-    """Adds the unread records in repartition topics that no member reads, as far as the members' topics are known.
+    """Adds unread records in topics that no task reads, as far as the members' topics are known: in repartition topics
+    (``left``), and in source topics (``dropped``).
 
-    While members run, only topics count for which the group has committed offsets: tasks wait only for these.
+    While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
+    these, or which a version has that the group knows.
     """
     if any(each.epoch is None for each in facts.members):
         return facts
@@ -167,15 +174,46 @@ def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
     if facts.kind == "streams" and not {each.epoch for each in facts.versions}.issuperset(facts.epochs):
         # Other topics may be read by members with a version that the group does not report.
         topics &= facts.repartition_topics
-    if facts.members and topics:
-        topics &= {topic for topic, _ in admin.committed(facts.name)}
-    return replace(facts, left=unread_records(admin, facts.name, topics))
+    committed = {topic for topic, _ in admin.committed(facts.name)}
+    if facts.members:
+        topics &= committed.union(*(each.repartition_topics for each in facts.versions))
+    dropped = _dropped_sources(facts, committed)
+    unread = unread_records(admin, facts.name, topics | dropped)
+    return replace(
+        facts,
+        left={topic: count for topic, count in unread.items() if topic in topics},
+        dropped={topic: count for topic, count in unread.items() if topic in dropped},
+    )
 
 
 def _read(facts: GroupFacts) -> frozenset[str]:
-    """Topics that members read, or that older members read to the end."""
-    read = frozenset().union(facts.in_flight, *(each.reads for each in facts.members))
-    return read.union(*(each.repartition_topics for each in facts.versions if each.epoch in facts.epochs))
+    """Repartition topics that members have tasks for, or that older members read to the end."""
+    read = set(facts.in_flight)
+    for member in facts.members:
+        if member.tasks["active"] or facts.state not in STABLE:
+            read |= member.reads
+    for version in facts.versions:
+        members = facts.with_epoch(version.epoch)
+        if members and facts.state not in STABLE:
+            read |= version.repartition_topics
+            continue
+        tasks = {part for each in members for part, _ in each.tasks["active"]}
+        own = version.epoch == facts.epoch
+        read.update(
+            topic
+            for topic in version.repartition_topics
+            if (facts.readers[topic] in tasks if own and topic in facts.readers else tasks)
+        )
+    return frozenset(read)
+
+
+def _dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[str]:
+    """Topics with committed offsets that the group's topology, or the newest version of a classic group, does not read."""
+    if facts.topics is None and not facts.members:
+        return frozenset()
+    known = {topic for _, topics in facts.topics or () for topic in topics}
+    known = known.union(*(each.reads for each in facts.with_epoch(max(facts.epochs, default=None))))
+    return frozenset(each for each in committed if each not in known and not is_called_repartition(facts.name, each))
 
 
 def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
@@ -233,7 +271,8 @@ _Member: TypeAlias = StreamsGroupDescribeResponse.Member
 def _of_streams_group(described: _Described) -> GroupFacts:
     _checked(described.group_id, described.error_code, described.error_message)
     parts = [] if described.topology is None else list(described.topology.subtopologies or ())
-    repartition_topics = frozenset(topic.name for part in parts for topic in part.repartition_source_topics)
+    readers = {topic.name: part.subtopology_id for part in parts for topic in part.repartition_source_topics}
+    repartition_topics = frozenset(readers)
     return GroupFacts(
         name=described.group_id,
         kind="streams",
@@ -243,6 +282,7 @@ def _of_streams_group(described: _Described) -> GroupFacts:
         why=_why(described),
         topics=None if described.topology is None else frozenset(map(part_topics, parts)),
         repartition_topics=repartition_topics,
+        readers=readers,
         versions=_versions(described, repartition_topics),
     )
 

@@ -3,11 +3,13 @@
 1. The file contains what ``streamsrt topology describe --json`` prints, with the topology epoch of the version. Whoever
    changes the topology writes it again (``streamsrt topology lock``), and sees what happens to the state.
 2. A topology matches if its digest is the one in the file, and no generated name stands for something else.
-3. With a lock file, the epoch is the one in the file and need not be set anywhere else; another epoch is refused.
+3. A file of an earlier release may lack what is compared of a store. It is valid, and this is said.
+4. With a lock file, the epoch is the one in the file and need not be set anywhere else; another epoch is refused.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,8 @@ from streamsrt.errors import ConfigError, TopologyMismatchError
 from topology.graph.diff import TopologyDiff, Verdict, diff
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
+
+logger = logging.getLogger(__name__)
 
 LOCK_FILE = "topology.lock"
 
@@ -47,6 +51,26 @@ def write_lock(path: Path, version: TopologyOutline) -> None:
         raise ConfigError(f"lock file {path} can't be written: {error.strerror}") from None
 
 
+def outdated_text(agreed: TopologyOutline, now: TopologyOutline, path: Path) -> str:
+    """What a lock file of an earlier release does not say of the stores of the same topology, and what to do; empty if it
+    says all."""
+    before = agreed.origins
+    unsaid = [
+        name
+        for name, origin in now.origins.items()
+        if name not in before
+        or (origin.windows is not None and before[name].windows is None)
+        or (origin.sides and not before[name].sides)
+    ]
+    if not unsaid or agreed.digest != now.digest:
+        return ""
+    return (
+        f"lock file {path} was written by an earlier release: it does not contain what is compared now of "
+        f"{', '.join(sorted(unsaid))} (inputs, windows, sides of joins), so a change of that is not found. Write it again "
+        "with `streamsrt topology lock APPLICATION` before you change the topology, and check it in"
+    )
+
+
 def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology:
     """Returns the topology with the epoch of the lock file. ``epoch``: the configured one.
 
@@ -57,12 +81,16 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
         raise ConfigError(f"there is no lock file {path}: write it with `streamsrt topology lock APPLICATION`")
     if epoch is not None and epoch != agreed.epoch:
         raise TopologyMismatchError(f"topology.epoch={epoch} is set, and lock file {path} has epoch {agreed.epoch}")
-    found = diff(agreed, outline(topology))
+    now = outline(topology)
+    found = diff(agreed, now)
     if found.verdict is not Verdict.SAME:
         raise TopologyMismatchError(
             f"The topology is not the one in lock file {path}:\n{changes_text(found)}\nIf this is intended, run `streamsrt "
             f"topology lock APPLICATION` and check the file in; it gets topology epoch {found.epoch_needed}."
         )
+    outdated = outdated_text(agreed, now, path)
+    if outdated:
+        logger.warning("%s", outdated)
     return replace(topology, epoch=agreed.epoch)
 
 

@@ -7,7 +7,10 @@
 2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
    be readable, and a generated name or a side of a join must stand for the same, in the other members, too
    (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one.
-3. The version is written down when the member runs: a refused version leaves no trace.
+3. Without another member, the ends of the changelogs tell whether a later version has written values that this one can't
+   read. What the windows of rows mean is not in them: a version with other windows is refused by the members and by its
+   state directory alone.
+4. The version is written down when the member runs: a refused version leaves no trace.
 
 The digest of a member is among its client tags, where the other members find it.
 """
@@ -15,14 +18,16 @@ The digest of a member is among its client tags, where the other members find it
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.client.interface import Administering
+from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import TopologyMismatchError
+from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.membership.classic.stream_layout import decode_own_subscription
 from streamsrt.runtime.store_origins import (
     RunningMember,
@@ -31,6 +36,7 @@ from streamsrt.runtime.store_origins import (
     may_be_misread,
     warn_of_unknown,
 )
+from streamsrt.runtime.written_values import newer_values_written
 from streamsrt.state.private_files import write_private
 from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
@@ -39,8 +45,12 @@ from topology.graph.nodes import internal_topic_name
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
+logger = logging.getLogger(__name__)
+
 FILE = "topology.json"
 _TAG_DIGITS = 16
+_LOOKED_AT_START = 50
+"""Offsets of each partition of a changelog: few, as each start of a first instance reads them."""
 
 
 def digest_tag(topology: Topology) -> dict[str, str]:
@@ -64,9 +74,9 @@ def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
 
 def check_group(
     config: StreamsConfig, topology: Topology, admin: Administering, on_disk: LocalVersion | None = None
-) -> None:
-    """Requests the group's members and checks them. Raises TopologyMismatchError as :func:`check_members` does, and
-    BrokerError.
+) -> bool:
+    """Requests the group's members and checks them; whether there are none. Raises TopologyMismatchError as
+    :func:`check_members` does, and BrokerError.
 
     ``on_disk``: of an instance that starts. Warns if nobody can tell what generated store names stand for.
     """
@@ -77,16 +87,42 @@ def check_group(
         (group,) = admin.describe_streams_groups([name])
         check_members(name, topology, group)
         is_alone = not group.members
-    elif is_later and may_be_misread(topology):
+    elif may_be_misread(topology) and (is_later or on_disk is not None):
         # The group's leader compares versions by their digests.
         (classic,) = admin.describe_classic_groups([name])
-        check_origins(name, topology, _classic_members(classic))
+        if is_later:
+            check_origins(name, topology, _classic_members(classic))
         is_alone = not classic.members
     else:
-        return
+        return False
     is_unknown = is_alone and config.topology_lock is None and on_disk is not None and on_disk.is_first
     if is_later and is_unknown and continues_generated(topology):
         warn_of_unknown(name, topology, admin)
+    return is_alone
+
+
+def check_start(config: StreamsConfig, topology: Topology, network: NetworkThread, on_disk: LocalVersion) -> None:
+    """Checks the group as :func:`check_group` does, and the ends of changelogs if no other instance runs that could tell
+    what it writes. Raises TopologyMismatchError, BrokerError."""
+    if not check_group(config, topology, network.admin, on_disk):
+        return
+    try:
+        found = list(
+            newer_values_written(network, config.application_id, topology, offsets=_LOOKED_AT_START, at_start=True)
+        )
+    except BrokerError as error:
+        logger.debug("it is not known whether a later version has written values of stores: %s", error)
+        return
+    newer = [
+        f"the values of store {each.spec.name!r} in {each.topic} have version {each.version}, and it reads them up to "
+        f"{each.spec.version}"
+        for each in found
+    ]
+    if newer:
+        raise TopologyMismatchError(
+            f"Application {config.application_id!r}: this version can't read what a later one has written: "
+            f"{'; '.join(newer)}. There is no way back: continue with the later version, or a corrected one"
+        )
 
 
 def check_members(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
-from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Role, Task
+from streamsrt.runtime.group_facts import ROLES, STABLE, GroupFacts, MemberFacts, Role, Task
 from streamsrt.wording import counted
 
 Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member"]
@@ -77,7 +77,8 @@ class Drain:
 class UpgradeStatus:
     """``phase``: the upgrade's phase. ``advice``: what blocks and what to do, most urgent first. ``last_assignment``: why
     the group was assigned last, as its coordinator or leader puts it. ``drain``: None if no topics have to be read to the
-    end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those."""
+    end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those.
+    ``unread_sources``: records in source topics that the newest version does not read."""
 
     group: str
     protocol: str
@@ -91,11 +92,12 @@ class UpgradeStatus:
     drain: Drain | None = None
     unread: Mapping[str, int] = field(default_factory=dict)
     holds: bool = False
+    unread_sources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
         is_done = self.phase == "one version" and not self.warming_up and not self.holds
-        return is_done and self.state in ("Stable", "STABLE")
+        return is_done and self.state in STABLE
 
     @property
     def eta_s(self) -> float | None:
@@ -168,6 +170,7 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float], drain: Dr
         drain=drain,
         unread=now.left,
         holds=_holds(now),
+        unread_sources=now.dropped,
     )
 
 
@@ -218,6 +221,7 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
     """Yields what blocks and what to do, most urgent first."""
     if phase == "no members":
         yield from _without_instances(now)
+        yield from _of_dropped_sources(now)
         return
     if now.state in ("NotReady", "NOT_READY"):
         yield "topics of the group's topology are missing or don't fit: an instance's log, or its /upgrade, says which ones"
@@ -248,6 +252,7 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         )
     elif phase == "upgrading":
         yield from _while_rolling(now, warming_up, drain)
+    yield from _of_dropped_sources(now)
 
 
 # ------------------------------------------------------------------------------------------- records that nobody reads
@@ -306,7 +311,12 @@ def _readers(now: GroupFacts) -> Iterator[str]:
         if mine:
             found.append((version, ", ".join(mine)))
     for version, listed in reversed(found):
-        if version.is_sent_back:
+        if version.epoch in now.epochs:
+            yield (
+                f"instances of topology epoch {version.epoch} run, and have no task that reads {listed}: they read it as "
+                "soon as they get these tasks. Warm-up tasks, and instances with an earlier version, come first"
+            )
+        elif version.is_sent_back:
             yield (
                 f"topology epoch {version.epoch} was rolled back: start its version with the next epoch, "
                 f"{(now.epoch or 0) + 1}; it reads {listed}"
@@ -324,6 +334,23 @@ def _readers(now: GroupFacts) -> Iterator[str]:
             f"epoch, {(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not "
             "matter, delete the topics"
         )
+
+
+def _of_dropped_sources(now: GroupFacts) -> Iterator[str]:
+    """Yields advice about unread records in source topics that the newest version does not have."""
+    newest = max((*now.epochs, -1 if now.epoch is None else now.epoch))
+    for topic, records in sorted(now.dropped.items()):
+        unread = (
+            f"source topic {topic} is not read by topology epoch {newest}: {counted(records, 'record')} not read yet"
+        )
+        later = f"a version that has the topic reads them: start it with the next epoch, {newest + 1}"
+        if any(each.tasks["active"] for each in now.members if each.epoch != newest):
+            yield (
+                f"{unread}. Only instances of an earlier version read them: stop the topic's producers, and stop the last "
+                f"of these instances when no record is left. Afterwards, {later}"
+            )
+        else:
+            yield f"{unread}, and no instance reads them. If you need them, {later}. If not, nothing has to be done"
 
 
 # ------------------------------------------------------------------------------------------------------ step by step

@@ -22,7 +22,15 @@ from streamsrt.cli.top import Overview
 from streamsrt.client.network import NetworkThread
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import DescribedRebalance, GroupFacts, describe, described_rebalances, facts_of, look
+from streamsrt.runtime.group_facts import (
+    DescribedRebalance,
+    GroupFacts,
+    describe,
+    described_rebalances,
+    facts_of,
+    look,
+    with_left,
+)
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
@@ -136,7 +144,7 @@ class Snapshots:
         return group_json(
             GroupSnapshot(
                 facts=facts,
-                status=watched.upgrade.status(facts, at_s),
+                status=watched.upgrade.status(with_left(self._network.admin, facts), at_s),
                 offsets=offsets,
                 rates=watched.rates(offsets, at_s),
                 parts=_parts(name, streams, instances, facts),

@@ -116,7 +116,7 @@ class StreamThread:
         routing: Routing | None = None,
         memory: Callable[[], MemoryUse] = MemoryUse,
         blocking: Blocking = THREADS,
-        check_version: Callable[[], None] = lambda: None,
+        check_version: Callable[[], object] = lambda: None,
     ) -> None:
         """``check_version`` raises if other members run another version of the topology; called after every join."""
         self._blocking = blocking

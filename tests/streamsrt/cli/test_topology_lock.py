@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.application import load_application
 from streamsrt.errors import ConfigError, TopologyMismatchError
 from streamsrt.testing.topology_lock import assert_topology_locked
 from tests.streamsrt.cli.conftest import Command
@@ -83,6 +84,39 @@ first, swapped = build("a", "b"), build("b", "a")
     before = (tmp_path / "topology.lock").read_bytes()
     assert command("topology", "lock", f"{module}:swapped").code == 12
     assert (tmp_path / "topology.lock").read_bytes() == before
+
+
+def test_a_file_without_what_is_compared_now_is_to_be_written_again(
+    command: Command, tmp_path: Path, module: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "topology.lock"
+    (tmp_path / f"{module}.py").write_text(
+        "from topology import JoinWindows, StreamsBuilder, TimeWindows, serdes\n\n"
+        "builder = StreamsBuilder()\n"
+        "one, other = (builder.stream(each, key=serdes.string, value=serdes.string) for each in 'ab')\n"
+        "one.group_by_key().windowed_by(TimeWindows(9)).count(store='w')\n"
+        "one.join(other, lambda a, b: a + b, JoinWindows(9), store='j')\n"
+        "app = builder.build()\n"
+    )
+    command("topology", "lock", f"{module}:app", "--config", "topology.epoch=4")
+    whole = path.read_bytes()
+    assert "earlier release" not in command("topology", "lock", f"{module}:app", "--check").err
+    for lacking in ("windows", "sides"):
+        file = orjson.loads(whole)
+        for origin in file["origins"].values():
+            origin.pop(lacking, None)
+        path.write_bytes(orjson.dumps(file))
+        checked = command("topology", "lock", f"{module}:app", "--check")
+        assert checked.code == 0
+        told = " ".join(checked.err.split())
+        assert f"lock file {path.name} was written by an earlier release" in told
+        assert ("of w (inputs" in told) == (lacking == "windows")
+        application = load_application(f"{module}:app").topology
+        caplog.clear()
+        KafkaStreams(application, {"application.id": "shop", "topology.lock": path, "state.dir": tmp_path})
+        assert "Write it again with `streamsrt topology lock APPLICATION`" in caplog.text
+        assert command("topology", "lock", f"{module}:app").code == 0
+        assert orjson.loads(path.read_bytes()) == orjson.loads(whole)
 
 
 def test_edited_functions_are_written_with_the_same_epoch(command: Command, tmp_path: Path, module: str) -> None:

@@ -327,6 +327,65 @@ def test_a_plan_is_checked_again_when_it_starts(streams_group: Scene) -> None:
     assert "from topology epoch 0 to 1, and the group has epoch 2 now: the upgrade was rolled back" in late.err
 
 
+# ------------------------------------------------------------------------------------------- records that nobody reads
+
+
+@pytest.fixture(params=["streams", "classic"])
+def group_of_two(
+    request: pytest.FixtureRequest, command: Command, bundled_broker: BundledBroker, topic: str, tmp_path: Path
+) -> Iterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        settings = CLASSIC if request.param == "classic" else {}
+        scene = Scene(command, bundled_broker.bootstrap_servers, topic, tmp_path, **settings)
+        yield scene
+        scene.close()
+
+
+def status_now(scene: Scene) -> dict[str, Any]:
+    (row,) = scene.upgrade("status", "--once", "--json").rows
+    return dict(row)
+
+
+def test_what_only_a_later_version_without_tasks_would_read_is_said(group_of_two: Scene) -> None:
+    scene = group_of_two
+    scene.start("a", "by_word", 3)
+    scene.start("b", "by_word", 3)
+    scene.wait_done()
+    new = scene.start("c", "by_term", 4)
+    topic = f"{scene.app}-by-term-repartition"
+    wait_until(lambda: topic in scene("topics", "list", "--internal").out, "the later version has its topic")
+    write_in_flight(scene)
+    wait_until(lambda: status_now(scene)["unread"] == {topic: 20}, "it is said")
+    assert active(new) == 0, "one of three is not half of them"
+    advice = status_now(scene)["advice"]
+    assert advice[0] == f"in flight, and no instance reads them: {topic}: 20 records"
+    if scene.settings.get("group.protocol") != "classic":
+        assert advice[1].startswith(
+            f"instances of topology epoch 4 run, and have no task that reads {topic}: they read"
+        )
+    new.close()
+    wait_until(lambda: versions(scene) == [(3, 2)], "it is gone")
+    assert status_now(scene)["unread"] == {topic: 20}
+
+
+def test_what_is_unread_in_a_source_that_was_dropped_is_said(group_of_two: Scene) -> None:
+    scene = group_of_two
+    scene("produce", f"{scene.topic}-more", "--key-separator", ":", stdin="k:v\n" * 2)
+    both = scene.start("a", "second", 3)
+    scene.wait_done()
+    both.close()
+    scene("produce", f"{scene.topic}-more", "--key-separator", ":", stdin="k:v\n" * 7)
+    one = scene.start("a", "first", 4)
+    wait_until(lambda: status_now(scene)["unread_sources"] == {f"{scene.topic}-more": 7}, "it is said")
+    told = f"source topic {scene.topic}-more is not read by topology epoch 4: 7 records not read yet, and no instance reads"
+    assert any(told in each for each in status_now(scene)["advice"])
+    one.close()
+    again = scene.start("a", "second", 5)
+    wait_until(lambda: status_now(scene)["unread_sources"] == {}, "who has the topic reads it")
+    again.close()
+
+
 # ------------------------------------------------------------------------------------------------------ sending back
 
 
@@ -496,6 +555,21 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     wait_until(lambda: versions(scene) == [(4, 1)], "the old one has left")
     done = scene.upgrade("abort", scene.version("plain"))
     assert (done.code, "has values of version 2" in done.out) == (12, True), "it must not be told to start the old one"
+
+
+def test_who_goes_back_alone_is_refused_before_its_first_record(group_of_two: Scene) -> None:
+    scene = group_of_two
+    later = scene.start("a", "tagged", 3)
+    scene.wait_done()
+    later.close()
+    # An empty classic group has forgotten its epoch.
+    for epoch in (4, 0) if "group.protocol" in scene.settings else (4,):
+        with pytest.raises(TopologyMismatchError, match="can't read what a later one has written") as raised:
+            scene.start("fresh", "plain", epoch)
+        assert f"store 'rows' in {scene.app}-rows-changelog have version 2, and it reads them up to 1" in str(
+            raised.value
+        )
+    scene.start("fresh", "tagged", 3)
 
 
 def test_who_goes_back_is_not_told_to_run_beside_values_that_he_cannot_read(streams_group: Scene) -> None:

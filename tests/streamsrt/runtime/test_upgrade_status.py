@@ -114,6 +114,29 @@ def test_which_version_reads_what_is_left_is_said_with_the_epoch_that_it_is_take
     assert "epoch, 2, when nothing else is in flight" in unknown
 
 
+def test_what_is_read_when_its_version_gets_tasks_needs_no_further_instance() -> None:
+    found = status(group(member("a", 0, ("s", 0)), member("b", 1), left={"app-g-repartition": 7}, versions=KNOWN))
+    assert found.advice[1].startswith(
+        "instances of topology epoch 1 run, and have no task that reads app-g-repartition: they read it as soon as"
+    )
+
+
+def test_what_a_dropped_source_topic_holds_is_said_last() -> None:
+    rolling = status(group(member("a", 0, ("s", 0)), member("b", 1), dropped={"old": 1_007}))
+    assert rolling.unread_sources == rolling.to_json()["unread_sources"] == {"old": 1_007}
+    assert rolling.advice[-1] == (
+        "source topic old is not read by topology epoch 1: 1,007 records not read yet. Only instances of an earlier version "
+        "read them: stop the topic's producers, and stop the last of these instances when no record is left. Afterwards, a "
+        "version that has the topic reads them: start it with the next epoch, 2"
+    )
+    done = status(group(member("a", 1, ("s", 0)), member("b", 1), dropped={"old": 1}))
+    (advice,) = done.advice
+    assert advice.startswith("source topic old is not read by topology epoch 1: 1 record not read yet, and no instance")
+    assert done.is_over, "it is no part of the upgrade"
+    (_, empty) = status(group(dropped={"old": 1})).advice
+    assert "start it with the next epoch, 2" in empty
+
+
 def test_what_only_the_version_of_the_group_reads_is_no_reason_to_send_it_back() -> None:
     found = status(group(member("a", 0), epoch=1, left={"app-g-repartition": 7}, versions=KNOWN))
     assert found.advice[-1].startswith(
