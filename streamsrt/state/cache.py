@@ -31,6 +31,8 @@ from topology.spec.row_versions import unreadable
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
 _SAMPLE = 200
+_COUNTED: Final = -(1 << 62)
+"""The sequence of a counted row's first change: those of entries come later."""
 
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
@@ -299,7 +301,8 @@ class KeyValueCache(dict[bytes, Entry]):
         Where the result ``forwards``, a key that came and went between two flushes is left out.
         """
         if self.counts is not None and self.counts.has_changes:
-            return self._flushed(Flushed(*self.counts.take_changes(), self.format.serialize))
+            keys, totals, times, _ = self.counts.take_changes()
+            return self._flushed(Flushed(keys, totals, times, self.format.serialize))
         if not self.dirty:
             return None
         entries = self.dirty
@@ -440,12 +443,12 @@ def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
 
 def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
     """The changed rows by time, before all that changes later. What they were before is not known here."""
-    keys, totals, times = counts.take_changes()
+    keys, totals, times, positions = counts.take_changes()
     entries = [Entry(*row, start) for row in zip(keys, totals, times, strict=True)]
-    for entry in entries:
+    for entry, position in zip(entries, positions.tolist(), strict=True):
         entry.dirty = True
         entry.old = UNREAD
-        entry.sequence = -1
+        entry.sequence = _COUNTED + position
     return entries
 
 

@@ -5,7 +5,7 @@
 2. Rows are totals, not differences: a key that is new here is *adopted*, with its row from the cache's entries, the
    pending writes, or the store. From then on its row is only here.
 3. A row's timestamp is the latest of its records, as for an entry. Rows are flushed from the least to the most recently
-   changed, those of an older window before those of a newer one.
+   changed. Windows of one store share the *positions* that records have, since a record may be in several of them.
 4. A cache has rows here only while none of its entries is changed. Code that works on entries asks the cache to settle
    first.
 """
@@ -26,6 +26,7 @@ Timestamps: TypeAlias = Sequence[int] | NDArray[np.int64]
 """Those that numpy has need not be gone through one by one."""
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
 _Column: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = _Column
 
 _LEAST_ROWS: Final = 16
 
@@ -46,8 +47,9 @@ class CountedRows:
         self._totals: _Column = np.zeros(_LEAST_ROWS, np.int64)
         self._times: _Column = np.full(_LEAST_ROWS, -1, np.int64)
         self._changed_at: _Column = np.full(_LEAST_ROWS, -1, np.int64)
-        """How many records had been taken when a row was changed last."""
+        """The position of the record that changed a row last."""
         self._taken = 0
+        """The next record's position, at least."""
         self._flushed = 0
 
     def __len__(self) -> int:
@@ -58,8 +60,8 @@ class CountedRows:
         """Whether something was counted since the last flush."""
         return self._taken > self._flushed
 
-    def take(self, keys: Sequence[bytes], timestamps: Timestamps) -> None:
-        """Counts records."""
+    def take(self, keys: Sequence[bytes], timestamps: Timestamps, positions: Positions | None = None) -> None:
+        """Counts records. ``positions``: theirs, which increase; without, they are behind all that came before."""
         records = len(keys)
         times = timestamps if isinstance(timestamps, np.ndarray) else np.fromiter(timestamps, np.int64, records)
         numbers = np.fromiter(map(self._numbers.__getitem__, keys), np.intp, records)
@@ -67,8 +69,10 @@ class CountedRows:
             self._add_new()
         np.add.at(self._totals, numbers, 1)
         np.maximum.at(self._times, numbers, times)
-        np.maximum.at(self._changed_at, numbers, np.arange(self._taken, self._taken + records))
-        self._taken += records
+        if positions is None:
+            positions = np.arange(self._taken, self._taken + records)
+        np.maximum.at(self._changed_at, numbers, positions)
+        self._taken = int(positions[-1]) + 1
 
     def _add_new(self) -> None:
         new = list(islice(reversed(self._numbers), len(self._numbers) - len(self._keys)))
@@ -92,17 +96,17 @@ class CountedRows:
 
     def changes(self) -> Iterator[Row]:
         """The rows that were counted since the last flush."""
-        return zip(*self._changes(), strict=True)
+        return zip(*self._changes()[:3], strict=True)
 
-    def take_changes(self) -> tuple[list[bytes], list[int], list[int]]:
-        """Keys, counts and times of the changed rows, which are flushed with this."""
+    def take_changes(self) -> tuple[list[bytes], list[int], list[int], Positions]:
+        """Keys, counts and times of the changed rows, which are flushed with this, and the positions of their changes."""
         columns = self._changes()
         self._flushed = self._taken
         return columns
 
-    def _changes(self) -> tuple[list[bytes], list[int], list[int]]:
+    def _changes(self) -> tuple[list[bytes], list[int], list[int], Positions]:
         changed_at = self._changed_at
         changed = np.flatnonzero(changed_at >= self._flushed)
         changed = changed[np.argsort(changed_at[changed])]
         keys = list(map(self._keys.__getitem__, changed.tolist()))
-        return keys, self._totals[changed].tolist(), self._times[changed].tolist()
+        return keys, self._totals[changed].tolist(), self._times[changed].tolist(), changed_at[changed]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import add
 from struct import Struct
 from typing import Protocol
+
+import numpy as np
 
 from streamsrt.state.cache import (
     ENTRY_OVERHEAD_BYTES,
@@ -19,7 +21,7 @@ from streamsrt.state.cache import (
     changed_entries,
 )
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.counts import CountedRows, Row, Timestamps
+from streamsrt.state.counts import CountedRows, Positions, Row, Timestamps
 
 _pack_timestamp = Struct(">q").pack
 _ROWS_OF_COLUMNS = 4
@@ -91,6 +93,8 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         self._counted: set[int] = set()
         """The windows with rows that were counted since the last flush."""
         self._counted_rows = 0
+        self._taken = 0
+        """How many records were counted, in whatever windows."""
         self.newest_start = -1
         self.expired_puts = 0
         self.expires_by_ms = 1
@@ -159,8 +163,10 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         store_keys: list[bytes] = []
         starts: list[int] = []
         ends: dict[int, int] = {}
+        positions: list[Positions] = []
         for start in sorted(self._counted):
-            some, totals, times = self.counts[start].take_changes()
+            some, totals, times, changed_at = self.counts[start].take_changes()
+            positions.append(changed_at)
             keys += some
             values += totals
             timestamps += times
@@ -174,6 +180,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             self._pending.setdefault(start, {}).update(zip(*columns, strict=True))
             done = end
         self._counted.clear()
+        _put_in_order(flushed, positions)
         return flushed
 
     @property
@@ -181,16 +188,25 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         """Whether rows were counted since the last flush."""
         return bool(self._counted)
 
-    def count(self, start: int, keys: Sequence[bytes], timestamps: Timestamps) -> None:
-        """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
+    def count(self, start: int, keys: Sequence[bytes], timestamps: Timestamps, at: int | Sequence[int] = 0) -> None:
+        """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`).
+
+        ``at``: which record of the run is the first one, or is each. A run ends with :meth:`end_run`.
+        """
         counts = self.counts.get(start)
         if counts is None:
             counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
             self._counted_rows += _ROWS_OF_COLUMNS
         self._counted_rows -= len(counts)
-        counts.take(keys, timestamps)
+        first = self._taken
+        places = np.arange(first + at, first + at + len(keys)) if isinstance(at, int) else first + np.array(at)
+        counts.take(keys, timestamps, places)
         self._counted_rows += len(counts)
         self._counted.add(start)
+
+    def end_run(self, records: int) -> None:
+        """A run of so many records was counted."""
+        self._taken += records
 
     def _adopted(self, rows: WindowRows, keys: list[bytes]) -> Iterator[Row]:
         if rows.fresh and not rows:
@@ -327,6 +343,20 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         for key in sorted(found):
             if found[key].value is not None and key[1] > newest - self.retention_ms:
                 yield found[key]
+
+
+def _put_in_order(flushed: Flushed, positions: list[Positions]) -> None:
+    """Orders rows by the positions of their changes. Those of each window are in order."""
+    if all(one[-1] <= other[0] for one, other in pairwise(positions)):
+        return
+    order = np.argsort(np.concatenate(positions), kind="stable").tolist()
+    assert flushed.starts is not None
+    flushed.keys = list(map(flushed.keys.__getitem__, order))
+    flushed.values = list(map(flushed.values.__getitem__, order))
+    flushed.timestamps = list(map(flushed.timestamps.__getitem__, order))
+    flushed.store_keys = list(map(flushed.store_keys.__getitem__, order))
+    flushed.raw_values = list(map(flushed.raw_values.__getitem__, order))
+    flushed.starts = list(map(flushed.starts.__getitem__, order))
 
 
 def _suffix(start: int) -> bytes:

@@ -1,7 +1,7 @@
 """Counts whole runs of records, without a step per record in Python.
 
-1. This is for a source whose records go only into one ``count()``, per key, or per key and window if windows do not
-   overlap. Its store must be cached, and no other operation may use it. No user code runs before the flush.
+1. This is for a source whose records go only into one ``count()``, per key, or per key and tumbling or hopping window.
+   Its store must be cached, and no other operation may use it. No user code runs before the flush.
 2. A run is counted as a whole, in the cache (:mod:`streamsrt.state.counts`), with the same results as the generated
    function: records without a key (or, without windows, without a value) and late records are dropped, and stream time
    advances.
@@ -11,10 +11,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.counts import Timestamps
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.wire.records import RecordColumns
 from topology import serdes
@@ -40,7 +43,7 @@ def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting |
     if windows is None:
         assert isinstance(cache, KeyValueCache)
         return KeyCounting(env, cache, meter)
-    if not isinstance(windows, TimeWindows) or windows.advance_ms != windows.size_ms:
+    if not isinstance(windows, TimeWindows):
         return None
     assert isinstance(cache, WindowCache)
     return WindowCounting(env, cache, meter, windows, env.stream_times.setdefault(node.name, StreamTime()))
@@ -109,51 +112,83 @@ class WindowCounting:
         self.meter = meter
         self._counters = env.counters
         self._size_ms = windows.size_ms
+        self._advance_ms = windows.advance_ms
         self._lasts_ms = windows.size_ms + windows.grace_ms
+        self._overlap = -(-windows.size_ms // windows.advance_ms)
         self._time = time
 
     def take(self, columns: RecordColumns) -> bool:
         """Counts a run; False: it is to be counted record by record, and nothing was done."""
-        keys, timestamps, size_ms = columns.keys, columns.timestamps, self._size_ms
+        keys, timestamps = columns.keys, columns.timestamps
         if not _may_count(columns, self.cache):
             return False
         # To see that times are in order is quicker than to look for the least and the greatest.
-        first_ms, last_ms = timestamps[0], timestamps[-1]
-        if timestamps != sorted(timestamps):
+        first_ms, last_ms, in_order = timestamps[0], timestamps[-1], timestamps == sorted(timestamps)
+        if not in_order:
             first_ms, last_ms = min(timestamps), max(timestamps)
-        start = first_ms - first_ms % size_ms
-        if (last_ms - start) // size_ms > len(keys) // _WINDOW_RECORDS:
+        windows = self._starts(first_ms, last_ms)
+        if len(windows) - self._overlap > len(keys) * self._overlap // _WINDOW_RECORDS:
             return False
-        some, their_times = keys, timestamps
+        some, their_times, times = keys, timestamps, columns.times
         if not all(keys) and None in keys:
             some, their_times = _without(columns, values=False)  # type: ignore[assignment]
+            times = None
             self._counters.dropped_null += len(keys) - len(some)
-        time = self._time
-        if some is keys and last_ms < start + size_ms and start + self._lasts_ms > time.ms:
-            time.ms = max(time.ms, last_ms)
-            times = timestamps if columns.times is None else columns.times
-            self.cache.count(start, keys, times)  # type: ignore[arg-type]
+        if in_order:
+            self._count_in_order(some, their_times, times)  # type: ignore[arg-type]
+        elif some is keys and self._are_in_all(windows, first_ms, last_ms):
+            self._time.ms = max(self._time.ms, last_ms)
+            for start in windows:
+                self.cache.count(start, keys, timestamps if times is None else times)  # type: ignore[arg-type]
         else:
             self._count_each(some, their_times)  # type: ignore[arg-type]
+        self.cache.end_run(len(some))
         return True
 
+    def _starts(self, first_ms: int, last_ms: int) -> range:
+        """When the windows start that contain one of these times or a time between them."""
+        advance_ms = self._advance_ms
+        oldest = max(0, first_ms - self._size_ms + advance_ms) // advance_ms * advance_ms
+        return range(oldest, last_ms + 1, advance_ms)
+
+    def _are_in_all(self, windows: range, first_ms: int, last_ms: int) -> bool:
+        """Whether each time from ``first_ms`` to ``last_ms`` is in each of the windows, and none is closed."""
+        oldest = windows[0]
+        return windows[-1] <= first_ms and last_ms < oldest + self._size_ms and oldest + self._lasts_ms > self._time.ms
+
+    def _count_in_order(self, keys: list[bytes], timestamps: list[int], times: Timestamps | None) -> None:
+        """Counts records that are in the order of time: none closes a window that contains it."""
+        if not keys:
+            return
+        time, lasts_ms, all_times = self._time, self._lasts_ms, timestamps if times is None else times
+        for start in self._starts(timestamps[0], timestamps[-1]):
+            low, high = bisect_left(timestamps, start), bisect_left(timestamps, start + self._size_ms)
+            if start + lasts_ms <= time.ms:
+                self._counters.dropped_late += high - low
+            elif high - low == len(keys):
+                self.cache.count(start, keys, all_times)
+            elif low < high:
+                self.cache.count(start, keys[low:high], all_times[low:high], low)
+        time.ms = max(time.ms, timestamps[-1])
+
     def _count_each(self, keys: list[bytes], timestamps: list[int]) -> None:
-        """Counts records of several windows, or such as may be late."""
-        size_ms, lasts_ms, now_ms = self._size_ms, self._lasts_ms, self._time.ms
-        windows: dict[int, _Columns] = {}
+        """Counts records that are in no order, one by one."""
+        lasts_ms, now_ms = self._lasts_ms, self._time.ms
+        windows: dict[int, tuple[list[bytes], list[int], list[int]]] = {}
         late = 0
-        for key, time_ms in zip(keys, timestamps, strict=True):
+        for index, (key, time_ms) in enumerate(zip(keys, timestamps, strict=True)):
             if time_ms > now_ms:
                 now_ms = time_ms
-            start = time_ms - time_ms % size_ms
-            if start + lasts_ms <= now_ms:
-                late += 1
-                continue
-            window = windows.get(start)
-            if window is None:
-                window = windows[start] = ([], [])
-            window[0].append(key)
-            window[1].append(time_ms)
+            for start in self._starts(time_ms, time_ms):
+                if start + lasts_ms <= now_ms:
+                    late += 1
+                    continue
+                window = windows.get(start)
+                if window is None:
+                    window = windows[start] = ([], [], [])
+                window[0].append(key)
+                window[1].append(time_ms)
+                window[2].append(index)
         self._time.ms = now_ms
         self._counters.dropped_late += late
         for start, columns in windows.items():

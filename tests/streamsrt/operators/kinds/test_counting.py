@@ -35,7 +35,11 @@ with_headers = st.lists(records, min_size=1, max_size=3).map(
     lambda rows: [Piped(row.topic, row.key, row.value, row.timestamp, (("h", b"1"),)) for row in rows]
 )
 STEPS = ("flush", "commit", "evict", "read", "fold", "restart")
-ways = pytest.mark.parametrize("end", ["count", "tumbling"])
+ways = pytest.mark.parametrize("end", ["count", "tumbling", "hopping"])
+WINDOWS = {
+    "tumbling": TimeWindows(10, grace=5),
+    "hopping": TimeWindows(17, 5, grace=3),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +56,9 @@ def topology_of(
     if end == "count":
         grouped.count(store=store).to_stream().to("out", key=serdes.string, value=serdes.long)
     else:
-        table = grouped.windowed_by(TimeWindows(10, grace=5)).count(store=store)
-        table.to_stream().to("out", key=serdes.time_windowed(serdes.string, 10), value=serdes.long)
+        windows = WINDOWS[end]
+        table = grouped.windowed_by(windows).count(store=store)
+        table.to_stream().to("out", key=serdes.time_windowed(serdes.string, windows.size_ms), value=serdes.long)
     return builder.build()
 
 
@@ -108,10 +113,6 @@ def outcome(end: str, script: Sequence[Any], short: int, size: int, monkeypatch:
     return {**run.outcome(), "seen": seen}
 
 
-def any_order(result: dict[str, Any]) -> dict[str, Any]:
-    return {**result, "written": {topic: sorted(rows, key=repr) for topic, rows in result["written"].items()}}
-
-
 @ways
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(runs | in_order | with_headers | st.sampled_from(STEPS), max_size=12))
@@ -121,7 +122,7 @@ def test_runs_are_counted_as_single_records_are(end: str, script: list[Any]) -> 
     with pytest.MonkeyPatch.context() as patch:
         counted = outcome(end, script, 1, 30, patch)
         one_by_one = outcome(end, script, NEVER, 1, patch)
-    assert any_order(counted) == any_order(one_by_one)
+    assert counted == one_by_one
 
 
 @ways
@@ -131,9 +132,6 @@ def test_rows_are_flushed_in_the_order_of_their_last_changes(end: str, script: l
     with pytest.MonkeyPatch.context() as patch:
         counted = outcome(end, script, 1, 30, patch)
         one_by_one = outcome(end, script, NEVER, 1, patch)
-    if end == "tumbling":
-        # Rows of an older window come first.
-        counted, one_by_one = any_order(counted), any_order(one_by_one)
     assert counted == one_by_one
 
 
@@ -147,7 +145,7 @@ def test_what_is_counted_as_a_run_makes_no_entries(end: str, monkeypatch: pytest
     assert cache.dirty == []
     assert run.task.commit_needed
     run.feed([Piped("in", "a", "x", 7, (("h", b"1"),))])
-    assert [entry.value for entry in cache.dirty] == [3]
+    assert {entry.value for entry in cache.dirty} == {3}
     assert not cache.counts
 
 
