@@ -76,7 +76,10 @@ class SlidingCache(WindowCache):
 
     def oldest(self) -> int:
         """No window within retention starts before."""
-        return self.newest() - self.retention_ms + 1
+        newest, stored = self.newest_start, self._stored
+        if stored is not None and stored > newest:
+            newest = stored
+        return newest - self.retention_ms + 1
 
     # ------------------------------------------------------------------------------------------------------- entries
 

@@ -95,12 +95,62 @@ class Sliding:
         if timestamp + self._difference < self._closed_before:
             self._counters.dropped_late += 1
             return False
+        if self._only_counts and self._count_newest(raw, timestamp, headers):
+            return True
         record = (raw, key, value, timestamp, headers)
         if timestamp < self._difference:
             self._early(record)
         else:
             self._late_enough(record)
         return True
+
+    def _count_newest(self, raw: bytes, timestamp: int, headers: Headers) -> bool:
+        """As :meth:`_late_enough`, for a count that nobody is told of and a record that none of its key is later than.
+
+        False: it is another kind of record, and nothing was done.
+        """
+        entries = self._cache.windows_of(raw)
+        own_start = timestamp - self._difference
+        if own_start < 0 or timestamp < self._closed_before or own_start < (oldest := self._cache.oldest()):
+            return False
+        first, left = len(entries), None
+        while first:
+            entry = entries[first - 1]
+            if entry.value is None or entry.start > timestamp or entry.timestamp > timestamp:
+                return False
+            if entry.start < own_start:
+                left = entry if entry.start >= max(own_start - self._difference, oldest) else None
+                break
+            first -= 1
+        holding = entries[first:]
+        own = holding[0] if holding and holding[0].start == own_start else None
+        is_complete = own is not None and own.timestamp >= timestamp
+        last = left or own
+        previous = None if last is None else last.timestamp
+        before = None if left is None or left.timestamp < own_start else left.value
+        # None of the windows is closed, since the record itself is not late.
+        self.is_taken = True
+        for entry in reversed(holding):
+            self._set_count(entry, entry.value + 1, timestamp, headers)
+        if is_complete:
+            return True
+        if previous is not None and previous + 1 >= own_start and all(e.start != previous + 1 for e in holding):
+            self._set_count(self._cache.add(entries, raw, previous + 1), 1, timestamp, headers)
+        if own is None:
+            count = 1 if before is None else before + 1
+            self._set_count(self._cache.add(entries, raw, own_start), count, timestamp, headers)
+        return True
+
+    def _set_count(self, entry: Entry, count: int, timestamp: int, headers: Headers) -> None:
+        """As the cache's ``change``, which calls one function more."""
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self._cache.dirty.append(entry)
+        entry.value = count
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = next(self._sequence)
 
     def _put_all(self, record: _Record, entries: Sequence[Entry]) -> None:
         """Puts the record into windows, one after the other."""
