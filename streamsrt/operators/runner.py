@@ -276,7 +276,7 @@ class Runner:
 
     def _is_counted(self, source: str, columns: RecordColumns) -> bool:
         counting = self._counting.get(source)
-        if counting is not None and not self._headers and counting.take(columns):
+        if counting is not None and counting.take(columns):
             if counting.meter is not None:
                 counting.meter.came_all(columns.timestamps, self.env.system_time_ms)
             return True

@@ -301,8 +301,8 @@ class KeyValueCache(dict[bytes, Entry]):
         Where the result ``forwards``, a key that came and went between two flushes is left out.
         """
         if self.counts is not None and self.counts.has_changes:
-            keys, totals, times, _ = self.counts.take_changes()
-            return self._flushed(Flushed(keys, totals, times, self.format.serialize))
+            changes = self.counts.take_changes()
+            return self._flushed(Flushed(changes.keys, changes.totals, changes.times, self.format.serialize))
         if not self.dirty:
             return None
         entries = self.dirty
@@ -442,12 +442,12 @@ def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
 
 
 def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
-    """The changed rows by time, before all that changes later. What they were before is not known here."""
-    keys, totals, times, positions = counts.take_changes()
+    """The changed rows in the order of their changes, before all that changes later."""
+    keys, totals, times, positions, olds = counts.take_changes()
     entries = [Entry(*row, start) for row in zip(keys, totals, times, strict=True)]
-    for entry, position in zip(entries, positions.tolist(), strict=True):
+    for entry, position, old in zip(entries, positions.tolist(), olds, strict=True):
         entry.dirty = True
-        entry.old = UNREAD
+        entry.old = old or None
         entry.sequence = _COUNTED + position
     return entries
 

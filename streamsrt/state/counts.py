@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,35 @@ Positions: TypeAlias = _Column
 _LEAST_ROWS: Final = 16
 
 
+class CountedChanges(NamedTuple):
+    """Changed rows as columns. ``positions``: of the records that changed them last; ``olds``: their counts at the flush
+    before, 0 for what was no row then."""
+
+    keys: list[bytes]
+    totals: list[int]
+    times: list[int]
+    positions: Positions
+    olds: list[int]
+
+
 class CountedRows:
     """The rows of one window, or of a store without windows.
 
     ``adopt`` finds the rows of keys that are new here. ``older``: rows that were here and may be adopted again.
     """
 
-    __slots__ = ("_adopt", "_changed_at", "_flushed", "_keys", "_numbers", "_taken", "_times", "_totals", "older")
+    __slots__ = (
+        "_adopt",
+        "_changed_at",
+        "_flushed",
+        "_flushed_totals",
+        "_keys",
+        "_numbers",
+        "_taken",
+        "_times",
+        "_totals",
+        "older",
+    )
 
     def __init__(self, adopt: Adopt, older: CountedRows | None = None) -> None:
         self.older = older
@@ -45,6 +67,7 @@ class CountedRows:
         self._numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
         self._keys: list[bytes] = []
         self._totals: _Column = np.zeros(_LEAST_ROWS, np.int64)
+        self._flushed_totals: _Column = np.zeros(_LEAST_ROWS, np.int64)
         self._times: _Column = np.full(_LEAST_ROWS, -1, np.int64)
         self._changed_at: _Column = np.full(_LEAST_ROWS, -1, np.int64)
         """The position of the record that changed a row last."""
@@ -82,11 +105,12 @@ class CountedRows:
         if missing > 0:
             missing = max(missing, len(self._totals))
             self._totals = np.append(self._totals, np.zeros(missing, np.int64))
+            self._flushed_totals = np.append(self._flushed_totals, np.zeros(missing, np.int64))
             self._times = np.append(self._times, np.full(missing, -1, np.int64))
             self._changed_at = np.append(self._changed_at, np.full(missing, -1, np.int64))
         for key, total, time_ms in self._adopt(new):
             number = self._numbers[key]
-            self._totals[number] = total
+            self._totals[number] = self._flushed_totals[number] = total
             self._times[number] = time_ms
 
     def row(self, key: bytes) -> Row | None:
@@ -96,17 +120,22 @@ class CountedRows:
 
     def changes(self) -> Iterator[Row]:
         """The rows that were counted since the last flush."""
-        return zip(*self._changes()[:3], strict=True)
+        changes = self._changes(self._changed())
+        return zip(changes.keys, changes.totals, changes.times, strict=True)
 
-    def take_changes(self) -> tuple[list[bytes], list[int], list[int], Positions]:
-        """Keys, counts and times of the changed rows, which are flushed with this, and the positions of their changes."""
-        columns = self._changes()
+    def take_changes(self) -> CountedChanges:
+        """The changed rows, which are flushed with this."""
+        changed = self._changed()
+        changes = self._changes(changed)
         self._flushed = self._taken
-        return columns
+        self._flushed_totals[changed] = self._totals[changed]
+        return changes
 
-    def _changes(self) -> tuple[list[bytes], list[int], list[int], Positions]:
-        changed_at = self._changed_at
-        changed = np.flatnonzero(changed_at >= self._flushed)
-        changed = changed[np.argsort(changed_at[changed])]
+    def _changed(self) -> NDArray[np.intp]:
+        changed = np.flatnonzero(self._changed_at >= self._flushed)
+        return changed[np.argsort(self._changed_at[changed])]
+
+    def _changes(self, changed: NDArray[np.intp]) -> CountedChanges:
         keys = list(map(self._keys.__getitem__, changed.tolist()))
-        return keys, self._totals[changed].tolist(), self._times[changed].tolist(), changed_at[changed]
+        totals, olds, times = (column[changed].tolist() for column in (self._totals, self._flushed_totals, self._times))
+        return CountedChanges(keys, totals, times, self._changed_at[changed], olds)

@@ -164,9 +164,11 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         starts: list[int] = []
         ends: dict[int, int] = {}
         positions: list[Positions] = []
+        olds: list[int] = []
         for start in sorted(self._counted):
-            some, totals, times, changed_at = self.counts[start].take_changes()
+            some, totals, times, changed_at, some_olds = self.counts[start].take_changes()
             positions.append(changed_at)
+            olds += some_olds
             keys += some
             values += totals
             timestamps += times
@@ -180,6 +182,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             self._pending.setdefault(start, {}).update(zip(*columns, strict=True))
             done = end
         self._counted.clear()
+        flushed.olds = [old or None for old in olds]
         _put_in_order(flushed, positions)
         return flushed
 
@@ -222,7 +225,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     def settle(self) -> None:
         """Makes changed entries of what was counted, and forgets the other counted rows."""
-        for start, counts in self.counts.items():
+        for start, counts in sorted(self.counts.items()):
             rows, changed = self[start], changed_entries(counts, start)
             if len(counts) > len(changed):
                 # What is forgotten here is found in the store.
@@ -257,8 +260,9 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         return [Entry(*row, start) for start in self._counted for row in self.counts[start].changes()]
 
     def read_olds(self, flushed: Flushed) -> None:
-        """Fills in ``olds``: every row of a window was read before it was changed."""
-        flushed.olds = [entry.old for entry in flushed.entries]
+        """Fills in ``olds``: every row of a window was read before it was changed. Counted rows have them."""
+        if flushed.entries:
+            flushed.olds = [entry.old for entry in flushed.entries]
 
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
@@ -355,6 +359,7 @@ def _put_in_order(flushed: Flushed, positions: list[Positions]) -> None:
     flushed.values = list(map(flushed.values.__getitem__, order))
     flushed.timestamps = list(map(flushed.timestamps.__getitem__, order))
     flushed.store_keys = list(map(flushed.store_keys.__getitem__, order))
+    flushed.olds = list(map(flushed.olds.__getitem__, order))
     flushed.raw_values = list(map(flushed.raw_values.__getitem__, order))
     flushed.starts = list(map(flushed.starts.__getitem__, order))
 

@@ -59,7 +59,9 @@ def _counted_node(plan: ResolvedSubtopology, source: str) -> ProcessorNode | Non
         return None
     op = node.operation
     is_simple = op.aggregation == "count" and not op.emit_on_close and node.late is None
-    if not is_simple or len(node.parents) != 1 or node.sends_old_values:
+    if not is_simple or len(node.parents) != 1:
+        return None
+    if node.sends_old_values and op.windows is None:
         return None
     used_by = [n.name for n in plan.subtopology.nodes if isinstance(n, ProcessorNode) and op.store in n.stores]
     if used_by not in ([], [node.name]) or not plan.is_cached(op.store) or not plan.is_plain(op.store):

@@ -16,7 +16,7 @@ from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
 from tests.streamsrt.operators.programs import Piped, final_rows
 from tests.streamsrt.operators.ways import Run
-from topology import KStream, Store, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import KStream, Store, StreamsBuilder, Suppressed, TimeWindows, Topology, serdes
 
 NEVER = 1 << 30
 pack = Struct(">q").pack
@@ -35,10 +35,11 @@ with_headers = st.lists(records, min_size=1, max_size=3).map(
     lambda rows: [Piped(row.topic, row.key, row.value, row.timestamp, (("h", b"1"),)) for row in rows]
 )
 STEPS = ("flush", "commit", "evict", "read", "fold", "restart")
-ways = pytest.mark.parametrize("end", ["count", "tumbling", "hopping"])
+ways = pytest.mark.parametrize("end", ["count", "tumbling", "hopping", "suppressed"])
 WINDOWS = {
     "tumbling": TimeWindows(10, grace=5),
     "hopping": TimeWindows(17, 5, grace=3),
+    "suppressed": TimeWindows(10, grace=5),
 }
 
 
@@ -58,6 +59,8 @@ def topology_of(
     else:
         windows = WINDOWS[end]
         table = grouped.windowed_by(windows).count(store=store)
+        if end == "suppressed":
+            table = table.suppress(Suppressed.until_window_closes())
         table.to_stream().to("out", key=serdes.time_windowed(serdes.string, windows.size_ms), value=serdes.long)
     return builder.build()
 
@@ -118,6 +121,7 @@ def outcome(end: str, script: Sequence[Any], short: int, size: int, monkeypatch:
 @given(st.lists(runs | in_order | with_headers | st.sampled_from(STEPS), max_size=12))
 @example([[Piped("in", "a", "x", 10, ())], "commit", "evict", [Piped("in", "a", "x", 11, (("h", b"1"),))]])
 @example([[Piped("in", "a", "x", 31, ())], [Piped("in", "a", "x", 9, ())], [Piped("in", "b", None, 15, ())]])
+@example([[Piped("in", "a", "x", 42, ()), Piped("in", "a", "x", 30, ())], "fold"])
 def test_runs_are_counted_as_single_records_are(end: str, script: list[Any]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         counted = outcome(end, script, 1, 30, patch)
