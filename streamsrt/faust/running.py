@@ -240,6 +240,8 @@ class RunningApplication:
         if expiring:
             interval_ms = max(1, round(self.app.conf.table_cleanup_interval * 1000))
             context.schedule(interval_ms, PunctuationType.WALL_CLOCK_TIME, clean)
+            # Once soon: tasks that begin more often than that would let nothing expire.
+            rest = context.schedule(_LOOK_MS, PunctuationType.WALL_CLOCK_TIME, clean)
 
     def _expire(self, table: faust.Table, task: RunningTask, jobs: Jobs, now_ms: int) -> bool:
         """Deletes what has expired. Returns whether there is more."""

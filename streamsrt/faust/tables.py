@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from faust.exceptions import KeyDecodeError
+from mode.utils.times import want_seconds
 
 from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
@@ -45,9 +46,18 @@ def store_of(table: faust.Table) -> Store:
         caching=True,
         renamed_from=_renamed_from(table),
         changelog_config={
-            key: str(value) for key, value in {**table.extra_topic_configs, **(topic.config or {})}.items()
+            key: str(value)
+            for key, value in {**table.extra_topic_configs, **_retained(topic), **(topic.config or {})}.items()
         },
     )
+
+
+def _retained(topic: faust.TopicT) -> dict[str, object]:
+    """What a changelog that the program gives says about how long it keeps records. Compacted ones keep them for ever."""
+    if not topic.deleting:
+        return {}
+    policy = {"cleanup.policy": "compact,delete" if topic.compacting else "delete"}
+    return {**policy, "retention.ms": round(want_seconds(topic.retention) * 1000)} if topic.retention else {**policy}
 
 
 def _keys(table: faust.Table, name: str) -> CallableSerde[object]:

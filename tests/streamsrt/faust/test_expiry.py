@@ -17,9 +17,9 @@ from streamsrt.faust import TestApp, expiry  # noqa: E402
 from streamsrt.faust.expiry import order_of  # noqa: E402
 
 
-def counting(**table: Any) -> tuple[faust.App, faust.Table]:
+def counting(interval_s: float = 1.0, **table: Any) -> tuple[faust.App, faust.Table]:
     """Counts by key in windows of ten seconds."""
-    app = an_app(table_cleanup_interval=1.0)
+    app = an_app(table_cleanup_interval=interval_s)
     counts = app.Table("counts", default=int, **table)
     windows = counts.tumbling(10, expires=60)
 
@@ -68,7 +68,8 @@ def test_rows_expire_in_pieces_and_all_of_them(monkeypatch: pytest.MonkeyPatch) 
         for number in range(10):
             test.send("visits", key=f"k{number}", value=number, timestamp=float(number))
         test.send("visits", key="new", value=1, timestamp=75.0)
-        test.driver.advance_wall_clock_time(75_000)
+        test.driver.advance_wall_clock_time(100)
+        test.driver.advance_wall_clock_time(74_900)
         assert [value for _, value in closed] == [0, 1, 2, 3], "the rest has not been looked at yet"
         test.send("visits", key="k0", value=100, timestamp=1.0)
         test.driver.restart(clean=False)
@@ -86,6 +87,30 @@ def test_a_late_row_expires_though_all_others_have(monkeypatch: pytest.MonkeyPat
         assert keys(test) == []
         test.send("visits", key="a", value=1, timestamp=5.0)
         assert keys(test) == [("a", 0.0)]
+        test.driver.advance_wall_clock_time(1_000)
+        assert keys(test) == []
+
+
+def test_windows_expire_though_each_start_comes_before_the_interval_is_over() -> None:
+    closed: list[Any] = []
+
+    async def on_close(key: Any, value: Any) -> None:
+        closed.append((key[0], value))
+
+    app, _ = counting(interval_s=30.0, on_window_close=on_close)
+    with TestApp(app) as test:
+        test.send("visits", key="a", value=1, timestamp=0.0)
+        for _ in range(3):
+            test.driver.advance_wall_clock_time(100)
+            test.driver.advance_wall_clock_time(24_900)
+            assert closed == []
+            test.driver.restart(clean=False)
+        # No record has come since: the clock alone says that the window is over.
+        test.driver.advance_wall_clock_time(100)
+        assert closed == [("a", 1)]
+        test.send("visits", key="b", value=1, timestamp=0.0)
+        test.driver.advance_wall_clock_time(29_000)
+        assert keys(test) == [("b", 0.0)], "from then on at the application's interval"
         test.driver.advance_wall_clock_time(1_000)
         assert keys(test) == []
 

@@ -16,6 +16,7 @@ require_faust()
 import faust  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.tables import store_of  # noqa: E402
 
 
 class Order(faust.Record):
@@ -217,6 +218,24 @@ def test_a_table_keeps_its_rows_in_the_changelog_that_it_is_given() -> None:
         test.send("in", key="a", value=2)
         assert test.table(totals) == {"a": 3}
         assert {each.topic for each in test.driver.producer_history} == {"shop-former-changelog"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"compacting": True, "retention": 60.0}, {}),
+        ({"compacting": True, "deleting": True}, {"cleanup.policy": "compact,delete"}),
+        ({"deleting": True, "retention": 60.0}, {"cleanup.policy": "delete", "retention.ms": "60000"}),
+        (
+            {"deleting": True, "retention": 60.0, "config": {"retention.ms": 5, "segment.ms": 7}},
+            {"cleanup.policy": "delete", "retention.ms": "5", "segment.ms": "7"},
+        ),
+    ],
+)
+def test_the_changelog_is_kept_for_as_long_as_its_topic_says(given: Any, kept: dict[str, str]) -> None:
+    app = an_app()
+    log = app.topic("shop-totals-changelog", internal=True, partitions=3, **given)
+    assert store_of(app.Table("totals", changelog_topic=log)).changelog_config == kept
 
 
 def test_a_changelog_that_can_not_be_used_is_refused_with_what_to_do() -> None:
