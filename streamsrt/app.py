@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import GivenUpError
+from streamsrt.client.values import CallAbandonedError
 from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
 from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.queries.errors import (
@@ -237,7 +237,7 @@ class KafkaStreams(Queryable):
         """
         self._claim()
         if self.config.num_stream_threads > 1:
-            self._start_processes(look_whether_quiet=False)
+            self._start_processes(stop_when_quiet=False)
             return
         ready = threading.Event()
         self._thread = threading.Thread(
@@ -450,7 +450,7 @@ class KafkaStreams(Queryable):
         processes.set_threads(processes.threads + by)
         return processes.threads
 
-    def _start_processes(self, *, look_whether_quiet: bool) -> None:
+    def _start_processes(self, *, stop_when_quiet: bool) -> None:
         config, channel, leaving = self.config, QueryChannel.new(), self._leaving
 
         def work(index: int, control: Connection) -> None:
@@ -463,7 +463,7 @@ class KafkaStreams(Queryable):
             )
             streams._worker, streams._leaving = index, leaving
             QueryServer(channel, index, streams)
-            run_worker(streams, control, look_whether_quiet=look_whether_quiet)
+            run_worker(streams, control, stop_when_quiet=stop_when_quiet)
 
         self._processes = StreamProcesses(
             work,
@@ -482,12 +482,12 @@ class KafkaStreams(Queryable):
             raise
 
     def _run_processes(self, until: Until, deadline: float | None, records: int | None) -> None:
-        self._start_processes(look_whether_quiet=until == "quiet")
+        self._start_processes(stop_when_quiet=until == "quiet")
         processes = self._processes
         assert processes is not None
         stopping, quiet_times = False, 0
         crashed: StreamThreadFailedError | None = None
-        while not processes.join(_LOOK_S):
+        while not processes.join(_CHECK_INTERVAL_S):
             quiet_times = quiet_times + 1 if processes.summary.quiet else 0
             if until == "quiet" and processes.summary.failed and not stopping:
                 # Its tasks stay with its member until the session ends: the others are quiet without them.
@@ -584,7 +584,7 @@ class KafkaStreams(Queryable):
         network = NetworkThread(
             client_config(config, str(directory.process_id), self._worker or 1),
             restores_apart=True,
-            given_up=lambda: self._stop_requested and loop is None,
+            is_abandoned=lambda: self._stop_requested and loop is None,
         )
         try:
             network.start(config.default_api_timeout_ms / 1000)
@@ -617,7 +617,7 @@ class KafkaStreams(Queryable):
                 loop.run(until)
             if loop.was_shut_down and self._worker is None:
                 raise application_shutdown()
-        except GivenUpError:
+        except CallAbandonedError:
             logger.info("stopped before the cluster answered")
         except StreamsError as error:
             is_replaced = loop is not None and loop.response is Response.REPLACE_THREAD
@@ -666,7 +666,7 @@ class KafkaStreams(Queryable):
 
 
 _REPLACE_PAUSE_S = 0.5
-_LOOK_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 _QUIET_TIMES = 5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -197,7 +197,7 @@ class GroupShards:
         request_id = next(self._request_ids)
         client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
-        asked = RequestContext(
+        internal = RequestContext(
             request_id,
             client_id,
             client_host,
@@ -208,7 +208,7 @@ class GroupShards:
             self._unread,
             self._committed_topics,
         )
-        outcome = shard.execute(GroupRequest(asked, message), self._now_ms())
+        outcome = shard.execute(GroupRequest(internal, message), self._now_ms())
         answer = None
         for reply in outcome.replies:
             if reply.request_id == request_id:
@@ -295,13 +295,15 @@ class GroupShards:
         return {topic for topic, _ in self.committed(group_id)}
 
     def _raise_retention(self, effect: RaiseRetention) -> None:
-        for name, asked in effect.settings_ms.items():
+        for name, requested in effect.settings_ms.items():
             topic = self._topics.get(name)
             if topic is None:
                 continue
             has = self._topics.effective_configs(topic)
             longer = {
-                key: str(asked_ms) for key, asked_ms in asked.items() if keeps_longer(asked_ms, int(str(has[key])))
+                key: str(requested_ms)
+                for key, requested_ms in requested.items()
+                if keeps_longer(requested_ms, int(str(has[key])))
             }
             if not longer:
                 continue

@@ -59,17 +59,17 @@ def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequ
     return ErrorCode.ILLEGAL_GENERATION if stale == ErrorCode.STALE_MEMBER_EPOCH else stale
 
 
-def fetch_error(group: Group | None, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
+def fetch_error(group: Group | None, request: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
     """Returns why the offsets of this group can't be fetched; NONE if they can."""
-    if not asked.member_id and asked.member_epoch < 0:
+    if not request.member_id and request.member_epoch < 0:
         return ErrorCode.NONE
     if group is None:
-        return ErrorCode.NONE if asked.member_epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if request.member_epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup):
         return ErrorCode.NONE
-    if asked.member_id is None or asked.member_id not in group.members:
+    if request.member_id is None or request.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return _stale(group, asked.member_id, asked.member_epoch)
+    return _stale(group, request.member_id, request.member_epoch)
 
 
 def _classic_error(live: Live, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> ErrorCode:

@@ -154,7 +154,7 @@ def _expire_streams(
 ) -> GroupDecision:
     if key.kind == INITIAL_DELAY:
         return assign_after_delay(group, now_ms, image=image, config=config.for_group(key.owner_id))
-    if key.kind == REJOIN and key.member_id not in group.soft.asked_to_rejoin:
+    if key.kind == REJOIN and key.member_id not in group.soft.must_rejoin:
         return NOTHING
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_TASKS):

@@ -131,9 +131,11 @@ def fetch(
     if context.api_version >= GROUPS_VERSION:
         answers = [
             _fetch_group(
-                groups.get(asked.group_id), _Readable.of(asked.group_id, offsets, image, require_stable=stable), asked
+                groups.get(request.group_id),
+                _Readable.of(request.group_id, offsets, image, require_stable=stable),
+                request,
             )
-            for asked in request.groups
+            for request in request.groups
         ]
         response = types.OffsetFetchResponse(groups=answers)
     else:
@@ -158,16 +160,16 @@ def fetch(
 def _fetch_group(
     group: Group | None,
     readable: _Readable,
-    asked: types.OffsetFetchRequest.OffsetFetchRequestGroup,
+    request: types.OffsetFetchRequest.OffsetFetchRequestGroup,
 ) -> types.OffsetFetchResponse.OffsetFetchResponseGroup:
     response = types.OffsetFetchResponse
-    answer = response.OffsetFetchResponseGroup(group_id=asked.group_id)
-    answer.error_code = fetch_error(group, asked)
+    answer = response.OffsetFetchResponseGroup(group_id=request.group_id)
+    answer.error_code = fetch_error(group, request)
     if answer.error_code != ErrorCode.NONE:
         return answer
     wanted = _all(readable.committed)
-    if asked.topics is not None:
-        wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
+    if request.topics is not None:
+        wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
     for name, topic_id, partitions in wanted:
         answer.topics.append(
             response.OffsetFetchResponseTopics(

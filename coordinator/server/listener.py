@@ -71,7 +71,7 @@ class Listener:
         self._queue: FairQueue | None = None
         self._refusals = 0
         self._quiet_until_s = 0.0
-        self._looked_s = self._pressed_since_s = -math.inf
+        self._checked_s = self._pressed_since_s = -math.inf
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -196,10 +196,10 @@ class Listener:
 
     def cut_off_stalled(self, now_s: float) -> None:
         """Closes connections that stand still. To be called every half second while memory is waited for."""
-        if now_s - self._looked_s > 2 * STALLED_CHECK_S:
+        if now_s - self._checked_s > 2 * STALLED_CHECK_S:
             # No connection has waited, or the event loop did not turn.
             self._pressed_since_s = now_s
-        self._looked_s = now_s
+        self._checked_s = now_s
         for connection in [each for each in self._connections if each.is_stalled(now_s, self._pressed_since_s)]:
             logger.warning(
                 "closed the connection from %s: it holds memory and makes no progress (queued.max.request.bytes)",

@@ -377,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(violation)
         except Exception:
             logger.exception("closed the connection from %s: a handler failed", self.host)
-            self._give_up()
+            self._close_after_answers()
         self._settle()
         return at_s - begun_s
 
@@ -419,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             logger.exception("closed the connection from %s: a handler failed while it waited", self.host)
             self._task = None
-            self._give_up()
+            self._close_after_answers()
             return
         self._task = None
         self._end_served()
@@ -429,9 +429,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, violation: ProtocolViolationError) -> None:
         logger.warning("closed the connection from %s: %s", self.host, violation)
-        self._give_up()
+        self._close_after_answers()
 
-    def _give_up(self) -> None:
+    def _close_after_answers(self) -> None:
         """Closes once what was answered before is sent; what waits or came behind is not answered."""
         if self._task is not None:
             self._task.cancel()

@@ -185,7 +185,7 @@ class OrderedTasks:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         set_up_worker(self.where)
-        self._say_sorting()
+        self._report_sorting()
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
@@ -195,7 +195,7 @@ class OrderedTasks:
         # A task that was finished already has left them.
         deque(rows, maxlen=0)
 
-    def _say_sorting(self) -> None:
+    def _report_sorting(self) -> None:
         """Spark reads and sorts what this worker waits for."""
         from pyspark import TaskContext
 

@@ -418,7 +418,7 @@ def explained(
     text = str(error)
     where, said, versions = (
         f"the lake of {lake.topic}",
-        what_is_said(error),
+        best_line(error),
         SparkVersions(spark.version, hadoop_version()),
     )
     file = _FILE.search(text)
@@ -451,7 +451,7 @@ def explained(
     return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
 
 
-def what_is_said(error: Exception) -> str:
+def best_line(error: Exception) -> str:
     """The most informative line of an error."""
     text = str(error)
     found = _CONDITION.search(text)

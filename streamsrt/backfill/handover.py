@@ -93,7 +93,7 @@ class HandOver:
 
     def _reach(self, step: Step, text: str, **changes: object) -> None:
         self._save(step=step, **changes)
-        self._say(step, text)
+        self._report(step, text)
 
     def _save(self, **changes: object) -> None:
         self.state = self.state.model_copy(update=changes)
@@ -102,7 +102,7 @@ class HandOver:
         fresh.replace(self._directory / HANDOVER_FILE)
         sync(self._directory)
 
-    def _say(self, step: Step, text: str) -> None:
+    def _report(self, step: Step, text: str) -> None:
         if self._on_step is not None:
             self._on_step(step, text)
 
@@ -116,7 +116,7 @@ class HandOver:
         if self._before("marked"):
             self._prepare(manifests)
         self._commit_marks()
-        self._say("marked", f"start offsets are marked: {self._plan.application_id} does not start now")
+        self._report("marked", f"start offsets are marked: {self._plan.application_id} does not start now")
         targets = list(self._targets(manifests))
         if self._before("written"):
             self._write(targets)
@@ -260,7 +260,7 @@ class HandOver:
         ends: dict[str, int] = {}
         for target in targets:
             ends[f"{target.topic}-{target.partition}"] = self._writer.write(target)
-            self._say("marked", f"{target.topic}-{target.partition}: {target.records} records")
+            self._report("marked", f"{target.topic}-{target.partition}: {target.records} records")
         total = sum(target.records for target in targets)
         self._reach("written", f"{total} records are in changelogs and outputs", ends=ends)
 
@@ -271,7 +271,7 @@ class HandOver:
             check_no_stores(self._plan, manifests, state_dir)
             self._save(state_dirs=(*self.state.state_dirs, name))
         count = install_bundles(self._directory, self._plan, manifests, ends, state_dir)
-        self._say("verified", f"{count} stores installed in {state_dir}")
+        self._report("verified", f"{count} stores installed in {state_dir}")
 
     # ---------------------------------------------------------------------------------------------------------- 5 offsets
 

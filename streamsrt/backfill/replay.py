@@ -156,9 +156,9 @@ class TaskReplay:
         """After :meth:`finish`: what is not in the stores, for a replay that continues this one."""
         self._past: Overtaken | None = None
         if earlier is not None:
-            self._go_on(earlier)
+            self._continue(earlier)
 
-    def _go_on(self, earlier: Earlier) -> None:
+    def _continue(self, earlier: Earlier) -> None:
         for topic, name in self._logged.items():
             for columns in earlier.logged(name):
                 self._changelogs[topic].add(columns.keys, columns.values, columns.timestamps, columns.headers)

@@ -246,25 +246,25 @@ class _Reporter:
         self._driver = driver_of(directory)
         self._records = 0
         self._rows = 0
-        self._said = 0.0
+        self._reported_s = 0.0
 
     def __call__(self, records: int) -> None:
         self._records += records
-        self._say("running")
+        self._report("running")
 
     def written(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The same entries of state or a changelog, counted as they are written."""
-        self._say("writing", now=True)
+        self._report("writing", now=True)
         for number, entry in enumerate(entries, 1):
             if not number % _ROWS_AT_ONCE:
                 self._rows += _ROWS_AT_ONCE
-                self._say("writing")
+                self._report("writing")
             yield entry
 
-    def _say(self, phase: Literal["running", "writing"], *, now: bool = False) -> None:
+    def _report(self, phase: Literal["running", "writing"], *, now: bool = False) -> None:
         seconds = time.monotonic() - self._started
-        if now or seconds - self._said >= PROGRESS_INTERVAL_S:
-            self._said = seconds
+        if now or seconds - self._reported_s >= PROGRESS_INTERVAL_S:
+            self._reported_s = seconds
             check_driver(self._directory, self._task_id, self._driver)
             write_progress(
                 self._directory,

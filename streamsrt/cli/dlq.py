@@ -152,7 +152,12 @@ def _letters_of(network: NetworkThread, topic: str) -> DeadLetterTopic:
 
 def _print_summary(found: Iterator[tuple[Letter, LetterOutcome | None]], *, as_json: bool) -> None:
     numbers = Counter(
-        (letter.told.get("application.id", ""), letter.told.get("node", ""), letter.error, _state(letter, outcome))
+        (
+            letter.details.get("application.id", ""),
+            letter.details.get("node", ""),
+            letter.error,
+            _state(letter, outcome),
+        )
         for letter, outcome in found
     )
     columns = ["letters", "application", "step", "error", "state"]
@@ -162,12 +167,12 @@ def _print_summary(found: Iterator[tuple[Letter, LetterOutcome | None]], *, as_j
 
 def letter_row(letter: Letter, outcome: LetterOutcome | None) -> dict[str, object]:
     """A letter as ``dlq list`` shows it."""
-    message = letter.told.get("message", "").partition("\n")[0]
+    message = letter.details.get("message", "").partition("\n")[0]
     return {
         "letter": f"{letter.partition}:{letter.offset}",
         "time": _time(letter.timestamp),
-        "application": letter.told.get("application.id", ""),
-        "step": letter.told.get("node", ""),
+        "application": letter.details.get("application.id", ""),
+        "step": letter.details.get("node", ""),
         "origin": _origin(letter),
         "error": letter.error,
         "message": message if len(message) <= _MESSAGE_MAX else f"{message[: _MESSAGE_MAX - 1]}…",
@@ -178,7 +183,7 @@ def letter_row(letter: Letter, outcome: LetterOutcome | None) -> dict[str, objec
 def _state(letter: Letter, outcome: LetterOutcome | None) -> str:
     if outcome is not None:
         return outcome.value
-    return "stopped" if letter.told.get("response") == "fail" else "waiting"
+    return "stopped" if letter.details.get("response") == "fail" else "waiting"
 
 
 def _time(epoch_ms: int) -> str:
@@ -215,27 +220,27 @@ def show(
             f"there is no dead letter at {shown_positions} of {topic}: streamsrt dlq list {topic} --all lists them"
         )
     for letter, outcome in found:
-        told = _told(letter, outcome, decode)
+        row = _row(letter, outcome, decode)
         if as_json:
-            print_rows([], [told], as_json=True)
+            print_rows([], [row], as_json=True)
             continue
-        for name, value in told.items():
+        for name, value in row.items():
             typer.echo(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
         typer.echo("")
 
 
-def _told(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
-    source = letter.told.get("topic", "")
+def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
+    source = letter.details.get("topic", "")
     return {
         **letter_row(letter, outcome),
-        "message": letter.told.get("message", ""),
+        "message": letter.details.get("message", ""),
         "line": letter.line,
         "key": shown(source, letter.key, decode.key),
         "value": shown(source, letter.value, decode.value),
         "headers": {name: None if value is None else as_text("", value) for name, value in letter.headers},
         "replays": letter.replays,
         "not_replayed_because": letter.why_not_replayed() or "",
-        "stack_trace": letter.told.get("stacktrace", ""),
+        "stack_trace": letter.details.get("stacktrace", ""),
     }
 
 
@@ -285,13 +290,13 @@ def replay(
         if not execute:
             note("nothing is changed: use --execute to do it")
             return
-        with told_if_fenced(topic):
+        with explained_if_fenced(topic):
             done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
     note(f"replayed {counted(done, 'record')}")
 
 
 @contextmanager
-def told_if_fenced(topic: str) -> Iterator[None]:
+def explained_if_fenced(topic: str) -> Iterator[None]:
     """Says who has ended a replay or a drop that another one of the same topic ends."""
     try:
         yield
@@ -321,7 +326,7 @@ class _Plan:
                 self.left[why or ""] += 1
             elif limit is None or self.targets.total() < limit:
                 self.targets[origin.topic] += 1
-                self.steps[origin.topic, waiting.letter.told.get("node", "")] += 1
+                self.steps[origin.topic, waiting.letter.details.get("node", "")] += 1
 
     def __iter__(self) -> Iterator[PendingLetter]:
         count = 0
@@ -404,7 +409,7 @@ def drop(
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
         letters, count = _letters_of(network, topic), 0
-        with told_if_fenced(topic):
+        with explained_if_fenced(topic):
             work = Replay(letters)
             for letter, outcome in letters.letters():
                 if outcome is not None or not wanted.includes(letter):

@@ -127,10 +127,10 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
             sys.stderr.write(f"streamsrt: {message}\n")
         sys.exit(code)
     finally:
-        _give_up_on_a_full_log()
+        _discard_unwritten_log()
 
 
-def _give_up_on_a_full_log() -> None:
+def _discard_unwritten_log() -> None:
     """Where stderr goes to a disk that is full, Python would try again at its end, and exit with a code of its own."""
     try:
         if not sys.stderr.closed:

@@ -38,7 +38,7 @@ class LiveTable:
         self._interval_s = interval_s if console.is_terminal else line_interval_s
         self._at_end = at_end
         self._last: Table | None = None
-        self._said = ""
+        self._shown = ""
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="live-table", daemon=True)
@@ -63,9 +63,9 @@ class LiveTable:
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             self._draw()
-            if self._live is None and self._line is not None and (said := self._line()) != self._said:
-                self._said = said
-                self._console.print(said, highlight=False, soft_wrap=True)
+            if self._live is None and self._line is not None and (line := self._line()) != self._shown:
+                self._shown = line
+                self._console.print(line, highlight=False, soft_wrap=True)
 
     def _draw(self) -> None:
         table = self._table()

@@ -27,7 +27,7 @@ from streamsrt.wire.records import RecordColumns
 from streamsrt.wording import counted
 
 _BATCH_RECORDS = 1000
-_TOLD_RECORDS = 20
+_REPORTED_RECORDS = 20
 """So many records that can't be decoded are named one by one."""
 _FORMATS = ", ".join(FORMATS)
 
@@ -199,7 +199,7 @@ def consume(
             os.dup2(nowhere, sys.stdout.fileno())
             os.close(nowhere)
             return
-    shown.tell_undecoded(fails=not skip_message_on_error)
+    shown.report_undecoded(fails=not skip_message_on_error)
 
 
 class _Shown:
@@ -234,12 +234,12 @@ class _Shown:
     def _could_not(self, error: DeserializationError) -> None:
         self._undecoded += 1
         self._first = self._first or error
-        if self._undecoded <= _TOLD_RECORDS:
+        if self._undecoded <= _REPORTED_RECORDS:
             note(f"not printed: {error}")
-        elif self._undecoded == _TOLD_RECORDS + 1:
+        elif self._undecoded == _REPORTED_RECORDS + 1:
             note("not printed: more records like these; from here on they are only counted")
 
-    def tell_undecoded(self, *, fails: bool) -> None:
+    def report_undecoded(self, *, fails: bool) -> None:
         """Says at the end how many records were not printed. Raises DeserializationError where that ``fails``."""
         if self._first is None:
             return

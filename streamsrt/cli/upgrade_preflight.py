@@ -26,7 +26,7 @@ from topology.graph.topology import Topology
 _TIMEOUT_S = 30.0
 _READ, _WRITE = 3, 4
 _NAMES = {_READ: "READ", _WRITE: "WRITE"}
-_NOT_TOLD = -(2**31)
+_NOT_REPORTED = -(2**31)
 
 
 def refusals(network: NetworkThread, group: str, kind: str, new: Topology) -> list[str]:
@@ -118,6 +118,6 @@ def _outputs(new: Topology) -> set[str]:
 
 
 def _missing(operations: int, needed: set[int]) -> str:
-    if operations == _NOT_TOLD:
+    if operations == _NOT_REPORTED:
         return ""
     return ", ".join(_NAMES[each] for each in sorted(needed) if not operations & 1 << each)

@@ -20,7 +20,7 @@ from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 from streamsrt.wording import counted
 
 UNDER_WAY = 10
-_LOOK_S = 1.0
+_CHECK_INTERVAL_S = 1.0
 
 Group = Annotated[str, typer.Option("--group", "-g", help="application id")]
 
@@ -29,7 +29,9 @@ def status(
     group: Group,
     bootstrap_servers: BootstrapServers = None,
     once: Annotated[bool, typer.Option("--once", help="print one snapshot instead of a live table")] = False,
-    interval_s: Annotated[float, typer.Option("--interval", help="seconds between updates", min=0.1)] = _LOOK_S,
+    interval_s: Annotated[
+        float, typer.Option("--interval", help="seconds between updates", min=0.1)
+    ] = _CHECK_INTERVAL_S,
     as_json: AsJson = False,
 ) -> None:
     """Follow an upgrade until all members run one version: epochs, tasks by role, warm-up, and what to do next.

@@ -99,7 +99,7 @@ class ClassicDriver(GroupDriver):
                 timeout_ms=self._classic.rebalance_timeout_ms + JOIN_SLACK_MS,
             )
         except StreamsError as error:
-            self._tell_failure(error, self._classic.rebalance_failed)
+            self._report_failure(error, self._classic.rebalance_failed)
         else:
             self._take(self._classic.rebalance_responded, response)
 

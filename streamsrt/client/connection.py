@@ -142,7 +142,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 await loop.create_connection(lambda: self._protocol, self.host, self.port, ssl=tls)
-                await self._ask_versions()
+                await self._request_versions()
                 if self._config.security.protocol.startswith("SASL"):
                     await authenticate(self._config.security, self.address, self.request)
         except TimeoutError as error:
@@ -175,7 +175,7 @@ class Connection:
             raise
         self._protocol.limit_bytes = FRAME_MAX_BYTES
 
-    async def _ask_versions(self) -> None:
+    async def _request_versions(self) -> None:
         request = types.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
         response = await self.request(request, version=4)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:

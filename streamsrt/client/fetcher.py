@@ -283,7 +283,7 @@ class Fetcher:
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition in partitions}
         others = [partition for partition in partitions if not partition.fits(ids[partition.tp[0]])]
         if others:
-            self._tell_of_new_topics(others)
+            self._report_deleted_topics(others)
             return
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
         version = connection.version_of(
@@ -308,7 +308,7 @@ class Fetcher:
         if delivered:
             self._signal.set()
 
-    def _tell_of_new_topics(self, partitions: list[_Partition]) -> None:
+    def _report_deleted_topics(self, partitions: list[_Partition]) -> None:
         """Reports positions in topics that were deleted. The other partitions are fetched next."""
         delivered = False
         for partition in partitions:

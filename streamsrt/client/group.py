@@ -179,9 +179,9 @@ class GroupDriver:
             self._take(self._machine.responded, response)
 
     def _failed(self, error: StreamsError) -> None:
-        self._tell_failure(error, self._machine.request_failed)
+        self._report_failure(error, self._machine.request_failed)
 
-    def _tell_failure(self, error: StreamsError, failed: Callable[[str, int], Todo]) -> None:
+    def _report_failure(self, error: StreamsError, failed: Callable[[str, int], Todo]) -> None:
         final = isinstance(error, UnsupportedBrokerError)
         if isinstance(error, RequestFailedError):
             final = not is_retriable(error.error_code)

@@ -31,9 +31,9 @@ from streamsrt.client.signal import Signal
 from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.transactions import ANSWER_SLACK_S, Transactions
 from streamsrt.client.values import (
+    CallAbandonedError,
     ClientConfig,
     ClusterInfo,
-    GivenUpError,
     GroupListing,
     NewTopic,
     OffsetAndMetadata,
@@ -48,7 +48,7 @@ from streamsrt.wire.schema import Message, Request
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -59,8 +59,8 @@ class NetworkThread:
     ``transactions`` as well if the producer has a transactional id.
 
     ``restores_apart``: another thread than the processing one takes what the ``restorer`` brings; it waits with
-    ``restore_signal``, and :meth:`wait` is not about it. ``given_up``: asked again and again while a call waits for an
-    answer; when it holds, the call raises :class:`GivenUpError`.
+    ``restore_signal``, and :meth:`wait` is not about it. ``is_abandoned``: asked again and again while a call waits for an
+    answer; when it holds, the call raises :class:`CallAbandonedError`.
     """
 
     fetcher: Fetcher
@@ -75,7 +75,7 @@ class NetworkThread:
         blocking: Blocking = THREADS,
         *,
         restores_apart: bool = False,
-        given_up: Callable[[], bool] | None = None,
+        is_abandoned: Callable[[], bool] | None = None,
     ) -> None:
         self._config = config
         self.blocking = blocking
@@ -88,7 +88,7 @@ class NetworkThread:
         self._metadata_task: asyncio.Task[None] | None = None
         self._groups: list[GroupDriver] = []
         self._started = False
-        self._given_up = given_up
+        self._is_abandoned = is_abandoned
 
     # ----------------------------------------------------------------------------------------------- start and stop
 
@@ -148,7 +148,7 @@ class NetworkThread:
         if not self._started:
             return
         self._started = False
-        self._given_up = None
+        self._is_abandoned = None
         try:
             self._call(self._close(), timeout_s)
         except (FutureTimeoutError, RequestTimedOutError):
@@ -210,18 +210,18 @@ class NetworkThread:
             ) from error
 
     def _result(self, future: Future[T], timeout_s: float) -> T:
-        if self._given_up is None:
+        if self._is_abandoned is None:
             return self.blocking.result(future, timeout_s)
         ends_s = time.monotonic() + timeout_s
-        while not self._given_up():
+        while not self._is_abandoned():
             left_s = ends_s - time.monotonic()
             try:
-                return self.blocking.result(future, min(left_s, _LOOK_S))
+                return self.blocking.result(future, min(left_s, _CHECK_INTERVAL_S))
             except FutureTimeoutError:
-                if future.done() or left_s <= _LOOK_S:
+                if future.done() or left_s <= _CHECK_INTERVAL_S:
                     raise
         future.cancel()
-        raise GivenUpError("no longer waiting for the answer: the application is stopping")
+        raise CallAbandonedError("no longer waiting for the answer: the application is stopping")
 
     def request(
         self,

@@ -65,7 +65,7 @@ _ATTRIBUTES_AT = 22
 ALL_REPLICAS = -1
 SEQUENCES = 2**31
 WORTH_SENDING_BYTES = 256 * 1024
-GIVING_UP_TIMEOUT_S = 5.0
+FAIL_TIMEOUT_S = 5.0
 
 _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
@@ -142,7 +142,7 @@ class _Partition:
         if batch.stamped and (self.first_refused is None or batch.number < self.first_refused[0]):
             self.first_refused = batch.number, batch.sequence
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Resumes sending, with a gapless sequence. Called when nothing is in flight."""
         self.retrying = False
         if self.first_refused is not None:
@@ -308,9 +308,9 @@ class Producer:
                 try:
                     outcome = self._judged(refused)
                     if isinstance(outcome, StreamsError):
-                        giving_up = self._give_up(outcome, refused.generation)
+                        failing = self._fail_generation(outcome, refused.generation)
                         with suppress(TimeoutError):
-                            asyncio.run_coroutine_threadsafe(giving_up, self._loop).result(GIVING_UP_TIMEOUT_S)
+                            asyncio.run_coroutine_threadsafe(failing, self._loop).result(FAIL_TIMEOUT_S)
                 finally:
                     self._lock.acquire()
                 if refused.generation == self._generation and not isinstance(outcome, StreamsError):
@@ -449,7 +449,7 @@ class Producer:
                 to_add.append(partition.tp)
                 continue
             with self._lock:
-                partition.go_on()
+                partition.resume()
             leader = self._metadata.leader(*partition.tp)
             if leader is None:
                 partition.reason = "it has no leader"
@@ -646,7 +646,7 @@ class Producer:
             before.append(partition.queue.popleft())
         partition.queue.extendleft(reversed([*before, batch]))
 
-    async def _give_up(self, error: StreamsError, generation: int) -> None:
+    async def _fail_generation(self, error: StreamsError, generation: int) -> None:
         if generation == self._generation:
             self._fail(error)
 

@@ -276,7 +276,7 @@ class UnknownMemberError(CommitError):
     """The group no longer knows this member: its tasks belong to others, and nothing may be committed."""
 
 
-class GivenUpError(StreamsError):
+class CallAbandonedError(StreamsError):
     """The caller no longer waits for the response. This ends a thread that waited for the network; no action is
     needed."""
 

@@ -53,7 +53,7 @@ class Letter:
     value: bytes | None
     timestamp: int
     headers: Headers
-    told: Mapping[str, str]
+    details: Mapping[str, str]
     """What the headers of the letter say, by their names without prefix."""
     replays: int = 0
     """How often the record had been replayed before it failed again."""
@@ -61,7 +61,7 @@ class Letter:
     @property
     def is_letter(self) -> bool:
         """Whether it says what failed. Otherwise it is an ordinary record that lies in the topic."""
-        return bool(self.told)
+        return bool(self.details)
 
     @property
     def position(self) -> Position:
@@ -70,23 +70,23 @@ class Letter:
     @property
     def origin(self) -> FailedRecord | None:
         """The record that failed; None where the letter does not know (a punctuation, a commit)."""
-        topic = self.told.get("topic")
+        topic = self.details.get("topic")
         return FailedRecord(topic, self.number("partition"), self.number("offset")) if topic else None
 
     def number(self, name: str) -> int:
         """One of the letter's headers as a number; -1 where there is none."""
-        text = self.told.get(name, "")
+        text = self.details.get(name, "")
         return int(text) if re.fullmatch(r"-?\d{1,18}", text) else -1
 
     @property
     def error(self) -> str:
         """The class of the exception, without its module."""
-        return self.told.get("exception", "").rpartition(".")[2]
+        return self.details.get("exception", "").rpartition(".")[2]
 
     @property
     def line(self) -> str:
         """The innermost line of the program itself in the stack trace: ``FILE:LINE in FUNCTION``; empty if none is."""
-        frames = list(_FRAME.finditer(self.told.get("stacktrace", "")))
+        frames = list(_FRAME.finditer(self.details.get("stacktrace", "")))
         own = [each for each in frames if is_of_program(each["file"])]
         if not own:
             return ""
@@ -95,13 +95,13 @@ class Letter:
 
     def why_not_replayed(self, *, stopped_too: bool = False) -> str | None:
         """Why a replay would do harm; None where it would not. ``stopped_too``: a stopped application is no reason."""
-        if omitted := [name for name in ("value", "key", "headers") if f"omitted.{name}.bytes" in self.told]:
+        if omitted := [name for name in ("value", "key", "headers") if f"omitted.{name}.bytes" in self.details]:
             return f"too large for the dead-letter topic: its {omitted[0]} was left out"
         if self.origin is None:
             return "it failed in a commit or a punctuation: which record it came from is unknown"
-        if self.told.get("held") == "true":
+        if self.details.get("held") == "true":
             return "it is a change that an operator held back, not a record of the topic"
-        if self.told.get("response") == "fail" and self.origin.offset >= 0 and not stopped_too:
+        if self.details.get("response") == "fail" and self.origin.offset >= 0 and not stopped_too:
             return "the application stopped at this record and reads it again when it restarts"
         return None
 
@@ -189,14 +189,14 @@ class LetterFilter:
     positions: frozenset[Position] = field(default_factory=frozenset)
 
     def includes(self, letter: Letter) -> bool:
-        told = letter.told
+        details = letter.details
         return (
             _is_among(self.positions, letter.position)
-            and _is_among(self.applications, told.get("application.id"))
-            and _is_among(self.topics, told.get("topic"))
-            and _is_among(self.steps, told.get("node"))
-            and (not self.errors or not self.errors.isdisjoint({letter.error, told.get("exception", "")}))
-            and (self.contains is None or self.contains in told.get("message", ""))
+            and _is_among(self.applications, details.get("application.id"))
+            and _is_among(self.topics, details.get("topic"))
+            and _is_among(self.steps, details.get("node"))
+            and (not self.errors or not self.errors.isdisjoint({letter.error, details.get("exception", "")}))
+            and (self.contains is None or self.contains in details.get("message", ""))
             and (self.from_ms is None or letter.timestamp >= self.from_ms)
             and (self.before_ms is None or letter.timestamp < self.before_ms)
         )
@@ -228,14 +228,14 @@ def _mark(outcome: bytes, value: bytes | None) -> Mark | None:
 
 
 def _letter(partition: int, columns: RecordColumns, index: int, headers: Headers) -> Letter:
-    told: dict[str, str] = {}
+    details: dict[str, str] = {}
     own: list[tuple[str, bytes | None]] = []
     for name, value in headers:
         prefix = next((each for each in (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX) if name.startswith(each)), None)
         if prefix is None:
             own.append((name, value))
         elif value is not None:
-            told[name.removeprefix(prefix)] = value.decode(errors="replace")
+            details[name.removeprefix(prefix)] = value.decode(errors="replace")
     return Letter(
         partition=partition,
         offset=columns.offset_at(index),
@@ -243,6 +243,6 @@ def _letter(partition: int, columns: RecordColumns, index: int, headers: Headers
         value=columns.values[index],
         timestamp=columns.timestamps[index],
         headers=tuple(own),
-        told=told,
+        details=details,
         replays=sum(name == REPLAYED_HEADER for name, _ in own),
     )

@@ -322,7 +322,7 @@ class Runner:
     def _skip_or_raise(self, generated: Generated, error: BaseException, index: int) -> None:
         """Handles the failure of the record with that index, at which a generated function stopped."""
         node, stage = generated.origin(error)
-        context = self.env.context_let_go(node) or _context_at(*self._at[:2], index, node)
+        context = self.env.context_of_evicted(node) or _context_at(*self._at[:2], index, node)
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
@@ -503,7 +503,7 @@ class Runner:
         except BaseException as error:  # a user's function may raise anything
             node_name, stage = generated.origin(error)
             at = len(flushed.keys) - length_hint(keys) - 1
-            context = self.env.context_let_go(node_name) or _flushed_context(flushed, at, node_name)
+            context = self.env.context_of_evicted(node_name) or _flushed_context(flushed, at, node_name)
             handlers = self.plan.handlers
             if not isinstance(error, Exception):
                 self.env.skip_or_fail(context, error)

@@ -29,7 +29,7 @@ DEFAULT_TIMEOUT_S = 30.0
 class _Request:
     """A waiting query. ``done`` is locked until it is answered."""
 
-    __slots__ = ("done", "error", "given_up", "result", "work")
+    __slots__ = ("done", "error", "is_abandoned", "result", "work")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
@@ -37,10 +37,10 @@ class _Request:
         self.done.acquire()
         self.result: Any = None  # of the type that the work returns
         self.error: BaseException | None = None
-        self.given_up = False
+        self.is_abandoned = False
 
     def answer(self) -> None:
-        if not self.given_up:
+        if not self.is_abandoned:
             try:
                 self.result = self.work()
             except BaseException as error:  # noqa: BLE001  # raised where it was asked
@@ -116,7 +116,7 @@ class QueryGate:
         if not self._wanted:
             self._drain()
         if not request.done.acquire(timeout=timeout_s):
-            request.given_up = True
+            request.is_abandoned = True
             raise QueryTimedOutError(
                 f"the processing thread did not get to the query in {timeout_s:g} s: a function of the application "
                 "takes that long, or a task is being opened or closed. Try again, or with a longer timeout."

@@ -57,7 +57,7 @@ class LocalQueries(StoreQueries):
     def routing(self) -> Routing:
         return self._routing
 
-    def ask(
+    def query_store(
         self,
         store: str,
         query: Query,
@@ -69,9 +69,9 @@ class LocalQueries(StoreQueries):
         active_only: bool,
         timeout_s: float,
     ) -> dict[int, QueryResult[Value]]:
-        def look() -> dict[int, QueryResult[Value]]:
+        def read() -> dict[int, QueryResult[Value]]:
             if self.routing.stores.is_global(store):
-                return {0: self._ask_global(store, prepared, query, bound)}
+                return {0: self._query_global(store, prepared, query, bound)}
             chosen = [
                 owned
                 for owned in self._with_store(store)
@@ -81,18 +81,18 @@ class LocalQueries(StoreQueries):
                 _check_running(chosen)
             with self._still(chosen):
                 return {
-                    owned.key[1]: self._ask(owned, store, prepared, query, require_active=require_active, bound=bound)
+                    owned.key[1]: self._query(owned, store, prepared, query, require_active=require_active, bound=bound)
                     for owned in chosen
                 }
 
-        return self._gate.run(look, timeout_s)
+        return self._gate.run(read, timeout_s)
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
-        def look() -> list[RawRow]:
+        def read() -> list[RawRow]:
             with self._still(self._tasks):
                 return list(islice(rows, CHUNK_ROWS))
 
-        return self._gate.run(look, timeout_s)
+        return self._gate.run(read, timeout_s)
 
     def _still(self, tasks: Iterable[OwnedTask]) -> AbstractContextManager[None]:
         """Pauses the restore of these tasks' stores, if there is one."""
@@ -100,12 +100,12 @@ class LocalQueries(StoreQueries):
             return nullcontext()
         return self._restoring.standing_still
 
-    def look(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
+    def run_on_tasks(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
         """Runs ``work`` on the tasks while no other thread uses them, and returns its result. Raises
         InvalidStateStoreError."""
         return self._gate.run(lambda: work(self._tasks), timeout_s)
 
-    def look_at_globals(self, work: Callable[[GlobalConsumer], None], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def run_on_globals(self, work: Callable[[GlobalConsumer], None], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Runs ``work`` on the consumer of the global stores, if there is one. Raises InvalidStateStoreError."""
         consumer = self._global_consumer()
         if consumer is not None:
@@ -114,7 +114,7 @@ class LocalQueries(StoreQueries):
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
         """Returns the size of each store of this instance."""
 
-        def look() -> list[StoreSize]:
+        def read() -> list[StoreSize]:
             return [
                 StoreSize(
                     str(owned),
@@ -127,12 +127,12 @@ class LocalQueries(StoreQueries):
                 for name, store in owned.stores.items()
             ]
 
-        return self._gate.run(look, timeout_s)
+        return self._gate.run(read, timeout_s)
 
     def _with_store(self, store: str) -> list[OwnedTask]:
         return [owned for owned in self._tasks if store in owned.stores]
 
-    def _ask(
+    def _query(
         self,
         owned: OwnedTask,
         store: str,
@@ -174,7 +174,7 @@ class LocalQueries(StoreQueries):
             offsets[topic] = {partition: (progress.position if at is None else at) - 1}
         return Position(offsets)
 
-    def _ask_global(
+    def _query_global(
         self, store: str, prepared: Prepared | None, query: Query, bound: PositionBound
     ) -> QueryResult[Value]:
         consumer = self._global_consumer()

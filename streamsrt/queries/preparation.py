@@ -136,14 +136,14 @@ def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
 def _upcasting(convert: Convert) -> Convert:
     """Wraps a conversion so that its failures are UserErrors."""
 
-    def told(raw: RawRow) -> Value:
+    def decoded(raw: RawRow) -> Value:
         try:
             return convert(raw)
         except UpcastError as error:
             error.key = raw.key
             raise UserError(error.with_advice) from error
 
-    return told
+    return decoded
 
 
 def key_query(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:

@@ -35,7 +35,7 @@ class StoreQueries(ABC):
         """Returns the instances with their partitions, as known now."""
 
     @abstractmethod
-    def ask(
+    def query_store(
         self,
         store: str,
         query: Query,
@@ -72,7 +72,7 @@ class StoreQueries(ABC):
         """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
         not run yet raises StreamsRebalancingError."""
         prepared = prepare(self.routing, store, query)
-        found = self.ask(
+        found = self.query_store(
             store,
             query,
             prepared,

@@ -49,23 +49,23 @@ class DropLog:
     """The drop counts already logged for each task. A task that is reopened counts from zero."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], tuple[int, int]] = {}
+        self._logged: dict[tuple[str, str], tuple[int, int]] = {}
 
     def lines(self, all_drops: Iterable[Drops], now_ms: int) -> list[str]:
         """Returns the lines to log now. ``all_drops``: the counts of each open task."""
         found: list[str] = []
-        said: dict[tuple[str, str], tuple[int, int]] = {}
+        logged: dict[tuple[str, str], tuple[int, int]] = {}
         for drops in all_drops:
             for name in _REASONS:
                 count, key = drops.counters.get(name, 0), (drops.who, name)
-                before, at_ms = self._said.get(key, (0, now_ms - INTERVAL_MS))
+                before, at_ms = self._logged.get(key, (0, now_ms - INTERVAL_MS))
                 if count < before:
                     before = 0
                 if count > before and now_ms - at_ms >= INTERVAL_MS:
                     found.append(_line(drops, name, count - before))
                     before, at_ms = count, now_ms
-                said[key] = before, at_ms
-        self._said = said
+                logged[key] = before, at_ms
+        self._logged = logged
         return found
 
     def rest(self, drops: Drops) -> list[str]:
@@ -73,7 +73,7 @@ class DropLog:
         zero."""
         found: list[str] = []
         for name in _REASONS:
-            before, _ = self._said.pop((drops.who, name), (0, 0))
+            before, _ = self._logged.pop((drops.who, name), (0, 0))
             count = drops.counters.get(name, 0)
             if count > before:
                 found.append(_line(drops, name, count - before))

@@ -61,17 +61,17 @@ class InstanceMetrics:
         if queries is not None:
             with suppress(InvalidStateStoreError):
                 self._of_tasks(board, tags, queries)
-        self._rates.forget(unless=board.asked)
+        self._rates.forget(unless=board.requested)
         return board.found
 
     def _of_tasks(self, board: MetricList, tags: Mapping[str, str], queries: LocalQueries) -> None:
-        tasks = queries.look(list, _TIMEOUT_S)
+        tasks = queries.run_on_tasks(list, _TIMEOUT_S)
         shares_of_time(board, tags, tasks)
         for at in range(0, len(tasks), _TASKS_AT_ONCE):
-            queries.look(
+            queries.run_on_tasks(
                 partial(_read, board, tags, {owned.key for owned in tasks[at : at + _TASKS_AT_ONCE]}), _TIMEOUT_S
             )
-        queries.look_at_globals(partial(_read_globals, board, tags), _TIMEOUT_S)
+        queries.run_on_globals(partial(_read_globals, board, tags), _TIMEOUT_S)
 
 
 def _read_globals(board: MetricList, tags: Mapping[str, str], consumer: GlobalConsumer) -> None:

@@ -51,11 +51,11 @@ class MetricList:
     now_ns: int
     now_ms: int
     found: list[Metric] = field(default_factory=list)
-    asked: set[Hashable] = field(default_factory=set)
+    requested: set[Hashable] = field(default_factory=set)
     """The client whose rates are requested."""
 
     def per_second(self, what: Hashable, total: float) -> float:
-        self.asked.add(what)
+        self.requested.add(what)
         return self.rates.of(what, total, self.now_ns)
 
     def add(self, group: str, name: str, value: float, tags: Mapping[str, str], description: str) -> None:

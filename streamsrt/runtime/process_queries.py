@@ -46,7 +46,7 @@ _GRACE_S = 5.0
 _KEYS = ("key", "lower", "upper")
 
 
-class Ask(NamedTuple):
+class StoreRequest(NamedTuple):
     """A query, with keys as bytes."""
 
     store: str
@@ -81,7 +81,7 @@ class Metrics(NamedTuple):
     """Requests the metrics of the stream thread."""
 
 
-Request = Ask | More | KnownInstances | CountPartitions | Sizes | Metrics
+Request = StoreRequest | More | KnownInstances | CountPartitions | Sizes | Metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ class QueryServer:
             return self._instance.metrics()
         queries = self._instance.local_queries()
         match request:
-            case Ask():
-                return _ask(queries, request, scans)
+            case StoreRequest():
+                return _query(queries, request, scans)
             case More(scan, timeout_s):
                 return queries.more(scans[scan], timeout_s)
             case KnownInstances():
@@ -160,9 +160,9 @@ class QueryServer:
         raise TypeError(f"{request!r} is not a request")
 
 
-def _ask(queries: StoreQueries, request: Ask, scans: dict[int, Any]) -> dict[int, QueryResult[Any]]:
+def _query(queries: StoreQueries, request: StoreRequest, scans: dict[int, Any]) -> dict[int, QueryResult[Any]]:
     prepared = prepare(queries.routing, request.store, request.query)
-    found = queries.ask(
+    found = queries.query_store(
         request.store,
         request.query,
         prepared,
@@ -199,13 +199,13 @@ class _ProcessRouting(Routing):
         self._counts: dict[str, int] = {}
         super().__init__(stores, self._count)
         self._queries = queries
-        self._asked_s = 0.0
+        self._requested_s = 0.0
 
     @property
     def hosts(self) -> Mapping[HostInfo, tuple[Partitions, Partitions]]:
-        if time.monotonic() - self._asked_s > _HOSTS_FOR_S:
+        if time.monotonic() - self._requested_s > _HOSTS_FOR_S:
             self._hosts = self._queries.first_answer(KnownInstances())
-            self._asked_s = time.monotonic()
+            self._requested_s = time.monotonic()
         return self._hosts
 
     def _count(self, topic: str) -> int:
@@ -226,7 +226,7 @@ class ProcessQueries(StoreQueries):
     def routing(self) -> Routing:
         return self._routing
 
-    def ask(
+    def query_store(
         self,
         store: str,
         query: Query,
@@ -240,13 +240,13 @@ class ProcessQueries(StoreQueries):
     ) -> dict[int, QueryResult[Any]]:
         sent = _with_bytes(query, store, self._routing.stores)
         wanted = None if partitions is None else tuple(partitions)
-        request = Ask(store, sent, wanted, require_active, bound, active_only, timeout_s)
+        request = StoreRequest(store, sent, wanted, require_active, bound, active_only, timeout_s)
         found: dict[int, QueryResult[Any]] = {}
         rebalancing: StreamsRebalancingError | None = None
         answered = 0
         for index in range(1, self._threads() + 1):
             try:
-                connection, answers = self._ask_one(index, request, timeout_s)
+                connection, answers = self._send(index, request, timeout_s)
             except StreamsRebalancingError as error:
                 # Its future partitions are unknown: without it no key can be reported as missing.
                 if active_only:
@@ -289,11 +289,11 @@ class ProcessQueries(StoreQueries):
     def _all_answers(self, request: Request, timeout_s: float) -> Iterator[Any]:
         for index in range(1, self._threads() + 1):
             with suppress(StreamsRebalancingError):
-                connection, answer = self._ask_one(index, request, timeout_s)
+                connection, answer = self._send(index, request, timeout_s)
                 connection.close()
                 yield answer
 
-    def _ask_one(self, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
+    def _send(self, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
         try:
             connection = Client(self._channel.address(index), "AF_UNIX", authkey=self._channel.secret)
         except (OSError, EOFError, AuthenticationError) as error:

@@ -32,7 +32,7 @@ from streamsrt.state.rocksdb import RocksDBStore
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_CHECK_INTERVAL_S = 0.1
 
 
 class StreamProcesses:
@@ -81,7 +81,7 @@ class StreamProcesses:
         self._pid, self._control = pid, ours
         self._reader = threading.Thread(target=self._read, args=(ours,), name="streamsrt-processes", daemon=True)
         self._reader.start()
-        while not self._began.wait(_LOOK_S) and not stop_requested():
+        while not self._began.wait(_CHECK_INTERVAL_S) and not stop_requested():
             # A signal handler only sets a flag: it must not take a lock, so it can't end the wait.
             pass
         if self._ended.is_set():
@@ -123,7 +123,7 @@ class StreamProcesses:
             case ShutDown():
                 pass
 
-    def _tell(self, command: Command) -> None:
+    def _send(self, command: Command) -> None:
         if self._control is not None:
             with self._sending, suppress(OSError):
                 # It has ended by itself: this is known already, or will be in a moment.
@@ -131,15 +131,15 @@ class StreamProcesses:
 
     def stop(self, membership: GroupMembershipOperation) -> None:
         """Asks all workers to commit and end."""
-        self._tell(Stop(membership))
+        self._send(Stop(membership))
 
     def set_threads(self, count: int) -> None:
         """Adds workers, or stops the last ones."""
         self.threads = count
-        self._tell(SetThreads(count))
+        self._send(SetThreads(count))
 
     def set_paused(self, paused: bool) -> None:
-        self._tell(SetPaused(paused))
+        self._send(SetPaused(paused))
 
     def join(self, timeout_s: float | None) -> bool:
         """Waits for all workers to end; returns whether they have."""

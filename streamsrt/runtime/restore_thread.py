@@ -111,7 +111,7 @@ class RestoreThread:
         self._work = ChangelogWork(step_records)
         self._new: deque[Followed] = deque()
         self._followed: set[TopicPartition] = set()
-        self._let_go: set[TopicPartition] = set()
+        self._released_changelogs: set[TopicPartition] = set()
         """What came to its end, or failed, and is touched no more by this thread, nor is its fetching."""
         self._thread = threading.Thread(target=self._run, name="streamsrt-restore", daemon=True)
         self._is_over = False
@@ -141,14 +141,14 @@ class RestoreThread:
             return []
         self._followed.difference_update(partitions)
         self._fetcher.remove_partitions(partitions)
-        if not self._let_go.issuperset(partitions):
+        if not self._released_changelogs.issuperset(partitions):
             with self.standing_still:
                 self._begin_new()
                 return self._released(partitions)
         return self._released(partitions)
 
     def _released(self, partitions: list[TopicPartition]) -> list[Applied]:
-        self._let_go.difference_update(partitions)
+        self._released_changelogs.difference_update(partitions)
         return [left for tp in partitions if (left := self._work.release(tp)) is not None]
 
     def position(self, changelog: TopicPartition) -> int | None:
@@ -219,7 +219,7 @@ class RestoreThread:
                 is_over = step.is_over
                 if is_over:
                     self._fetcher.remove_partitions([step.changelog])
-                    self._let_go.add(step.changelog)
+                    self._released_changelogs.add(step.changelog)
         finally:
             lock.end()
         if passed:

@@ -223,10 +223,10 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
             )
 
 
-def newer_values(application_id: str, topology: Topology, told: ValueVersions) -> Iterator[str]:
+def newer_values(application_id: str, topology: Topology, written: ValueVersions) -> Iterator[str]:
     """The stores into which a member with these versions of values writes what this topology can't read."""
     for spec in _logged(topology):
-        theirs = told.get(internal_topic_name(application_id, spec.changelog_name))
+        theirs = written.get(internal_topic_name(application_id, spec.changelog_name))
         if theirs is not None and theirs.version > spec.version:
             yield f"the values of store {spec.name!r} have version {theirs.version}, and it reads them up to {spec.version}"
 

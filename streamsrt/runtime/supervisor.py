@@ -134,7 +134,7 @@ class _Worker:
     control: Connection
     started_s: float
     report: Report | None = None
-    told_why: bool = False
+    is_explained: bool = False
     stopping: bool = False
 
 
@@ -171,7 +171,7 @@ class Supervisor:
         self._failure: Failure | None = None
         self._failed = 0
         self._past = Progress()
-        self._told_s = 0.0
+        self._reported_s = 0.0
 
     def run(self) -> None:
         """Runs until all workers have ended, after a stop or a failure."""
@@ -181,11 +181,11 @@ class Supervisor:
             if self._stopping is None:
                 self._fill()
             self._wait(self._interval_s)
-            self._tell()
+            self._report()
             if self._stopping is not None and time.monotonic() > self._stop_at_s + _STOP_TIMEOUT_S:
                 self._kill()
-        self._told_s = 0.0
-        self._tell()
+        self._reported_s = 0.0
+        self._report()
         self._send_up(self._failure or ShutDown())
 
     def _send_up(self, message: Message) -> None:
@@ -282,11 +282,11 @@ class Supervisor:
             case Report():
                 worker.report = message
             case ShutDown():
-                worker.told_why = True
+                worker.is_explained = True
                 self._failure = self._failure or Failure.of(application_shutdown())
                 self._stop(GroupMembershipOperation.DEFAULT)
             case Failure():
-                worker.told_why = True
+                worker.is_explained = True
                 self._failed += 1
                 self._failure = self._failure or message
                 self._stop(GroupMembershipOperation.DEFAULT)
@@ -297,7 +297,7 @@ class Supervisor:
         del self._workers[worker.index]
         if worker.report is not None:
             self._past = total_of(State.RUNNING, [self._past, worker.report.progress.of_the_past()])
-        if worker.told_why or worker.stopping or self._stopping is not None:
+        if worker.is_explained or worker.stopping or self._stopping is not None:
             return
         self._failed += 1
         slot = self._slots[worker.index]
@@ -331,11 +331,11 @@ class Supervisor:
 
     # --------------------------------------------------------------------------------------------------------- reporting
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._told_s < self._interval_s:
+        if now_s - self._reported_s < self._interval_s:
             return
-        self._told_s = now_s
+        self._reported_s = now_s
         reports = [worker.report for worker in self._workers.values() if worker.report is not None]
         is_complete = len(reports) == self._threads
         running = is_complete and all(report.state is State.RUNNING for report in reports)

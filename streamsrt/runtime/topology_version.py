@@ -68,8 +68,8 @@ def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
         for spec in part.stores
         if spec.has_own_changelog
     }
-    told = written_versions(versions)
-    return {VALUE_VERSIONS: told} if told else {}
+    written = written_versions(versions)
+    return {VALUE_VERSIONS: written} if written else {}
 
 
 def check_group(

@@ -55,7 +55,7 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        told_ns = 0
+        logged_ns = 0
         while not self._over.wait(min(1.0, self._limit_s / 4)):
             turned_ns = self._loop.meter.turned_ns
             silent_s = (time.monotonic_ns() - turned_ns) / 1e9
@@ -67,8 +67,8 @@ class Watchdog:
                 "tasks to other members. Make the function faster, process fewer records at a time, or raise "
                 "max.poll.interval.ms"
             )
-            if told_ns != turned_ns:
-                told_ns = turned_ns
+            if logged_ns != turned_ns:
+                logged_ns = turned_ns
                 logger.error("%s", what)
             if self._on_stuck is not None and silent_s > self._limit_s + self._grace_s:
                 self._on_stuck(what)

@@ -65,7 +65,7 @@ def _address(address: str, index: int) -> str:
     return address if not port.isdigit() or int(port) == 0 else f"{host}:{int(port) + index - 1}"
 
 
-def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bool) -> None:
+def run_worker(streams: Instance, control: Connection, *, stop_when_quiet: bool) -> None:
     """Runs an instance until it is stopped. Raises StreamsError, after reporting it to the supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A signal handler must not take a lock: the thread below checks the flag.
@@ -76,7 +76,7 @@ def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bo
 
     def is_over(loop: StreamThread) -> bool:
         nonlocal quiet
-        quiet = look_whether_quiet and loop.commit_if_drained()
+        quiet = stop_when_quiet and loop.commit_if_drained()
         return False
 
     over = threading.Event()

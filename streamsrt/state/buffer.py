@@ -196,7 +196,7 @@ class SuppressionBuffer:
             if self._sorted:
                 self._sorted.discard(time_ms)
 
-    def let_go(self, until_ms: int) -> Iterator[Held]:
+    def evict_until(self, until_ms: int) -> Iterator[Held]:
         """The changes whose times are not later, in order. Each is held back no more once it is taken."""
         if not self._loaded:
             self._load()
@@ -217,7 +217,7 @@ class SuppressionBuffer:
     def take_first(self) -> Held | None:
         """The change that goes next, which is held back no more; None where there is none."""
         self._load()
-        return next(self.let_go(self._times[0]), None) if self._times else None
+        return next(self.evict_until(self._times[0]), None) if self._times else None
 
     def _in_order(self, time_ms: int) -> list[bytes]:
         """The keys of a time, the last one first."""

@@ -27,11 +27,11 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 class AsyncCalls:
-    """The calls of one operator of one task. ``tell`` receives each outcome."""
+    """The calls of one operator of one task. ``on_outcome`` receives each outcome."""
 
-    def __init__(self, op: MapAsync, tell: Callable[[CallOutcome], None]) -> None:
+    def __init__(self, op: MapAsync, on_outcome: Callable[[CallOutcome], None]) -> None:
         self._op = op
-        self._tell = tell
+        self._on_outcome = on_outcome
         self._loop = _event_loop()
         self._waiting: deque[tuple[int, tuple[object, ...]]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
@@ -71,17 +71,17 @@ class AsyncCalls:
             try:
                 value = await _call(self._op, arguments)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                self._tell(CallOutcome(number, None, error))
+                self._on_outcome(CallOutcome(number, None, error))
             except asyncio.CancelledError as error:
                 if self._is_over:
                     raise
                 # Otherwise a thread that waits for the outcome would wait forever.
                 failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
-                self._tell(CallOutcome(number, None, failure))
+                self._on_outcome(CallOutcome(number, None, failure))
             except BaseException as error:  # noqa: BLE001  # raised where the outcome is waited for
-                self._tell(CallOutcome(number, None, error))
+                self._on_outcome(CallOutcome(number, None, error))
             else:
-                self._tell(CallOutcome(number, value, None))
+                self._on_outcome(CallOutcome(number, value, None))
 
 
 class NotAwaitableError(TypeError):

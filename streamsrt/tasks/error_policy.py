@@ -20,10 +20,10 @@ from typing import NamedTuple
 from streamsrt.client.connection import DisconnectedError
 from streamsrt.client.security import AuthenticationError
 from streamsrt.client.values import (
+    CallAbandonedError,
     CommitError,
     DeliveryTimeoutError,
     FetchError,
-    GivenUpError,
     OffsetOutOfRangeError,
     ProducerFencedError,
     RecordRefusedError,
@@ -141,7 +141,7 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         MembershipError: _USER,
         MembershipRefusedError: _USER,
         ApplicationShutdownError: _USER,
-        GivenUpError: _USER,  # a stop before the loop has begun: there is no task yet
+        CallAbandonedError: _USER,  # a stop before the loop has begun: there is no task yet
         StreamsError: _USER,
     }
 )

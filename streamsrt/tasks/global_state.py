@@ -280,7 +280,7 @@ class GlobalConsumer:
         for name, spec in self.state.specs.items():
             yield spec, self._stores[name], self.state.store(name)[1]
 
-    def gives_up(self, error: StreamsError) -> bool:
+    def is_damaged_by(self, error: StreamsError) -> bool:
         """Whether the error says that one of these stores is damaged; :meth:`close` then wipes it."""
         if isinstance(error, StoreCorruptedError):
             paths = {str(self._path(name)): name for name in self._stores}

@@ -359,7 +359,7 @@ class Task:
         if done:
             self.meter.turned(began_ns, done, now_ms)
             if self.meter.exact:
-                self.meter.look_at_buffers(self._buffers, now_ms)
+                self.meter.measure_buffers(self._buffers, now_ms)
         return done
 
     def _next_run(self, limit_records: int) -> Run | MergedRun | None:
@@ -377,9 +377,9 @@ class Task:
         """Describes the pending asynchronous calls and their maximum duration."""
         return self._runner.env.calls_under_way()
 
-    def while_calling(self, look: Callable[[], None]) -> None:
+    def while_calling(self, check: Callable[[], None]) -> None:
         """Sets a function that is called at intervals while a commit waits for asynchronous calls."""
-        self._runner.env.while_calling = look
+        self._runner.env.while_calling = check
 
     def await_calls(self, wait_s: float) -> None:
         """Waits up to this long for an asynchronous call to end, and handles the finished ones. Raises RecordError."""
@@ -498,7 +498,7 @@ class Task:
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
         self._runner.flush()
-        self.meter.look(self._runner.env.system_time_ms)
+        self.meter.sample(self._runner.env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
         held_back, done = self._runner.env.first_held_back(), self._uncommitted | self._held_back.keys()
@@ -528,8 +528,8 @@ class Task:
         self._uncommitted.clear()
         self._runner.env.commit_requested = False
         self._evict()
-        for hear in self._runner.env.committed:
-            hear()
+        for callback in self._runner.env.committed:
+            callback()
 
     def start_at(self, topic: str, partition: int, offset: int) -> None:
         """Sets the start offset of an input partition: everything before is already in the stores."""

@@ -142,9 +142,9 @@ class TaskMeter:
     def turned(self, began_ns: int, records: int, now_ms: int) -> None:
         """Counts an iteration that processed this many records."""
         self.process.add(began_ns, self.clock_ns(), records)
-        self.look(now_ms)
+        self.sample(now_ms)
 
-    def look_at_buffers(self, held_back: Mapping[str, SuppressionBuffer], now_ms: int) -> None:
+    def measure_buffers(self, held_back: Mapping[str, SuppressionBuffer], now_ms: int) -> None:
         """Measures what suppressions hold back. Called after an iteration if ``exact`` is set."""
         for name, buffer in held_back.items():
             counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
@@ -156,9 +156,9 @@ class TaskMeter:
     def punctuated(self, began_ns: int, ran: int, now_ms: int) -> None:
         """Counts punctuations."""
         self.punctuate.add(began_ns, self.clock_ns(), ran)
-        self.look(now_ms)
+        self.sample(now_ms)
 
-    def look(self, now_ms: int) -> None:
+    def sample(self, now_ms: int) -> None:
         """Reads the collector's counts. Called before another task works."""
         collector = self._collector
         if collector is None:

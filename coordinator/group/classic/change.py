@@ -178,11 +178,11 @@ class ClassicChange:
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def fence(self, member_id: str, code: ErrorCode, told_id: str) -> None:
+    def fence(self, member_id: str, code: ErrorCode, answered_id: str) -> None:
         """Answers the member's waiting requests with an error."""
         joining = self.joining.pop(member_id, None)
         if joining is not None:
-            self.reply(joining, join_refusal(code, told_id, joining.api_version))
+            self.reply(joining, join_refusal(code, answered_id, joining.api_version))
         syncing = self.syncing.pop(member_id, None)
         if syncing is not None:
             self.reply(syncing, SyncGroupResponse(error_code=code))
@@ -216,14 +216,14 @@ class ClassicChange:
 
     # Rebalance
 
-    def rebalance_or_go_on(self) -> None:
+    def rebalance_or_complete(self) -> None:
         """Starts a rebalance, or completes the present one if this was the last member that it waited for."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             self.prepare()
         else:
-            self.go_on()
+            self.complete_join_phase()
 
-    def go_on(self) -> None:
+    def complete_join_phase(self) -> None:
         """Ends the join phase if no member is missing; the first rebalance of a group waits for its delay."""
         is_joining = self.state is GroupState.PREPARING_REBALANCE
         if is_joining and self.extension_ms is None and self.all_have_joined:

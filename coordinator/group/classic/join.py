@@ -75,7 +75,7 @@ class _Join:
         change, request = self.change, self.request
         if not self._has_room():
             change.remove(request.member_id)
-            change.go_on()
+            change.complete_join_phase()
             change.reply(self.waiting, self._refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
         elif not change.supports(request.protocol_type, self.protocols):
             change.reply(self.waiting, self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
@@ -122,7 +122,7 @@ class _Join:
         if not self.change.members:
             self.change.protocol_type = self.request.protocol_type
         self.change.add(self._member(member_id), self.waiting)
-        self.change.rebalance_or_go_on()
+        self.change.rebalance_or_complete()
 
     def _member(self, member_id: str, assignment: bytes = b"") -> ClassicMember:
         request = self.request
@@ -152,7 +152,7 @@ class _Join:
             change.reply(self.waiting, response)
             return
         change.joining[new_id] = self.waiting
-        change.rebalance_or_go_on()
+        change.rebalance_or_complete()
 
     # Members
 
@@ -175,7 +175,7 @@ class _Join:
                 session_timeout_ms=timeouts.session_timeout_ms,
             )
             change.update(member, self.waiting)
-            change.rebalance_or_go_on()
+            change.rebalance_or_complete()
             return
         response = change.joined(name)
         if change.state is GroupState.STABLE:

@@ -130,7 +130,7 @@ def leave(
         response = LeaveGroupResponse(error_code=response.members[0].error_code)
     change.reply(PendingRequest(context.request_id, context.api_version), response)
     if some_left and change.state is not GroupState.EMPTY:
-        change.rebalance_or_go_on()
+        change.rebalance_or_complete()
     return change.decision() if some_left else Decision(replies=change.decision().replies)
 
 
@@ -166,9 +166,9 @@ def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfi
         was_member = name in live.members
         change.remove(name)
         if was_member:
-            change.rebalance_or_go_on()
+            change.rebalance_or_complete()
         else:
-            change.go_on()
+            change.complete_join_phase()
     elif key.kind == JOIN and live.state is GroupState.PREPARING_REBALANCE:
         change.waited_long_enough()
     elif key.kind == SYNC and live.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} and live.unsynced:

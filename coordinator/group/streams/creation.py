@@ -38,15 +38,15 @@ def raised_retention(topology: Topology, image: TopicsImage, group_id: str) -> R
         for topic in part.changelogs:
             # A topic with another name may belong to anyone.
             if topic.name in own and topic.name in image and topic.name.startswith(f"{group_id}-"):
-                asked = {key: int(text) for key, text in topic.configs if key in _KEPT_FOR and _is_number(text)}
-                if asked:
-                    found[topic.name] = asked
+                requested = {key: int(text) for key, text in topic.configs if key in _KEPT_FOR and _is_number(text)}
+                if requested:
+                    found[topic.name] = requested
     return RaiseRetention(group_id, found) if found else None
 
 
-def keeps_longer(asked_ms: int, has_ms: int) -> bool:
+def keeps_longer(requested_ms: int, has_ms: int) -> bool:
     """Whether a topic would have to keep its records longer than it does."""
-    return has_ms != _FOR_EVER and (asked_ms == _FOR_EVER or asked_ms > has_ms)
+    return has_ms != _FOR_EVER and (requested_ms == _FOR_EVER or requested_ms > has_ms)
 
 
 def _is_number(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from coordinator.group.streams.config import StreamsGroupConfig
-from coordinator.group.streams.in_flight import told_versions
+from coordinator.group.streams.in_flight import encode_versions
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, MemberState
@@ -16,7 +16,7 @@ from streamsrt.assignment.topology import InternalTopic, Subtopology
 from streamsrt.wire.private_tags import VERSIONS_TAG
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 
-DESCRIPTION_NOT_ASKED, DESCRIPTION_NOT_STORED = 0, 1
+DESCRIPTION_NOT_REQUESTED, DESCRIPTION_NOT_STORED = 0, 1
 
 
 def configuration_of(group: StreamsGroup, image: TopicsImage) -> Configuration | None:
@@ -57,9 +57,9 @@ def described(
         assignment_epoch=group.assignment_epoch,
         topology=_topology(configuration_of(group, image)),
         members=[_member(group, name) for name in sorted(group.members)],
-        topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_ASKED,
+        topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_REQUESTED,
         assignor_name=assignor_name(config.assignor_settings, group.topology),
-        unknown_tags={VERSIONS_TAG: told_versions(group)} if group.older else None,
+        unknown_tags={VERSIONS_TAG: encode_versions(group)} if group.older else None,
     )
 
 

@@ -57,7 +57,7 @@ def remembered(group: StreamsGroup, newest: Topology, context: RequestContext) -
     return tuple(one for one in known if one.epoch in run | reading or (reading and one.has_same_metadata(newest)))
 
 
-def told_versions(group: StreamsGroup) -> bytes:
+def encode_versions(group: StreamsGroup) -> bytes:
     """Encodes the group's versions for its description (``VERSIONS_TAG``)."""
     told = [
         {

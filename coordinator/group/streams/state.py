@@ -94,7 +94,7 @@ class Soft:
     image: TopicsImage = NO_TOPICS
     creation: Creation = Creation()
     task_offsets: Mapping[str, TaskOffsets] = field(default_factory=dict)
-    asked_to_rejoin: frozenset[str] = frozenset()
+    must_rejoin: frozenset[str] = frozenset()
     unread: Unread = field(default_factory=dict)
     waiting: Waiting = NOTHING_WAITS
     setbacks: Setbacks | None = None

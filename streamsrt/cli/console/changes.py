@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from streamsrt.cli.console.instances import Json
-from streamsrt.cli.dlq import told_if_fenced
+from streamsrt.cli.dlq import explained_if_fenced
 from streamsrt.cli.output import note
 from streamsrt.dead_letters.letters import LetterFilter, LetterOutcome, Position
 from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
@@ -26,7 +26,7 @@ def change_letters(bootstrap_servers: str, topic: str, outcome: LetterOutcome, p
     ``positions``: at least one. Letters with which something was done already are passed over.
     """
     wanted = LetterFilter(positions=frozenset(positions))
-    with connected(bootstrap_servers, topic, writes=True) as network, told_if_fenced(topic):
+    with connected(bootstrap_servers, topic, writes=True) as network, explained_if_fenced(topic):
         letters = DeadLetterTopic(network, topic)
         done, left = (_replay if outcome is LetterOutcome.REPLAYED else _drop)(letters, wanted)
     note(f"{done} dead letters of {topic} are {outcome.value}, as requested by the page")

@@ -42,19 +42,19 @@ class GroupSnapshot:
     instances: Mapping[str, InstanceFacts]
 
 
-def group_json(look: GroupSnapshot) -> Json:
+def group_json(snapshot: GroupSnapshot) -> Json:
     """What the page of one application shows."""
-    progress = _progress(look.instances.values())
+    progress = _progress(snapshot.instances.values())
     return {
-        **look.status.to_json(),
-        "members": [_member(each) for each in _sorted(look.facts.members)],
+        **snapshot.status.to_json(),
+        "members": [_member(each) for each in _sorted(snapshot.facts.members)],
         "tasks": sorted(
-            _tasks(look, progress), key=lambda row: (row["subtopology"], row["partition"], ROLES.index(row["role"]))
+            _tasks(snapshot, progress), key=lambda row: (row["subtopology"], row["partition"], ROLES.index(row["role"]))
         ),
-        "topics": list(_topics(look)),
-        "parts": [asdict(each) for each in look.parts],
-        "stores": _stores(look.instances.values()),
-        "rebalances": None if look.rebalances is None else list(look.rebalances),
+        "topics": list(_topics(snapshot)),
+        "parts": [asdict(each) for each in snapshot.parts],
+        "stores": _stores(snapshot.instances.values()),
+        "rebalances": None if snapshot.rebalances is None else list(snapshot.rebalances),
         "instances": [
             {
                 "address": each.address,
@@ -64,7 +64,7 @@ def group_json(look: GroupSnapshot) -> Json:
                 "loops": each.tasks.get("loops", []),
                 "statuses": each.tasks.get("statuses", []),
             }
-            for each in look.instances.values()
+            for each in snapshot.instances.values()
         ],
     }
 
@@ -93,14 +93,14 @@ def _progress(instances: Iterable[InstanceFacts]) -> dict[tuple[str, str], Json]
     return {(each.address, str(task["task_id"])): task for each in instances for task in each.tasks.get("tasks", ())}
 
 
-def _tasks(look: GroupSnapshot, progress: Mapping[tuple[str, str], Json]) -> Iterable[Json]:
-    lags = _lags(look)
-    ends = look.facts.task_ends
-    for member in look.facts.members:
+def _tasks(snapshot: GroupSnapshot, progress: Mapping[tuple[str, str], Json]) -> Iterable[Json]:
+    lags = _lags(snapshot)
+    ends = snapshot.facts.task_ends
+    for member in snapshot.facts.members:
         for role in ROLES:
             for task in sorted(member.tasks[role]):
                 name = f"{task[0]}_{task[1]}"
-                told = progress.get((member.endpoint or "", name), {})
+                reported = progress.get((member.endpoint or "", name), {})
                 offset, log_end = member.offsets.get(task), ends.get(task)
                 yield {
                     "task": name,
@@ -112,31 +112,31 @@ def _tasks(look: GroupSnapshot, progress: Mapping[tuple[str, str], Json]) -> Ite
                     "behind": None
                     if offset is None or log_end is None or role == "active"
                     else max(0, log_end - offset),
-                    "phase": told.get("phase"),
-                    "why": _reason(told),
-                    "stream_time_ms": told.get("stream_time_ms"),
-                    "counters": told.get("counters", {}),
-                    "restoring": told.get("restoring", []),
+                    "phase": reported.get("phase"),
+                    "why": _reason(reported),
+                    "stream_time_ms": reported.get("stream_time_ms"),
+                    "counters": reported.get("counters", {}),
+                    "restoring": reported.get("restoring", []),
                 }
 
 
-def _reason(told: Json) -> str:
+def _reason(reported: Json) -> str:
     """Why a task waits; nothing of one that does what it should."""
-    if told.get("phase") in (None, "running", "standby") and not any(
-        each["remaining_records"] for each in told.get("restoring", ())
+    if reported.get("phase") in (None, "running", "standby") and not any(
+        each["remaining_records"] for each in reported.get("restoring", ())
     ):
         return ""
-    return str(told.get("why", "")).partition(": ")[2]
+    return str(reported.get("why", "")).partition(": ")[2]
 
 
-def _lags(look: GroupSnapshot) -> dict[Task, int]:
+def _lags(snapshot: GroupSnapshot) -> dict[Task, int]:
     """The lag of each task: of the partitions that it reads, all together."""
     readers: dict[str, list[str]] = defaultdict(list)
-    for part in look.parts:
+    for part in snapshot.parts:
         for topic in part.sources:
             readers[topic].append(part.id)
     found: dict[Task, int] = {}
-    for row in look.offsets:
+    for row in snapshot.offsets:
         if isinstance(lag := row["offset_lag"], int):
             for name in readers.get(row["topic"], ()):
                 task = (name, row["partition"])
@@ -144,10 +144,10 @@ def _lags(look: GroupSnapshot) -> dict[Task, int]:
     return found
 
 
-def _topics(look: GroupSnapshot) -> Iterable[Json]:
+def _topics(snapshot: GroupSnapshot) -> Iterable[Json]:
     lag: dict[str, int] = {}
     partitions: dict[str, int] = {}
-    for row in look.offsets:
+    for row in snapshot.offsets:
         partitions[row["topic"]] = partitions.get(row["topic"], 0) + 1
         if isinstance(row["offset_lag"], int):
             lag[row["topic"]] = lag.get(row["topic"], 0) + row["offset_lag"]
@@ -156,7 +156,7 @@ def _topics(look: GroupSnapshot) -> Iterable[Json]:
             "topic": topic,
             "partitions": count,
             "lag": lag.get(topic),
-            "records_per_second": look.rates.get(topic),
+            "records_per_second": snapshot.rates.get(topic),
         }
 
 
@@ -189,8 +189,8 @@ def parts_of_description(subtopologies: Iterable[StreamsGroupDescribeResponse.Su
 def parts_of_outline(group: str, outline: Json, named: Collection[str] = ()) -> list[PartView]:
     """As an instance outlines its topology. ``named``: what the tasks of the group call subtopologies: by numbers under
     ``subtopology.id=number``."""
-    told = outline.get("subtopologies", ())
-    is_numbered = bool(named) and not {part["id"] for part in told}.issuperset(named)
+    reported = outline.get("subtopologies", ())
+    is_numbered = bool(named) and not {part["id"] for part in reported}.issuperset(named)
 
     def internal(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(f"{group}-{name}" for name in names)
@@ -204,5 +204,5 @@ def parts_of_outline(group: str, outline: Json, named: Collection[str] = ()) -> 
             stores=tuple(part["stores"]),
             nodes=tuple(part["nodes"]),
         )
-        for part in told
+        for part in reported
     ]

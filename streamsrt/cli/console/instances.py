@@ -21,7 +21,7 @@ Json: TypeAlias = Mapping[str, Any]
 _TIMEOUT_S = 2.0
 _QUERY_TIMEOUT_S = 10.0
 _AT_ONCE = 8
-_ASKED: Final = ("/tasks", "/stores", "/topology")
+_PATHS: Final = ("/tasks", "/stores", "/topology")
 _KEY_PATHS: Final = {"window": "windows", "session": "sessions", "versioned": "versions"}
 """By the kind of the store, where the rows of a key are."""
 
@@ -37,18 +37,18 @@ class InstanceFacts:
     unreachable: str = ""
 
 
-def ask_instances(addresses: Iterable[str]) -> dict[str, InstanceFacts]:
+def query_instances(addresses: Iterable[str]) -> dict[str, InstanceFacts]:
     """Every instance, by its address; all are asked at the same time."""
     wanted = sorted(set(addresses))
     if not wanted:
         return {}
     with ThreadPoolExecutor(min(_AT_ONCE, len(wanted)), "streamsrt-console") as pool:
-        return dict(zip(wanted, pool.map(_ask, wanted), strict=True))
+        return dict(zip(wanted, pool.map(_query, wanted), strict=True))
 
 
-def _ask(address: str) -> InstanceFacts:
+def _query(address: str) -> InstanceFacts:
     try:
-        tasks, stores, topology = (fetch(_host(address), path, {}, _TIMEOUT_S) for path in _ASKED)
+        tasks, stores, topology = (fetch(_host(address), path, {}, _TIMEOUT_S) for path in _PATHS)
     except StreamsError as error:
         return InstanceFacts(address, unreachable=str(error))
     if any(status != 200 for status, _ in (tasks, stores, topology)):
@@ -62,7 +62,7 @@ def rows_of_key(addresses: Iterable[str], store: str, key: str) -> Json:
 
     Raises ConfigError where no instance has HTTP or the store is unknown, InstanceUnreachableError where none answers.
     """
-    found = ask_instances(addresses)
+    found = query_instances(addresses)
     if not found:
         raise ConfigError("no instance of this application answers queries: start it with --http HOST:PORT")
     answering = [each for each in found.values() if not each.unreachable]

@@ -15,7 +15,7 @@ from typing import Final
 from streamsrt.cli.console.changes import change_letters
 from streamsrt.cli.console.dead_letters import letters_of
 from streamsrt.cli.console.group_view import GroupSnapshot, PartView, group_json, parts_of_description, parts_of_outline
-from streamsrt.cli.console.instances import InstanceFacts, Json, ask_instances, rows_of_key
+from streamsrt.cli.console.instances import InstanceFacts, Json, query_instances, rows_of_key
 from streamsrt.cli.described_group import Described
 from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.top import Overview
@@ -139,7 +139,7 @@ class Snapshots:
         facts = facts_of(self._network.admin, described)
         watched = self._watched.setdefault(name, _Watched())
         offsets = offset_rows_of(self._network, described)
-        instances = ask_instances(_addresses(facts))
+        instances = query_instances(_addresses(facts))
         streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
         return group_json(
             GroupSnapshot(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 PUNCTUATIONS: Final = "punctuations by stream time"
 """What they are carried on as."""
-_LOOK_S: Final = 0.5
+_CHECK_INTERVAL_S: Final = 0.5
 
 
 class CallOutcome(NamedTuple):
@@ -142,7 +142,7 @@ class Environment:
         None outside of one."""
         self.came_unknown = False
         """Whether nobody remembers where it was read; :attr:`metadata` is of the record then that made it go on."""
-        self.let_go: tuple[Held, Callable[[object], bytes | None]] | None = None
+        self.evicted: tuple[Held, Callable[[object], bytes | None]] | None = None
         """What a generated function forwards after it was held back, and what serialises its value."""
         self.stream_time_ms = -1
         self.system_time_ms = 0
@@ -202,11 +202,11 @@ class Environment:
         what needs a row of a later version of the program: the record itself is not to blame."""
         if is_interrupt(error):
             raise error
-        is_asked = isinstance(error, Exception)
+        calls_handler = isinstance(error, Exception)
         is_newer = isinstance(error, UpcastError) and error.is_newer
         answer = (
             self.ask(self.plan.handlers.processing, context, error, always_fails=is_newer)
-            if is_asked
+            if calls_handler
             else HandlerResponse.FAIL
         )
         if answer is HandlerResponse.CONTINUE and not is_newer:
@@ -294,11 +294,11 @@ class Environment:
         finally:
             self.source, self.came_unknown = before
 
-    def context_let_go(self, node: str) -> ErrorContext | None:
+    def context_of_evicted(self, node: str) -> ErrorContext | None:
         """That of the change that a generated function forwarded last after it was held back; None where it did not."""
-        if self.let_go is None:
+        if self.evicted is None:
             return None
-        (held, raw), self.let_go = self.let_go, None
+        (held, raw), self.evicted = self.evicted, None
         before = self.metadata, self.source
         self.metadata, self.source = RecordMetadata(*held.origin), held_record(held, raw)
         key, value, headers, _ = self.source
@@ -349,7 +349,7 @@ class Environment:
         self.is_finishing = True
         try:
             while self.is_calling:
-                self.await_calls(_LOOK_S)
+                self.await_calls(_CHECK_INTERVAL_S)
                 self.while_calling()
         finally:
             self.is_finishing = False

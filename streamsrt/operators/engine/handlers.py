@@ -108,7 +108,7 @@ _TEXT_BYTES_MAX = 500
 def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> DeadLetter:
     """The dead letter of a failed record, as Kafka Streams makes it (KIP-1034)."""
     kind = type(error)
-    told = {
+    fields = {
         "exception": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
         "message": str(error),
         "stacktrace": "".join(format_exception(error)),
@@ -116,7 +116,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    added = tuple((ERROR_HEADER_PREFIX + name, None if v is None else v.encode()) for name, v in told.items())
+    added = tuple((ERROR_HEADER_PREFIX + name, None if v is None else v.encode()) for name, v in fields.items())
     headers = (*context.source_headers, *added)
     timestamp = context.timestamp if context.source_timestamp < 0 else context.source_timestamp
     return DeadLetter(topic, context.source_key, context.source_value, timestamp, headers)
@@ -133,8 +133,8 @@ def shortened(letter: DeadLetter) -> DeadLetter | None:
     if letter.key:
         return letter._replace(key=None, headers=(*letter.headers, _omitted("key", len(letter.key))))
     ours = (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX)
-    told = tuple((name, value) for name, value in letter.headers if name.startswith(ours))
-    kept = tuple((name, value[:_TEXT_BYTES_MAX] if value else value) for name, value in told)
+    fields = tuple((name, value) for name, value in letter.headers if name.startswith(ours))
+    kept = tuple((name, value[:_TEXT_BYTES_MAX] if value else value) for name, value in fields)
     left_out = _bytes(letter.headers) - _bytes(kept)
     return letter._replace(headers=(*kept, _omitted("headers", left_out))) if left_out else None
 
@@ -233,10 +233,10 @@ class ExceptionHandlers:
 
     def _letter(self, context: ErrorContext, error: BaseException, topic: str, answer: HandlerResponse) -> DeadLetter:
         letter = dead_letter(context, error, topic)
-        told = {"application.id": self.application_id, "node": context.node, "response": answer.value}
+        fields = {"application.id": self.application_id, "node": context.node, "response": answer.value}
         if context.is_held:
-            told["held"] = "true"
-        added = tuple((LETTER_HEADER_PREFIX + name, value.encode()) for name, value in told.items())
+            fields["held"] = "true"
+        added = tuple((LETTER_HEADER_PREFIX + name, value.encode()) for name, value in fields.items())
         return letter._replace(headers=(*letter.headers, *added))
 
     def of_global_stores(self, *, processing: bool) -> ExceptionHandlers:

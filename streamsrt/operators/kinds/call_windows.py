@@ -45,8 +45,8 @@ class CallWindow:
             raise UserError(f"{name}: asynchronous functions need a task, and this program runs without one")
         self._location = env.plan.location(name)
         self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
-        self._told: SimpleQueue[CallOutcome] = SimpleQueue()
-        self._calls = env.open_calls(op, self._told.put)
+        self._outcomes: SimpleQueue[CallOutcome] = SimpleQueue()
+        self._calls = env.open_calls(op, self._outcomes.put)
         self._concurrency = op.concurrency
         self._settle = settle
         self._held = held
@@ -96,14 +96,14 @@ class CallWindow:
         if not self._unfinished:
             return False
         try:
-            outcome = self._told.get(wait_s != 0.0, wait_s)
+            outcome = self._outcomes.get(wait_s != 0.0, wait_s)
         except Empty:
             return False
         try:
             while True:
                 self._unfinished -= 1
                 self._settle_one(outcome)
-                outcome = self._told.get_nowait()
+                outcome = self._outcomes.get_nowait()
         except Empty:
             return True
 

@@ -128,18 +128,18 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
         after = None if value is None else extract(value)
         if not op.left and value is not None and after is None:
             env.counters.dropped_null += 1
-        told: list[tuple[object, Instruction]] = []
+        instructions: list[tuple[object, Instruction]] = []
         moved = before is not None and (after is None or serialize_foreign(after) != serialize_foreign(before))
         if moved:
             propagates = not op.left and after is None
-            told.append(
+            instructions.append(
                 (before, Instruction.DELETE_KEY_AND_PROPAGATE if propagates else Instruction.DELETE_KEY_NO_PROPAGATE)
             )
         if op.left or moved:
-            told.append((after, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE))
+            instructions.append((after, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE))
         else:
-            told.append((after, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE))
-        return told if op.left or after is not None else told[:-1]
+            instructions.append((after, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE))
+        return instructions if op.left or after is not None else instructions[:-1]
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if newest_only and not env.is_latest:

@@ -116,7 +116,7 @@ class IdleClosing:
         if isinstance(op, Suppress):
             suppression = Suppression(self._env, node.name, op)
             flow_on = flowing(self._builder, node, made)
-            return lambda: flow_on(suppression.let_all_go())
+            return lambda: flow_on(suppression.evict_all())
         assert isinstance(op, Windows)
         assert op.closed is not None
         mark, emit = ClosedMark(self._env, op.closed), _emission(self._builder, node, op, made.forward)

@@ -173,7 +173,7 @@ class _SideBySide(_Lookup):
     def __init__(self, op: JoinLookup, calls: MapAsync, builder: PathBuilder, made: PathNode) -> None:
         super().__init__(op, builder, made)
         self._waiting: deque[tuple[BufferedRecord, _Answer]] = deque()
-        self._asked: dict[Hashable, _Answer] = {}
+        self._answers: dict[Hashable, _Answer] = {}
         self._keys_of: dict[int, list[Hashable]] = {}
         self._window = CallWindow(self.env, calls, made.name, self._settle, self._waiting.__len__, op.batch)
 
@@ -181,28 +181,28 @@ class _SideBySide(_Lookup):
         now_ms = self.env.system_time_ms
         unknown: list[Hashable] = []
         for record, key in wanted:
-            answer = self._asked.get(key)
+            answer = self._answers.get(key)
             if answer is None:
                 answer = _Answer(_NOT_THERE if key is None else self.cache.get(key, now_ms))
                 if answer.value is None:
-                    self._asked[key] = answer
+                    self._answers[key] = answer
                     unknown.append(key)
             self._waiting.append((record, answer))
         chunks = self.chunks(unknown)
         if chunks:
             first = self._window.begin([(list(chunk),) for chunk in chunks])
             self._keys_of.update(enumerate(chunks, first))
-        self._go_on()
+        self._resume()
 
     def _settle(self, outcome: CallOutcome) -> None:
         error = outcome.error
         found = _checked(outcome.value, self.name) if error is None else _Failed(error)
         for key, answer in self.answers(self._keys_of.pop(outcome.number), found, self.env.system_time_ms):
-            self._asked.pop(key).value = answer
+            self._answers.pop(key).value = answer
         with self.batch.apart():
-            self._go_on()
+            self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         waiting = self._waiting
         while waiting and waiting[0][1].value is not None:
             record, answer = waiting.popleft()

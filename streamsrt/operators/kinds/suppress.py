@@ -76,13 +76,13 @@ class Suppression:
             self._time.ms = timestamp
         next_ms = self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
         if self._is_limited:
-            return self._let_go_and_shrink()
+            return self._evict_and_shrink()
         until_ms = self._time.ms - self._wait_ms
-        return self._buffer.let_go(until_ms) if next_ms <= until_ms else NOTHING
+        return self._buffer.evict_until(until_ms) if next_ms <= until_ms else NOTHING
 
-    def _let_go_and_shrink(self) -> Iterator[Held]:
+    def _evict_and_shrink(self) -> Iterator[Held]:
         buffer = self._buffer
-        yield from buffer.let_go(self._time.ms - self._wait_ms)
+        yield from buffer.evict_until(self._time.ms - self._wait_ms)
         if not self._is_full():
             return
         if self._op.shuts_down:
@@ -94,10 +94,10 @@ class Suppression:
         while self._is_full() and (first := buffer.take_first()) is not None:
             yield first
 
-    def let_all_go(self) -> Iterator[Held]:
+    def evict_all(self) -> Iterator[Held]:
         """Lets everything go, in order, since no more records come. Windows are closed then, but those that never close."""
         last = -1
-        for held in self._buffer.let_go(END_OF_TIME_MS - (self._wait_ms if self._op.by_window else 0)):
+        for held in self._buffer.evict_until(END_OF_TIME_MS - (self._wait_ms if self._op.by_window else 0)):
             last = held.time_ms
             yield held
         if self._closed is not None and last >= 0:
@@ -176,7 +176,7 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
         if op.by_window:
             with e.block(f"if {held}.new is None:"):
                 e.line("continue")
-        e.line(f"{env}.let_go = {held}, {to_raw}")
+        e.line(f"{env}.evicted = {held}, {to_raw}")
         e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
         result = Flow(_key(c, key, serde), Slot(obj=new), time, None)
         if inside.headers is not None:
@@ -186,7 +186,7 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
             result.old = Slot(obj=e.temp("b"))
             e.line(f"{result.old.obj} = {held}.prior")
         c.children(node, result)
-        e.line(f"{env}.let_go = None")
+        e.line(f"{env}.evicted = None")
 
 
 def _key(c: Compiler, raw: str, serde: ProgramSerde) -> Slot:

@@ -81,21 +81,21 @@ def begins_with_its_task(
     """Calls ``init`` when the task begins, and ``close`` of what the program has ``written``, if any, when it ends."""
 
     def begin() -> None:
-        with _told(f"init of {what}", builder, made, "its task can't start"):
+        with _explained(f"init of {what}", builder, made, "its task can't start"):
             init()
         close: Callable[[], None] | None = getattr(written, "close", None)
         if close is not None:
             made.close = partial(end, close)
 
     def end(close: Callable[[], None]) -> None:
-        with _told(f"close of {what}", builder, made, "its task and all others are closed nevertheless"):
+        with _explained(f"close of {what}", builder, made, "its task and all others are closed nevertheless"):
             close()
 
     builder.env.at_the_beginning(begin)
 
 
 @contextmanager
-def _told(call: str, builder: PathBuilder, made: PathNode, outcome: str) -> Iterator[None]:
+def _explained(call: str, builder: PathBuilder, made: PathNode, outcome: str) -> Iterator[None]:
     try:
         yield
     except (StreamsError, TopologyError):

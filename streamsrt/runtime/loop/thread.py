@@ -488,7 +488,7 @@ class StreamThread:
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits the earlier work, if its extent is known, and leaves."""
         consumer = self._manager.global_consumer
-        if consumer is not None and consumer.gives_up(error):
+        if consumer is not None and consumer.is_damaged_by(error):
             logger.warning("a new stream thread fills the store: %s", error)
             self.response = Response.REPLACE_THREAD
         else:

@@ -40,7 +40,7 @@ class AssignmentChanges:
         self._cause = "this member ends"
         self._epoch: int | None = None
         self._since: int | None = None
-        self._said = ""
+        self._reason = ""
         self._is_first = True
         self._came = False
 
@@ -55,13 +55,13 @@ class AssignmentChanges:
             self._cause, self._epoch = before
 
     @contextmanager
-    def assigned(self, member_epoch: int, said: str = "") -> Iterator[None]:
+    def assigned(self, member_epoch: int, reason: str = "") -> Iterator[None]:
         """Gives the assignment of this epoch as the reason of all changes in the ``with`` block.
 
-        ``said``: why, as the group coordinator says it.
+        ``reason``: why, as the group coordinator says it.
         """
         before = self._cause, self._epoch
-        self._epoch, self._said, self._came = member_epoch, said, False
+        self._epoch, self._reason, self._came = member_epoch, reason, False
         try:
             yield
         finally:
@@ -105,7 +105,7 @@ class AssignmentChanges:
 
     def _of_the_group(self, what: str) -> str:
         since = "" if self._since in (None, self._epoch) else f"{self._since} -> "
-        return f"{what}{': ' if self._said else ''}{self._said} (member epoch {since}{self._epoch})"
+        return f"{what}{': ' if self._reason else ''}{self._reason} (member epoch {since}{self._epoch})"
 
     def latest(self) -> tuple[AssignmentChange, ...]:
         """Returns the changes, newest last."""

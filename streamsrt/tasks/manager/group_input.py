@@ -8,7 +8,7 @@
    uses its positions, which it has committed.
 3. If there is no committed offset that the log still has, a reader starts according to its reset policy: only
    ``earliest`` leaves something unread.
-4. The check is made when all own tasks are at their ends, at most once per :data:`ASK_INTERVAL_MS`; the answer is valid
+4. The check is made when all own tasks are at their ends, at most once per :data:`REQUEST_INTERVAL_MS`; the answer is valid
    for that long.
 """
 
@@ -26,8 +26,8 @@ from streamsrt.wording import counted
 
 logger = logging.getLogger(__name__)
 
-ASK_INTERVAL_MS = 1_000
-TELL_INTERVAL_MS = 10_000
+REQUEST_INTERVAL_MS = 1_000
+LOG_INTERVAL_MS = 10_000
 _SHOWN_PARTITIONS = 5
 
 
@@ -41,43 +41,43 @@ class GroupInput:
         self._network = network
         self._source_topics = source_topics
         self._finder = finder
-        self._asked_ms: int | None = None
+        self._requested_ms: int | None = None
         self._is_read = False
-        self._told_ms: int | None = None
+        self._logged_ms: int | None = None
 
     def is_read(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
         """Returns whether the group has read and committed all of its input; False if the cluster does not answer.
         ``own``: committed positions of this member."""
-        if self._asked_ms is None or now_ms - self._asked_ms >= ASK_INTERVAL_MS:
-            self._asked_ms = now_ms
-            self._is_read = self._ask(own, now_ms)
+        if self._requested_ms is None or now_ms - self._requested_ms >= REQUEST_INTERVAL_MS:
+            self._requested_ms = now_ms
+            self._is_read = self._is_all_read(own, now_ms)
         return self._is_read
 
-    def _ask(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
+    def _is_all_read(self, own: Mapping[TopicPartition, int], now_ms: int) -> bool:
         try:
             unread = self.unread(own)
         except BrokerError as error:
-            self._tell(f"it is not known which records the group has not read yet: {error}", now_ms)
+            self._log(f"it is not known which records the group has not read yet: {error}", now_ms)
             return False
         if unread:
             shown = [f"{topic}-{partition}: {count}" for (topic, partition), count in sorted(unread.items())]
             more = ", ..." if len(shown) > _SHOWN_PARTITIONS else ""
-            self._tell(
+            self._log(
                 f"{counted(sum(unread.values()), 'record')} outside this member's tasks not processed and committed yet "
                 f"({', '.join(shown[:_SHOWN_PARTITIONS])}{more}). If a member was killed, its tasks move to others "
                 f"when its session ends; streamsrt groups describe {self._group_id} shows the members",
                 now_ms,
             )
         else:
-            self._told_ms = None
+            self._logged_ms = None
         return not unread
 
-    def _tell(self, why: str, now_ms: int) -> None:
-        if self._told_ms is None:
+    def _log(self, why: str, now_ms: int) -> None:
+        if self._logged_ms is None:
             # Usually this is over within moments.
-            self._told_ms = now_ms
-        elif now_ms - self._told_ms >= TELL_INTERVAL_MS:
-            self._told_ms = now_ms
+            self._logged_ms = now_ms
+        elif now_ms - self._logged_ms >= LOG_INTERVAL_MS:
+            self._logged_ms = now_ms
             logger.warning("not stopping yet: %s", why)
 
     def unread(self, own: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

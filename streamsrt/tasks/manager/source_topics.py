@@ -16,7 +16,7 @@ from streamsrt.client.values import TopicInfo, TopicPartition
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name
 
-LOOK_INTERVAL_MS = 60_000
+REFRESH_INTERVAL_MS = 60_000
 
 
 class SourceTopics:

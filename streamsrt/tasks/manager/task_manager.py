@@ -48,7 +48,7 @@ from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.memory_shares import share_memory
 from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, TaskStep
-from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
+from streamsrt.tasks.manager.source_topics import REFRESH_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
 from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
 from streamsrt.tasks.manager.task_offsets import DormantState, TaskOffsets, task_offsets
@@ -100,7 +100,7 @@ class TaskManager:
         self._finder = StartPositionFinder(settings, network, self._source_topics)
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
         self._inputs = TaskInputs(network, self._finder, settings.input_buffer_bytes)
-        self._look_at_ms: int | None = None
+        self._refresh_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
         self._waiting = WaitingTasks(settings.task_timeout_ms)
@@ -411,14 +411,14 @@ class TaskManager:
 
     def recheck_sources(self) -> None:
         """Makes the next :meth:`follow_sources` check the topics: some may have been created, extended or deleted."""
-        self._look_at_ms = None
+        self._refresh_at_ms = None
 
     def follow_sources(self, now_ms: int, member_id: str, member_epoch: int) -> None:
         """Lets running tasks read new input: topics that a pattern matches now, and new partitions. Changes nothing while
         the cluster does not answer."""
-        if member_epoch < 0 or (self._look_at_ms is not None and now_ms < self._look_at_ms):
+        if member_epoch < 0 or (self._refresh_at_ms is not None and now_ms < self._refresh_at_ms):
             return
-        self._look_at_ms = now_ms + LOOK_INTERVAL_MS
+        self._refresh_at_ms = now_ms + REFRESH_INTERVAL_MS
         following = [owned for owned in self.running() if self._source_topics.may_change(owned)]
         if not following:
             return
@@ -430,7 +430,7 @@ class TaskManager:
             positions = self._finder.source_positions(list(partitions), member_id, member_epoch, now_ms)
         except BrokerError as error:
             logger.warning("topics can't be looked up, trying again: %s", error)
-            self._look_at_ms = now_ms + RETRY_BACKOFF_MS
+            self._refresh_at_ms = now_ms + RETRY_BACKOFF_MS
             return
         for owned in following:
             self._drop_inputs(owned, topics)

@@ -55,11 +55,11 @@ _TIMES_MAX = 512
 
 
 class _Columns:
-    __slots__ = ("enough", "headers", "keys", "looked_at", "timestamps", "values")
+    __slots__ = ("counted", "enough", "headers", "keys", "timestamps", "values")
 
     def __init__(self, enough: int) -> None:
         self.enough = enough
-        self.looked_at = 0
+        self.counted = 0
         """How many of the records are counted."""
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
@@ -86,7 +86,7 @@ class _Columns:
         self.values.clear()
         self.timestamps.clear()
         self.headers = None
-        self.looked_at = 0
+        self.counted = 0
 
 
 class _Topic:
@@ -109,12 +109,12 @@ class _Topic:
         self.sent_records = 0
         self.sent_bytes = 0
 
-    def look(self, columns: _Columns) -> None:
+    def count_new(self, columns: _Columns) -> None:
         """Counts the records since the last count."""
-        count, seen = len(columns.keys), columns.looked_at
+        count, seen = len(columns.keys), columns.counted
         fresh = count - seen
         self.records += fresh
-        columns.looked_at = count
+        columns.counted = count
         # Nobody reads the counts of changelogs.
         if len(self.times) < _TIMES_MAX:
             self.times += columns.timestamps[seen :: fresh // _SAMPLE if fresh > _SAMPLE else 1]
@@ -225,8 +225,8 @@ class RecordCollector:
         if known is None:
             return 0, []
         for columns in known.columns:
-            if len(columns.keys) > columns.looked_at:
-                known.look(columns)
+            if len(columns.keys) > columns.counted:
+                known.count_new(columns)
         taken = known.records, known.times
         known.records, known.times = 0, []
         return taken
@@ -291,7 +291,7 @@ class RecordCollector:
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
         """Sends all of it in batches of equal size: a last batch of a few records would cost as much as the others."""
         count, known = len(columns.keys), self._topics[topic]
-        known.look(columns)
+        known.count_new(columns)
         batches = max(1, round(count / columns.enough))
         size = 0
         for index in range(batches):

@@ -267,20 +267,20 @@ class ChangelogWork:
                 if life.is_at_end:
                     break
                 if records >= self._step_records:
-                    self._tell(current, records, 0)
+                    self._report(current, records, 0)
                     return records
         except BaseException:
-            self._tell(current, records, 0)
+            self._report(current, records, 0)
             raise
         self._current = None
         if not life.is_at_end:
             # The last record may be followed by transaction markers and compacted offsets.
             life.position = max(life.position, fetched.next_offset)
         life.is_over = life.is_at_end
-        self._tell(current, records, len(fetched.buffer))
+        self._report(current, records, len(fetched.buffer))
         return records
 
-    def _tell(self, current: _Fetch, records: int, fetched_bytes: int) -> None:
+    def _report(self, current: _Fetch, records: int, fetched_bytes: int) -> None:
         life = current.life
         self.reports.add(Applied(life.changelog, life.position, current.fetched.readable_end, records, fetched_bytes))
 

@@ -87,10 +87,10 @@ class Restorer:
         tp = progress.changelog
         self._changelogs[tp] = Changelog(progress, task_id)
         if progress.end_offset is None:
-            _tell(self._on_standby.on_update_start, tp, progress.store, progress.start_offset)
+            _notify(self._on_standby.on_update_start, tp, progress.store, progress.start_offset)
         else:
             start, end = progress.start_offset, progress.end_offset
-            _tell(self._on_restore.on_restore_start, tp, progress.store, start, end)
+            _notify(self._on_restore.on_restore_start, tp, progress.store, start, end)
 
     def remove(self, changelog: TopicPartition, *, promoted: bool = False) -> ChangelogProgress | None:
         """Stops following a changelog; returns its progress. ``promoted``: its task becomes active."""
@@ -101,11 +101,11 @@ class Restorer:
         if progress.end_offset is None:
             reason = "promoted" if promoted else "migrated"
             at, end = progress.position, progress.high_watermark
-            _tell(self._on_standby.on_update_suspended, changelog, progress.store, at, end, reason)
+            _notify(self._on_standby.on_update_suspended, changelog, progress.store, at, end, reason)
         elif progress.is_done:
-            _tell(self._on_restore.on_restore_end, changelog, progress.store, progress.restored_records)
+            _notify(self._on_restore.on_restore_end, changelog, progress.store, progress.restored_records)
         else:
-            _tell(self._on_restore.on_restore_suspended, changelog, progress.store, progress.restored_records)
+            _notify(self._on_restore.on_restore_suspended, changelog, progress.store, progress.restored_records)
         return progress
 
     def progress(self, changelog: TopicPartition) -> ChangelogProgress | None:
@@ -121,20 +121,20 @@ class Restorer:
         progress.position, progress.high_watermark = report.position, report.high_watermark
         progress.restored_records += report.records
         progress.restored_bytes += report.fetched_bytes
-        self._tell_batch(known, report.records)
+        self._notify_batch(known, report.records)
         return progress.is_done
 
-    def _tell_batch(self, known: Changelog, records: int) -> None:
+    def _notify_batch(self, known: Changelog, records: int) -> None:
         progress = known.progress
         tp, store, at = progress.changelog, progress.store, progress.position
         if progress.end_offset is None:
             end = progress.high_watermark
-            _tell(self._on_standby.on_batch_loaded, tp, store, known.task_id, at, records, end)
+            _notify(self._on_standby.on_batch_loaded, tp, store, known.task_id, at, records, end)
         else:
-            _tell(self._on_restore.on_batch_restored, tp, store, at, records)
+            _notify(self._on_restore.on_batch_restored, tp, store, at, records)
 
 
-def _tell(listen: Callable[..., None], *news: object) -> None:
+def _notify(listen: Callable[..., None], *news: object) -> None:
     try:
         listen(*news)
     except StreamsError:

@@ -19,7 +19,7 @@ from streamsrt.testing.simulator.values import Faults, Inputs, Protocols, Simula
 from topology.spec.errors import TopologyError
 
 _OF_A_REAL_CLUSTER = ("bootstrap.servers", "state.dir", "http.listen", "application.server", "num.stream.threads")
-_TOLD_EVERY = 100
+_REPORT_EVERY = 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     ):
         counts.update(result.counts)
         done, virtual_s = done + 1, virtual_s + result.virtual_s
-        if done % _TOLD_EVERY == 0:
+        if done % _REPORT_EVERY == 0:
             sys.stderr.write(f"{done} seeds passed\n")
     events = ", ".join(f"{text} {count}" for text, count in sorted(counts.items()))
     sys.stdout.write(f"{done} seeds passed, {virtual_s / 60:.0f} minutes of virtual time\n{events}\n")

@@ -64,7 +64,7 @@ class Monitor:
 
     # ------------------------------------------------------------------------------------------------------- ownership
 
-    def look_at(self, instance: Instance, others: Iterable[Instance]) -> None:
+    def check(self, instance: Instance, others: Iterable[Instance]) -> None:
         """Checks an instance after an iteration. Raises ViolationError."""
         claims = _claims(instance)
         if claims == self._open.get(instance.name):
@@ -89,7 +89,7 @@ class Monitor:
 
     # --------------------------------------------------------------------------------------------------------- offsets
 
-    def look_at_offsets(self) -> None:
+    def check_offsets(self) -> None:
         """Checks committed offsets. Raises ViolationError if one went back."""
         broker = self._broker()
         if broker is None:

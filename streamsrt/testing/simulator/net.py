@@ -206,7 +206,7 @@ class Wire(asyncio.Transport):
             return
         self._closing = True
         self._waiting.clear()
-        self._schedule(self.other._hear_end, None)
+        self._schedule(self.other._on_end, None)
         self._loop.call_soon(self._lose, None, context=self.host.context.copy())
 
     abort = close
@@ -230,7 +230,7 @@ class Wire(asyncio.Transport):
             self.protocol.buffer_updated(size)
             view = view[size:]
 
-    def _hear_end(self, error: Exception | None) -> None:
+    def _on_end(self, error: Exception | None) -> None:
         self._closing = True
         self._waiting.clear()
         self._lose(error)
@@ -249,7 +249,7 @@ class Wire(asyncio.Transport):
         self._deaf = True
         self._closing = True
         self._waiting.clear()
-        self._schedule(self.other._hear_end, reset)
+        self._schedule(self.other._on_end, reset)
         self._loop.call_soon(self._lose, reset, context=self.host.context.copy())
 
     def reset_by_death(self) -> None:
@@ -257,7 +257,7 @@ class Wire(asyncio.Transport):
         self._closing = self._lost = True
         self._waiting.clear()
         if not self._is_cut:
-            self._schedule(self.other._hear_end, ConnectionResetError(104, "Connection reset by peer"))
+            self._schedule(self.other._on_end, ConnectionResetError(104, "Connection reset by peer"))
 
 
 class _Server:

@@ -32,7 +32,7 @@ from topology.graph.topology import Topology
 
 EPOCH_MS = 1_700_000_000_000
 START_S = 1_000.0
-_LOOK_S = 0.25
+_CHECK_INTERVAL_S = 0.25
 _RESTART_S = 0.5
 _BATCH_MAX = 4
 
@@ -152,7 +152,7 @@ class Simulation:
         faults, events = plan(self._faults, self._chance, self._chaos_s, self._kinds)
         self._write_inputs()
         nemesis = Nemesis(self, faults, events)
-        self.loop.call_later(_LOOK_S, self._look)
+        self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         self._until(lambda: False if events else self._left == 0, self._chaos_s)
         nemesis.end()
         self._is_calm = True
@@ -200,10 +200,10 @@ class Simulation:
 
     # --------------------------------------------------------------------------------------------------------- invariants
 
-    def _look(self) -> None:
-        self.loop.call_later(_LOOK_S, self._look)
+    def _check(self) -> None:
+        self.loop.call_later(_CHECK_INTERVAL_S, self._check)
         try:
-            self.monitor.look_at_offsets()
+            self.monitor.check_offsets()
         except ViolationError as violation:
             self._violation = str(violation)
         broker_failure = self.broker.failure()
@@ -216,7 +216,7 @@ class Simulation:
     def turned(self, instance: Instance) -> None:
         """Called after every iteration of an instance's processing thread."""
         try:
-            self.monitor.look_at(instance, self.instances)
+            self.monitor.check(instance, self.instances)
         except ViolationError as violation:
             self._violation = str(violation)
 
@@ -316,7 +316,7 @@ class Simulation:
     def _write(self, topic: str, partition: int, pairs: list[tuple[float, bytes]], began_s: float) -> None:
         """Writes the next batch of a partition; waits while the broker is down."""
         if self.broker.life is None or not self.broker.is_up:
-            self.loop.call_later(_LOOK_S, self._write, topic, partition, pairs, began_s)
+            self.loop.call_later(_CHECK_INTERVAL_S, self._write, topic, partition, pairs, began_s)
             return
         _, batch = pairs.pop(0)
         self.broker.append(topic, partition, batch)

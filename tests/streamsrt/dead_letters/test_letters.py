@@ -80,8 +80,8 @@ def test_a_letter_is_read_as_it_was_written() -> None:
     assert found.headers == (("h", b"1"),)
     assert found.origin == FailedRecord("orders", 1, 17)
     assert found.error == "ValueError"
-    assert found.told["application.id"] == "shop"
-    assert found.told["node"] == "KSTREAM-MAPVALUES-0000000001"
+    assert found.details["application.id"] == "shop"
+    assert found.details["node"] == "KSTREAM-MAPVALUES-0000000001"
     assert __file__ in found.line
     assert found.line.endswith("in error_of")
     assert found.why_not_replayed() is None
@@ -120,7 +120,7 @@ def test_a_letter_of_kafka_streams_has_less_to_say() -> None:
     (found,) = read(dead_letter(FAILED, error_of("x"), "dlq"))
     assert found.origin == FailedRecord("orders", 1, 17)
     assert found.why_not_replayed() is None
-    assert "application.id" not in found.told
+    assert "application.id" not in found.details
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_was_left_out_can_not_be_replayed() -> None:
     assert short is not None
     (found,) = read(short)
     assert "its value was left out" in (found.why_not_replayed(stopped_too=True) or "")
-    assert found.told["application.id"] == "shop", "it is still known whose letter it is"
+    assert found.details["application.id"] == "shop", "it is still known whose letter it is"
 
 
 def test_a_refused_result_goes_to_its_own_topic() -> None:

@@ -380,7 +380,7 @@ def test_global_stores_are_told_of_as_stores_of_a_task_of_their_own(tmp_path: Pa
     rig.iterate(6)
     found = board()
     with rig.gate.idle:
-        rig.queries.look_at_globals(partial(global_store_metrics, found, {"thread-id": "t"}))
+        rig.queries.run_on_globals(partial(global_store_metrics, found, {"thread-id": "t"}))
     rig.close()
     values = {metric.name: metric.value for metric in found.found}
     assert {tuple(metric.tags.items()) for metric in found.found} == {

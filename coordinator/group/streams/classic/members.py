@@ -81,7 +81,7 @@ def _join(
     bounds = config.classic
     if not bounds.min_session_timeout_ms <= request.session_timeout_ms <= bounds.max_session_timeout_ms:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
-    protocol, said = _translated(request)
+    protocol, subscription = _translated(request)
     instance_id = request.group_instance_id
     member_id = request.member_id
     if not member_id:
@@ -91,17 +91,17 @@ def _join(
             return Decision(replies=(Reply(context.request_id, response),))
     elif member_id in group.members or instance_id is not None:
         _classic_member(group, member_id, instance_id)
-    if isinstance(said, OwnSubscription):
-        beat = own_heartbeat(group, request, member_id, said)
+    if isinstance(subscription, OwnSubscription):
+        beat = own_heartbeat(group, request, member_id, subscription)
     else:
-        beat = _heartbeat_of(group, request, member_id, said, image)
+        beat = _heartbeat_of(group, request, member_id, subscription, image)
     side = ClassicSide(request.session_timeout_ms, protocol)
     decision = handle_classic_join(group, beat, context, now_ms, image=image, config=config, side=side)
     current = applied(group, decision.records).current[member_id]
     response = types.JoinGroupResponse(
         generation_id=current.epoch, protocol_type=CONSUMER, protocol_name=protocol.name, leader="", member_id=member_id
     )
-    rejoined = SoftUpdate(group.group_id, {"asked_to_rejoin": group.soft.asked_to_rejoin - {member_id}})
+    rejoined = SoftUpdate(group.group_id, {"must_rejoin": group.soft.must_rejoin - {member_id}})
     return replace(
         decision,
         soft=(*decision.soft, rejoined),
@@ -268,9 +268,9 @@ def heartbeat(
     code = ErrorCode.REBALANCE_IN_PROGRESS if has_to_join else ErrorCode.NONE
     timers = [Timer(TimerKey(SESSION, group.group_id, name), now_ms + member.classic.session_timeout_ms)]
     soft: tuple[SoftUpdate, ...] = ()
-    asked = group.soft.asked_to_rejoin
-    if code != ErrorCode.NONE and name not in asked:
-        soft = (SoftUpdate(group.group_id, {"asked_to_rejoin": asked | {name}}),)
+    already = group.soft.must_rejoin
+    if code != ErrorCode.NONE and name not in already:
+        soft = (SoftUpdate(group.group_id, {"must_rejoin": already | {name}}),)
         timers.append(Timer(TimerKey(REJOIN, group.group_id, name), now_ms + member.rebalance_timeout_ms))
     response = types.HeartbeatResponse(error_code=code)
     return Decision(soft=soft, timers=tuple(timers), replies=(Reply(context.request_id, response),))

@@ -16,8 +16,8 @@ from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.own_layout import (
     OWN_PROTOCOL,
     Echo,
+    OwnAssignment,
     OwnSubscription,
-    OwnTold,
     Version,
     decoded_own_assignment,
     own_subscription_of,
@@ -40,31 +40,31 @@ class Stays(NamedTuple):
 
 def own_stays(member: ClassicMember, protocol: Protocol, generation: int) -> Stays:
     """Converts a member of this runtime. Raises UntranslatableError."""
-    said = own_subscription_of(protocol.metadata)
-    told = decoded_own_assignment(member.assignment) or OwnTold(said.held, said.held, None)
-    pending = _to_give_back(said.held, told.tasks)
+    subscription = own_subscription_of(protocol.metadata)
+    assignment = decoded_own_assignment(member.assignment) or OwnAssignment(subscription.held, subscription.held, None)
+    pending = _to_give_back(subscription.held, assignment.tasks)
     stays = Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
-        rack_id=said.rack_id,
+        rack_id=subscription.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=max(member.rebalance_timeout_ms, RELEASE_TIMEOUT_MS),
-        topology_epoch=said.version.epoch,
-        process_id=said.process_id,
-        user_endpoint=said.endpoint,
-        client_tags=said.client_tags,
+        topology_epoch=subscription.version.epoch,
+        process_id=subscription.process_id,
+        user_endpoint=subscription.endpoint,
+        client_tags=subscription.client_tags,
         classic=ClassicSide(member.session_timeout_ms, protocol),
     )
     current = Current(
         epoch=generation,
         previous_epoch=generation,
         state=MemberState.UNREVOKED_TASKS if pending else MemberState.STABLE,
-        assigned=told.tasks,
+        assigned=assignment.tasks,
         pending=pending,
-        active_epochs=dict.fromkeys(told.tasks.active | pending.active, generation),
+        active_epochs=dict.fromkeys(assignment.tasks.active | pending.active, generation),
     )
-    return Stays(stays, told.target, current)
+    return Stays(stays, assignment.target, current)
 
 
 def _to_give_back(held: Tasks, given: Tasks) -> Tasks:
@@ -75,22 +75,23 @@ def _to_give_back(held: Tasks, given: Tasks) -> Tasks:
 def check_version(group_id: str, live: Live, joins: Version) -> None:
     """Raises Refused if the members of a classic group do not run the version of a member that joins by the streams
     protocol. Raises UntranslatableError."""
-    said: list[OwnSubscription] = []
+    subscriptions: list[OwnSubscription] = []
     echoes: list[Echo] = []
     for member in live.members.values():
         for protocol in member.protocols:
             if protocol.name == OWN_PROTOCOL:
-                said.append(own_subscription_of(protocol.metadata))
+                subscriptions.append(own_subscription_of(protocol.metadata))
                 # If Java members are in the group, all assignments are in Java's layout.
-                told = decoded_own_assignment(member.assignment) if live.protocol == OWN_PROTOCOL else None
-                echoes += [echo for echo in (said[-1].echo, None if told is None else told.echo) if echo is not None]
-    if not said:
+                assignment = decoded_own_assignment(member.assignment) if live.protocol == OWN_PROTOCOL else None
+                sent = None if assignment is None else assignment.echo
+                echoes += [echo for echo in (subscriptions[-1].echo, sent) if echo is not None]
+    if not subscriptions:
         return
     newest = max(echoes, key=lambda echo: echo.generation, default=None)
-    runs = max(each.version for each in said) if newest is None else newest.version
+    runs = max(each.version for each in subscriptions) if newest is None else newest.version
     if joins.epoch < runs.epoch:
         raise Refused(*epoch_behind(group_id, joins.epoch, runs.epoch))
-    ahead = [each.version for each in said if each.version != runs and each.version.epoch >= runs.epoch]
+    ahead = [each.version for each in subscriptions if each.version != runs and each.version.epoch >= runs.epoch]
     if joins == runs and not ahead:
         return
     if joins.epoch == runs.epoch and not ahead:

@@ -98,7 +98,7 @@ def own_subscription_of(metadata: bytes) -> OwnSubscription:
     )
 
 
-class OwnTold(NamedTuple):
+class OwnAssignment(NamedTuple):
     """What a leader sent to a member: the tasks to run, the tasks of its target, and the version that the group runs."""
 
     tasks: Tasks
@@ -106,7 +106,7 @@ class OwnTold(NamedTuple):
     echo: Echo | None
 
 
-def decoded_own_assignment(assignment: bytes) -> OwnTold | None:
+def decoded_own_assignment(assignment: bytes) -> OwnAssignment | None:
     """Decodes a leader's assignment; None if the generation has none yet. Raises UntranslatableError."""
     if not assignment:
         return None
@@ -117,11 +117,11 @@ def decoded_own_assignment(assignment: bytes) -> OwnTold | None:
         raise UntranslatableError(f"an assignment can't be read: {error}") from None
     tasks = _tasks(own.tasks)
     echo = Echo(own.generation, Version(own.group_epoch, bytes(own.group_digest))) if own.group_epoch >= 0 else None
-    return OwnTold(tasks, tasks if own.target_as_given else _tasks(own.target), echo)
+    return OwnAssignment(tasks, tasks if own.target_as_given else _tasks(own.target), echo)
 
 
 def own_assignment_of(
-    said: OwnSubscription,
+    subscription: OwnSubscription,
     tasks: Tasks,
     target: Tasks,
     *,
@@ -135,8 +135,8 @@ def own_assignment_of(
     """Encodes the coordinator's assignment for a member. ``group``: the version that the group runs, None if its digest
     is unknown; ``partitions``: the inputs of the active tasks."""
     own = StreamsrtAssignment(
-        process_id=uuid.UUID(said.process_id).bytes,
-        unique=said.unique,
+        process_id=uuid.UUID(subscription.process_id).bytes,
+        unique=subscription.unique,
         generation=generation,
         group_epoch=NO_VERSION if group is None else group.epoch,
         group_digest=bytes(16) if group is None else group.digest,

@@ -44,42 +44,42 @@ def is_own(side: ClassicSide) -> bool:
 
 
 def own_heartbeat(
-    group: StreamsGroup, request: types.JoinGroupRequest, member_id: str, said: OwnSubscription
+    group: StreamsGroup, request: types.JoinGroupRequest, member_id: str, subscription: OwnSubscription
 ) -> Heartbeat:
     """Converts the JoinGroup to a heartbeat. Raises Refused for an epoch that is not the group's."""
     current = group.current.get(member_id)
-    if current is None and said.topology is None:
-        _check_version(group, said)
-    held = NO_TASKS if current is None else said.held
-    endpoint = said.endpoint
+    if current is None and subscription.topology is None:
+        _check_version(group, subscription)
+    held = NO_TASKS if current is None else subscription.held
+    endpoint = subscription.endpoint
     return Heartbeat(
         group_id=group.group_id,
         member_id=member_id,
         member_epoch=0 if current is None else current.epoch,
         instance_id=request.group_instance_id,
-        rack_id=said.rack_id,
+        rack_id=subscription.rack_id,
         rebalance_timeout_ms=max(request.rebalance_timeout_ms, RELEASE_TIMEOUT_MS),
-        process_id=said.process_id,
-        topology=said.topology if current is None else None,
+        process_id=subscription.process_id,
+        topology=subscription.topology if current is None else None,
         user_endpoint=None if endpoint is None else Heartbeat.Endpoint(host=endpoint.host, port=endpoint.port),
-        client_tags=[Heartbeat.KeyValue(key=key, value=value) for key, value in said.client_tags],
+        client_tags=[Heartbeat.KeyValue(key=key, value=value) for key, value in subscription.client_tags],
         active_tasks=wire_tasks(Heartbeat.TaskIds, held.active),
         standby_tasks=wire_tasks(Heartbeat.TaskIds, held.standby),
         warmup_tasks=wire_tasks(Heartbeat.TaskIds, held.warmup),
-        task_offsets=_offsets(said.offsets),
-        task_end_offsets=_offsets(said.end_offsets),
-        shutdown_application=said.requests_shutdown,
+        task_offsets=_offsets(subscription.offsets),
+        task_end_offsets=_offsets(subscription.end_offsets),
+        shutdown_application=subscription.requests_shutdown,
     )
 
 
-def _check_version(group: StreamsGroup, said: OwnSubscription) -> None:
+def _check_version(group: StreamsGroup, subscription: OwnSubscription) -> None:
     assert group.topology is not None
-    if said.version.epoch < group.topology.epoch:
+    if subscription.version.epoch < group.topology.epoch:
         raise Refused(ErrorCode.STREAMS_TOPOLOGY_FENCED)
-    if said.version.epoch > group.topology.epoch:
+    if subscription.version.epoch > group.topology.epoch:
         raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
     known = {dict(m.client_tags).get(TOPOLOGY_DIGEST) for m in group.members.values() if not group.is_stale(m)}
-    if dict(said.client_tags).get(TOPOLOGY_DIGEST) not in known:
+    if dict(subscription.client_tags).get(TOPOLOGY_DIGEST) not in known:
         raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
 
 
@@ -93,7 +93,7 @@ def _offsets(offsets: Mapping[TaskId, int]) -> list[Heartbeat.TaskOffset]:
 def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, config: StreamsGroupConfig) -> bytes:
     """Returns the member's assignment for its SyncGroup."""
     assert member.classic is not None
-    said = own_subscription_of(member.classic.protocol.metadata)
+    subscription = own_subscription_of(member.classic.protocol.metadata)
     current = group.current[member.member_id]
     configuration = configuration_of(group, image)
     statuses: list[tuple[StatusCode, str]] = [
@@ -105,11 +105,11 @@ def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, conf
         statuses += stale(member, configuration.topology.epoch)
         statuses += problem_of(configuration, creation_detail(group.soft.creation), is_stale=is_stale)
     return own_assignment_of(
-        said,
+        subscription,
         current.assigned,
         group.targets.get(member.member_id, NO_TASKS),
         generation=current.epoch,
-        group=_version(group, member, said),
+        group=_version(group, member, subscription),
         partitions=_inputs(current.assigned.active, configuration),
         statuses=statuses,
         recovery_lag=config.acceptable_recovery_lag,
@@ -117,11 +117,11 @@ def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, conf
     )
 
 
-def _version(group: StreamsGroup, member: Member, said: OwnSubscription) -> Version | None:
+def _version(group: StreamsGroup, member: Member, subscription: OwnSubscription) -> Version | None:
     """Returns the version that the group runs, if one of its members has sent its digest in the classic protocol."""
-    epoch = said.version.epoch if group.topology is None else group.topology.epoch
-    said_by_all = [said, *(own_subscription_of(side.protocol.metadata) for side in _own_sides(group))]
-    return next((each.version for each in said_by_all if each.version.epoch == epoch), None)
+    epoch = subscription.version.epoch if group.topology is None else group.topology.epoch
+    all_subscriptions = [subscription, *(own_subscription_of(side.protocol.metadata) for side in _own_sides(group))]
+    return next((each.version for each in all_subscriptions if each.version.epoch == epoch), None)
 
 
 def _own_sides(group: StreamsGroup) -> Iterator[ClassicSide]:

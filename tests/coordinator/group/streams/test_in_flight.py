@@ -354,7 +354,7 @@ def apart(*, lose: bool = True) -> Backlogged:
     return group
 
 
-def told_versions(group: Backlogged) -> list[dict[str, Any]]:
+def encode_versions(group: Backlogged) -> list[dict[str, Any]]:
     request = types.StreamsGroupDescribeRequest(group_ids=["app"])
     ((_, response),) = group.shard.execute(GroupRequest(group.context, request), 1000).replies
     (described,) = response.groups
@@ -365,7 +365,7 @@ def told_versions(group: Backlogged) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
 def test_versions_that_never_ran_side_by_side_start_together_too(order: tuple[str, str]) -> None:
     group = apart()
-    assert [(each["epoch"], each["repartition_topics"], each["is_sent_back"]) for each in told_versions(group)] == [
+    assert [(each["epoch"], each["repartition_topics"], each["is_sent_back"]) for each in encode_versions(group)] == [
         (1, ["x"], False),
         (0, ["r"], False),
     ]
@@ -398,7 +398,7 @@ def test_a_version_of_which_nothing_is_unread_is_forgotten() -> None:
     group.ask("old", member_epoch=-1)
     assert group.join("new", RENAMED, 1)[0].error_code == 0
     assert group.state.older == ()
-    assert told_versions(group) == []
+    assert encode_versions(group) == []
     group = apart()
     group.waits = {}
     assert group.join("next", [*RENAMED, "2: source=two"], 2)[0].error_code == 0
@@ -413,7 +413,7 @@ def test_a_version_that_was_sent_back_while_nobody_ran_is_told_so() -> None:
     for name in ("new", "old"):
         group.ask(name, member_epoch=-1)
     assert group.join("back", OLD, 2, client_tags=LOSE)[0].error_code == 0
-    assert [(each["epoch"], each["is_sent_back"]) for each in told_versions(group)] == [
+    assert [(each["epoch"], each["is_sent_back"]) for each in encode_versions(group)] == [
         (2, False),
         (1, True),
         (0, False),

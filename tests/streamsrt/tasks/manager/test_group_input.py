@@ -9,7 +9,7 @@ import pytest
 
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.membership.values import NOTHING, Tasks
-from streamsrt.tasks.manager.group_input import ASK_INTERVAL_MS, TELL_INTERVAL_MS
+from streamsrt.tasks.manager.group_input import LOG_INTERVAL_MS, REQUEST_INTERVAL_MS
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import MakeRig, Rig
 from topology import StreamsBuilder, serdes
@@ -98,22 +98,22 @@ def test_the_answer_holds_for_a_moment(rig: Rig) -> None:
     read = rig.manager.group_input.is_read
     assert not read({}, 5_000)
     commit(rig, ("in", 0), 1)
-    assert not read({}, 5_000 + ASK_INTERVAL_MS - 1)
-    assert read({}, 5_000 + ASK_INTERVAL_MS)
+    assert not read({}, 5_000 + REQUEST_INTERVAL_MS - 1)
+    assert read({}, 5_000 + REQUEST_INTERVAL_MS)
 
 
 def test_it_is_told_why_a_run_does_not_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.network.write(("in", 0), row("a"))
     read = rig.manager.group_input.is_read
     assert not read({}, 0)
-    assert not read({}, TELL_INTERVAL_MS - 1)
+    assert not read({}, LOG_INTERVAL_MS - 1)
     assert not caplog.messages
-    assert not read({}, TELL_INTERVAL_MS + ASK_INTERVAL_MS)
+    assert not read({}, LOG_INTERVAL_MS + REQUEST_INTERVAL_MS)
     (told,) = caplog.messages
     assert "1 record outside this member's tasks" in told
     assert "(in-0: 1)" in told
     rig.network.is_away = True
-    assert not read({}, 3 * TELL_INTERVAL_MS)
+    assert not read({}, 3 * LOG_INTERVAL_MS)
     assert "it is not known which records the group has not read yet: No answer in time." in caplog.messages[-1]
 
 
