@@ -130,7 +130,7 @@ def test_a_task_that_starts_over_does_so_nevertheless(make_rig: MakeRig, caplog:
 
 def test_with_a_lost_membership_the_member_joins_again(make_rig: MakeRig, caplog: pytest.LogCaptureFixture) -> None:
     drill = Drill(make_rig, {0})
-    drill.rig.thread._give_up("fenced")
+    drill.rig.thread._close_lost_tasks("fenced")
     assert sorted(drill.closed) == [0, 1]
     assert "close of a processor raised OSError: full" in caplog.text
     assert len(drill.rig.manager) == 0

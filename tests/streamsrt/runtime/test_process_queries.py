@@ -117,7 +117,7 @@ def test_another_instance_is_named(scene: Scene) -> None:
         scene.store().get(of(2)[0])
     partitions = {Endpoint("there", 80): (frozenset({("in", 2)}), frozenset[tuple[str, int]]())}
     for worker in scene.workers:
-        worker.rig.thread._hear(EndpointsChanged(partitions))
+        worker.rig.thread._handle(EndpointsChanged(partitions))
     fresh = ProcessQueries(scene.channel, scene.stores, lambda: 2)
     with pytest.raises(InvalidStateStorePartitionError, match="ask there:80") as raised:
         LocalKeyValueStore(fresh, fresh.routing, "counts").get(of(2)[0])
