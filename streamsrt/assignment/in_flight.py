@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topology import Topology
 from streamsrt.assignment.versions import versions_of
+from streamsrt.wording import counted
 
 Unread = Mapping[tuple[str, int], int]
 """How many records of a partition of a repartition topic the group has not read."""
@@ -227,7 +228,7 @@ def topics_met(newest: Topology, older: Iterable[Topology]) -> dict[str, frozens
 def _counted(unread: Unread) -> str:
     topics = sorted({name for name, _ in unread})
     counts = {topic: sum(count for (name, _), count in unread.items() if name == topic) for topic in topics}
-    return ", ".join(f"{topic}: {count} records" for topic, count in counts.items())
+    return ", ".join(f"{topic}: {counted(count, 'record')}" for topic, count in counts.items())
 
 
 def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
@@ -258,7 +259,9 @@ def names_held_tasks(why: str) -> bool:
 
 
 def _listed(found: Iterable[Backlog]) -> str:
-    return ", ".join(f"{each.topic}: {each.records} records of topology epoch {each.epoch}" for each in found)
+    return ", ".join(
+        f"{each.topic}: {counted(each.records, 'record')} of topology epoch {each.epoch}" for each in found
+    )
 
 
 def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.assignment.in_flight import Backlog, draining_detail, draining_topics, is_called_repartition
+from streamsrt.assignment.in_flight import Backlog, draining_detail, draining_topics, is_called_repartition, left_detail
 from topology import StreamsBuilder, serdes
 from topology.graph.nodes import internal_topic_name
 from topology.graph.topology import Topology as Program
@@ -19,6 +19,11 @@ def test_the_topics_that_are_drained_are_in_what_is_said() -> None:
     said = f"a member joined; {draining_detail(found).rstrip('.')}; a member left"
     assert draining_topics(said) == {"app-by.word-repartition", "app-by_term-repartition"}
     assert draining_topics("app-by.word-repartition (topology epoch 3)") == frozenset()
+
+
+@pytest.mark.parametrize(("records", "shown"), [(1, "1 record."), (2, "2 records."), (1_000, "1,000 records.")])
+def test_one_record_is_counted_in_the_singular(records: int, shown: str) -> None:
+    assert f"by-repartition: {shown}" in left_detail("g", {("by-repartition", 0): records}, may_lose=False)
 
 
 TEXT = {"key": serdes.string, "value": serdes.string}
