@@ -1,15 +1,15 @@
 """Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-1. Records are sent as they are in the log, never decoded. A response that is larger than a receive buffer refers to the
-   files: they are read when the client takes the records, so that clients that don't read hold little memory.
-2. A fetch waits, up to its ``max_wait_ms``, until ``min_bytes`` are there or one of its partitions has an error to tell.
-3. At least one whole batch is returned even above the limits, otherwise a consumer could never get past it (KIP-74). The
-   batch that contains the offset is given from its start; the client drops what lies before.
-4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
-   requests always; an incremental one is refused.
-5. A fetch of many partitions is collected in slices, each partition once. While it waits, only the partitions
-   that got something are looked at, and nothing is read: their sizes tell whether there is enough, as on Kafka.
-6. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
+1. Records are sent as they are in the log, without decoding. A response that is larger than a receive buffer refers to the
+   log's files, which are read while the client receives the response: clients that don't read need little memory.
+2. A fetch waits up to ``max_wait_ms`` until ``min_bytes`` are available or one of its partitions has an error.
+3. A response has at least one whole batch, even if it exceeds the limits; otherwise a consumer could never get past a large
+   batch (KIP-74). The batch that contains the offset is sent from its start. The client drops earlier records.
+4. There are no fetch sessions: the response to a full request has session id 0, so clients keep sending full requests. An
+   incremental request is refused.
+5. A fetch of many partitions is collected in slices, each partition once. While it waits, only partitions with new records
+   are checked, by their sizes, without reading, as on Kafka.
+6. With ``read_committed``, records end at the last stable offset, and the response lists the aborted transactions.
 """
 
 from __future__ import annotations

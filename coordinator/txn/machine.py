@@ -1,20 +1,22 @@
-"""The machine of all transactional ids of one partition of ``__transaction_state``.
+"""The transactions of one partition of ``__transaction_state``, as a pure machine.
 
     handle(state, event, now_ms, config) -> TransactionDecision     reads the state, changes nothing
     apply(state, record)                 -> state        the only transition of hard state (:mod:`coordinator.txn.state`)
 
-Rules (Kafka's ``TransactionCoordinator`` for clients that add partitions themselves)
-1. A transactional id has one producer id, and one epoch that may do something. InitProducerId raises the epoch; who still
-   has an older one is fenced in everything.
-2. A transaction is decided by the record that prepares its commit or abort. From there on only the markers are missing:
-   they are written until each partition has one, across restarts, and only then the next transaction may begin.
-3. InitProducerId during a transaction aborts it with a raised epoch, which no client gets, and answers
-   CONCURRENT_TRANSACTIONS until the abort is done. A transaction that outlives its timeout ends in the same way.
-4. An end that was asked for before is confirmed again; the opposite one is INVALID_TXN_STATE.
-5. The last epoch that a producer may have is 32766; after it comes a new producer id. 32767 is for the fencing of rule 3.
-6. A producer that names its id and epoch gets the next epoch only if they are current, or were before a bump whose answer
-   it may have missed.
-7. A transactional id that was not used for ``transactional.id.expiration.ms`` is forgotten.
+The rules are those of Kafka's ``TransactionCoordinator`` for clients that add partitions themselves:
+
+1. A transactional id has one producer id and one current epoch. InitProducerId raises the epoch. Every request with an
+   older epoch is fenced.
+2. A transaction is decided when the record PREPARE_COMMIT or PREPARE_ABORT is written. After that, the coordinator writes
+   markers until each partition has one, also after a restart. The next transaction may begin only then.
+3. InitProducerId during an open transaction aborts it with a raised epoch, which no client gets, and is answered with
+   CONCURRENT_TRANSACTIONS until the abort is complete. A transaction that exceeds its timeout is aborted in the same way.
+4. A repeated EndTxn with the same result succeeds again. One with the opposite result fails with INVALID_TXN_STATE.
+5. The highest epoch of a producer is 32766; after it, the transactional id gets a new producer id. Epoch 32767 is reserved
+   for the aborts of rule 3.
+6. InitProducerId with a producer id and epoch succeeds only if they are current, or if they were current before a bump
+   whose response the producer may have missed.
+7. A transactional id that was unused for ``transactional.id.expiration.ms`` is deleted.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""The target of a group whose members run several versions of its topology: warm, in steps, and back if necessary.
+"""The target assignment of a group whose members run several versions of its topology: warm, in steps, and reversible.
 
-1. The newest version that has a member leads. Its tasks are assigned as in a group that only runs this version; a member
-   with an older version keeps the tasks that are the same in both, and gets no new ones. While topics of the lead are
-   missing, members with older versions than the group's keep the tasks that need none of these topics, and nobody gets
-   new tasks.
-2. A bundle (:mod:`~streamsrt.assignment.versions`) stays with the members that run an older version until the lead is warm:
-   a member of the lead has the state of each of its tasks, to the acceptable recovery lag. Tasks without state, and those
-   whose members report no offsets, have nothing to wait for.
-3. A bundle changes hands partition by partition, in proportion to the share of members that run the lead. A bundle that
-   has to change hands as a whole does so when at least half of the members run the lead.
+1. The newest version that has a member leads; it is called the lead. Its tasks are assigned as in a group that only runs
+   this version. A member with an older version keeps the tasks that are the same in both, and gets no new ones. While
+   topics of the lead are missing, members with versions older than the group's keep the tasks that don't need these
+   topics, and no new tasks are assigned.
+2. A bundle (:mod:`~streamsrt.assignment.versions`) stays with the members that run an older version until the lead is
+   warm, that is, until for each of its tasks a member of the lead has the state, within the acceptable recovery lag.
+   Stateless tasks, and tasks whose members report no offsets, are warm at once.
+3. A bundle is handed over partition by partition, in proportion to the share of members that run the lead. A bundle that
+   can only be handed over as a whole follows when at least half of the members run the lead.
 4. The lead keeps the partitions that it runs while each task has its member. If a member dies, its partition goes to
-   another member of the lead that is warm, within the share; otherwise back to members with an older version: the one
-   that runs, else the newest.
-5. Members with an older version keep their tasks of a bundle. A task that nobody has goes to a member that has it as a
-   standby task, else to the one with most of its state, else to the one with the fewest tasks.
-6. Where a bundle reads repartition topics that the lead does not have, its readers go on at the members that run the older
-   version until they have read them to the end, and then change hands one by one; so do readers that the lead no longer has
-   (:mod:`~streamsrt.assignment.in_flight`). What of the lead would meet them waits, as a standby or warm-up task.
-7. A member of the lead that is warm but has to wait has the task as a standby task; one that is not warm, as a warm-up
-   task. There are no more warm-up tasks than ``num_warmup_replicas`` in all. No process has tasks of two versions of a
-   bundle's partition.
+   another warm member of the lead, within the share; otherwise back to members with an older version: the version that
+   runs, or else the newest.
+5. Members with an older version keep their tasks of a bundle. A task without a member goes to the member that has it as a
+   standby task, or else to the one with most of its state, or else to the one with the fewest tasks.
+6. If a bundle reads repartition topics that the lead does not have, these readers stay with the members that run the
+   older version until they have read the topics to the end; then they are handed over one by one. The same holds for
+   readers that the lead no longer has (:mod:`~streamsrt.assignment.in_flight`). Tasks of the lead that conflict with them
+   wait, as standby or warm-up tasks.
+7. While a member of the lead waits for a task, it has it as a standby task if it is warm, otherwise as a warm-up task.
+   There are at most ``num_warmup_replicas`` warm-up tasks in the group. No process has tasks of two versions of the same
+   partition of a bundle.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
 """The idempotent producer of encoded record batches (KIP-98).
 
-1. A batch gets its producer id, epoch and sequence when it is first sent, and keeps them in every retry: the broker drops
-   a batch that it already has.
-2. Batches of a partition are sent in their order. At most ``max.in.flight.requests.per.connection`` requests are in
-   flight for each broker, each with at most one batch of a partition and ``max.request.size`` bytes.
-3. After a retriable failure the partition sends nothing new until all of its requests in flight have been answered; then
-   its unacknowledged batches go out again, in the order of their sequences.
-4. A request waits for company while another one is in flight, unless it is big already or somebody waits in ``flush``.
-5. A batch that fails for good ends the producer's generation: everything queued is dropped, the next ``send`` or ``flush``
-   raises, and after that the producer starts again with another producer id. What was not acknowledged by then may or
+1. A batch gets its producer id, epoch and sequence number when it is first sent, and keeps them in every retry: the broker
+   discards duplicates.
+2. Batches of a partition are sent in order. At most ``max.in.flight.requests.per.connection`` requests are in flight per
+   broker, each with at most one batch of a partition and at most ``max.request.size`` bytes.
+3. After a retriable failure, the partition sends nothing new until all of its requests in flight are answered. Then its
+   unacknowledged batches are sent again, in the order of their sequence numbers.
+4. While a request is in flight, the next one waits for more batches, unless it is already large or a thread waits in
+   ``flush``.
+5. A batch that fails for good ends the producer's generation: all queued batches are dropped, and the next ``send`` or
+   ``flush`` raises. After that, the producer starts again with a new producer id. Batches that were not acknowledged may or
    may not have been written.
-6. What the broker refuses is a whole batch. One that is too large goes out again in halves. Of what is refused otherwise, or
-   alone, the records are shown to ``on_refused``, on the thread that sends; until it has answered nothing more is sent to
-   the partition. The batch is sent again without the records that it drops, and everything after it gets new sequence
-   numbers: the broker has none of it, because the sequence is broken. What may have been written is never dropped. The
-   records of a partition are shown in their order: a batch that is refused before an earlier one is done goes out again
-   behind that.
-7. The queue is shared with the processing thread under one lock.
-8. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
-   is taken until the producer was initialized again (:mod:`streamsrt.client.transactions`).
+6. A broker refuses whole batches. A batch that is too large is split in halves. For any other refused batch, ``on_refused``
+   decides about its records, on the sending thread; until it returns, nothing more is sent to the partition. The batch is
+   then sent again without the dropped records, and all later batches get new sequence numbers: the broker has none of them,
+   because a sequence number was missing. A record that may have been written is never dropped. ``on_refused`` gets the
+   records of a partition in order: a batch that is refused while an earlier one is in flight is sent again after that one.
+7. The queue is shared with the processing thread, under one lock.
+8. With a transactional id, a partition is added to the transaction before the first batch is sent to it. After a failure,
+   the producer accepts nothing until it is initialized again (:mod:`streamsrt.client.transactions`).
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ class _Batch:
 class _Partition:
     """The queue of one partition.
 
-    ``retrying``: nothing is sent until ``in_flight`` is empty. Nor before ``is_known``, when the broker has acknowledged a
-    first batch: of a producer that it does not know it takes any sequence, so that a second batch could be written while the
-    first one is refused because the topic is new. Nor while ``refused`` batches wait for what is to become of them.
-    ``first_refused``: the first batch that was never written, by number, and its sequence.
+    ``retrying``: nothing is sent until ``in_flight`` is empty. ``is_known``: the broker has acknowledged a batch. Until
+    then, only one batch is in flight: a broker accepts any first sequence number of a producer, so it could write the second
+    batch after it has refused the first one because the topic is new. ``refused``: the number of batches that wait for
+    ``on_refused``; nothing is sent meanwhile. ``first_refused``: the first batch that was never written, by number, and its
+    sequence number.
     """
 
     __slots__ = (

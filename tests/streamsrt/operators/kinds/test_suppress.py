@@ -195,7 +195,7 @@ def test_changes_go_by_time_and_then_by_key(steps: list[tuple[str, int] | int]) 
     for step in steps:
         if isinstance(step, int):
             due = sorted((time_ms, key) for key, time_ms in model.items() if time_ms <= step)
-            found = next(buffer.let_go(step), None)
+            found = next(buffer.evict_until(step), None)
             assert (None if found is None else (found.time_ms, found.key)) == (due[0] if due else None)
             model.pop(due[0][1] if due else b"", None)
         else:
