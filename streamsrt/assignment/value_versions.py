@@ -6,7 +6,8 @@
    get a later version: they could not continue after the first value that a new member writes. This takes two upgrades,
    as a plan says, too.
 3. Values that get a later version need the upcast from the version that old members write.
-4. An earlier version than that of old members is no reason to refuse: the member that goes back checks this itself.
+4. An earlier version than that of old members is no reason to refuse: the member that goes back checks this itself. Members
+   that don't, Java's and those of releases without these versions, read version 1 only: they are refused beside later ones.
 """
 
 from __future__ import annotations
@@ -49,6 +50,16 @@ def read_versions(tag: str | None) -> ValueVersions:
         if name and all(each.isascii() and each.isdigit() for each in (version, *read)):
             found[name] = ValueVersion(int(version), frozenset(map(int, read)))
     return found
+
+
+def later_values(topology: Topology, told: ValueVersions) -> str | None:
+    """Returns which values, that a member with these versions writes, are later than the first version; None if no store
+    of ``topology`` has any."""
+    logs = {log for part in topology.subtopologies for log in part.own_changelogs}
+    found = [
+        f"{log} (version {each.version})" for log, each in sorted(told.items()) if log in logs and each.version > _PLAIN
+    ]
+    return ", ".join(found) or None
 
 
 def problem_of_values(

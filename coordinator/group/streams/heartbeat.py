@@ -30,6 +30,7 @@ from coordinator.group.streams.in_flight import (
 from coordinator.group.streams.preflight import (
     check_in_flight,
     check_left,
+    check_reader,
     check_update,
     check_values,
     forbidden_topics,
@@ -286,6 +287,7 @@ class _Heartbeat:
         known = self.group.topology
         if requested is None:
             return known or Topology(0, ())
+        check_reader(self.group, requested, self.request)
         if known is None:
             return self._write_topology(requested)
         if requested.epoch == known.epoch:

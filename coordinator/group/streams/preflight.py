@@ -8,6 +8,8 @@
 4. A topology update after which nobody could read the records in flight is refused, with other members or without. So
    is the first topology of a group with committed offsets of repartition topics that this topology does not have.
 5. So is one whose stores get a later version of their values, if existing members could not continue.
+6. A member that can't check itself what it reads, such as Java's, is refused if others write later versions of values
+   into its stores. What the windows of rows mean is compared by the members alone: those of Java don't report it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from streamsrt.assignment.in_flight import Unread, refusal_to_leave, refusal_to_
 from streamsrt.assignment.refused_update import could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.topics import TopicSpec
 from streamsrt.assignment.topology import Topology
-from streamsrt.assignment.value_versions import ValueVersions, problem_of_values, read_versions
+from streamsrt.assignment.value_versions import ValueVersions, later_values, problem_of_values, read_versions
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 
 def check_update(group_id: str, known: Topology, configuration: Configuration, context: RequestContext) -> None:
@@ -52,6 +55,21 @@ def check_values(group: StreamsGroup, newest: Topology, member: Member, known: S
     problem = problem_of_values(newest, value_versions_of(member.client_tags), older)
     if problem is not None:
         raise Refused(*could_not_run(group.group_id, newest.epoch, known[0].epoch, problem))
+
+
+def check_reader(group: StreamsGroup, requested: Topology, request: StreamsGroupHeartbeatRequest) -> None:
+    """Raises Refused for a joining member without a digest if another member writes values that it can't read."""
+    if any(tag.key == TOPOLOGY_DIGEST for tag in request.client_tags or ()):
+        return
+    for name, member in group.members.items():
+        found = later_values(requested, value_versions_of(member.client_tags))
+        if found is not None and name != request.member_id:
+            raise Refused(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                f"Group {group.group_id}: member {name} on {member.client_host.lstrip('/')} writes values of later "
+                f"versions, which Kafka Streams of Java and earlier releases can't read: {found}. Start the version of the "
+                "program that has them.",
+            )
 
 
 def value_versions_of(tags: Iterable[tuple[str, str]]) -> ValueVersions:

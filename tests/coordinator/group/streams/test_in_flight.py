@@ -425,6 +425,9 @@ def test_a_version_that_was_sent_back_while_nobody_ran_is_told_so() -> None:
 # ------------------------------------------------------------------------------------------ values with a later version
 
 
+OURS = [Heartbeat.KeyValue(key=TOPOLOGY_DIGEST, value="1")]
+
+
 def values(version: int, *upcasts: int) -> list[Heartbeat.KeyValue]:
     told = written_versions({"c": ValueVersion(version, frozenset(upcasts))})
     return [Heartbeat.KeyValue(key=VALUE_VERSIONS, value=told)]
@@ -443,7 +446,22 @@ def test_a_repartition_topic_that_goes_and_a_later_version_of_values_are_two_upg
     group.ask("old", member_epoch=-1)
     assert group.join("next", RENAMED, 2, client_tags=values(2, 1))[0].error_code == 0
     # Going back is not looked at here: nothing of the later version may have been written yet.
-    assert group.join("back", RENAMED, 3)[0].error_code == 0
+    assert group.join("back", RENAMED, 3, client_tags=OURS)[0].error_code == 0
+
+
+def test_who_cannot_check_what_it_reads_is_refused_beside_later_values() -> None:
+    group = Backlogged("old", waits={})
+    assert group.join("new", OLD, 1, client_tags=[*values(2, 1), *OURS])[0].error_code == 0
+    for epoch in (0, 1, 2):
+        response, _ = group.join("java", OLD, epoch)
+        assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+        assert "writes values of later versions, which Kafka Streams of Java and earlier" in response.error_message
+        assert "can't read: c (version 2)" in response.error_message
+    assert group.topology_epoch == 1
+    assert group.join("ours", OLD, 2, client_tags=OURS)[0].error_code == 0, "it has looked itself"
+    plain = Backlogged("old", waits={})
+    assert plain.join("new", OLD, 1, client_tags=[*values(1), *OURS])[0].error_code == 0
+    assert plain.join("java", OLD, 1)[0].error_code == 0
 
 
 def test_values_that_old_members_write_need_an_upcast() -> None:
