@@ -175,7 +175,9 @@ def test_a_script_with_another_import_runs_its_worker_here(bundled_broker: Bundl
         for number in range(3):
             producer.produce("imported-orders", b'{"item": "tea", "amount": %d}' % (number + 1), "tea")
         assert producer.flush(PATIENCE_S) == 0
-        consumer = Consumer({"bootstrap.servers": broker, "group.id": "reader", "auto.offset.reset": "earliest"})
+        consumer = Consumer(
+            {"bootstrap.servers": broker, "group.id": "imported-reader", "auto.offset.reset": "earliest"}
+        )
         try:
             consumer.subscribe(["imported-sums"])
             found = []
