@@ -34,7 +34,7 @@ FOLDER = "streamsrt-bundle"
 """Where Spark unpacks an archive, below the working folder of each worker."""
 ABOUT = "streamsrt-bundle.json"
 _ALWAYS = ("streamsrt.backfill.engine_spark_worker", "streamsrt.backfill.engine_spark_lake")
-"""What tasks on Spark import."""
+"""The modules that tasks on Spark import."""
 _WANTED = "pandas"
 """The distribution without which PySpark runs none of them."""
 _OURS = ("streamsrt", "topology", "coordinator")
@@ -151,8 +151,8 @@ def _installed(name: str) -> Distribution:
 
 
 def _imported(application: str, path: Sequence[str], *, alone: bool) -> Modules:
-    """What an interpreter has imported that has loaded the application. ``alone``: with nothing but ``path`` and the
-    standard library. Raises BackfillError where it can't."""
+    """Returns the modules that an interpreter has imported after it has loaded the application. ``alone``: with only
+    ``path`` and the standard library. Raises BackfillError if the application can't be loaded."""
     arguments = [json.dumps(list(path)), "alone" if alone else "", json.dumps(_ALWAYS), application]
     # Not from the current folder, which is there for `-c` and would serve what an archive lacks.
     options = ["-I", "-S"] if alone else []
@@ -170,7 +170,7 @@ def _imported(application: str, path: Sequence[str], *, alone: bool) -> Modules:
 
 
 def _spark_of_nodes() -> list[str]:
-    """What Spark puts on the path of its workers."""
+    """Returns what Spark puts on the path of its workers."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return []
@@ -224,7 +224,8 @@ def _require(found: Distribution, into: dict[str, Distribution]) -> None:
 
 
 def _requirements(found: Distribution) -> Iterator[Distribution]:
-    """What a distribution requires without extras, and is installed: others are for other systems."""
+    """Returns the installed requirements of a distribution, without extras. Requirements that are not installed are for
+    other systems."""
     for text in found.requires or ():
         required, _, marker = text.partition(";")
         name = _NAME.match(required.strip())

@@ -42,7 +42,7 @@ def new_attempt(directory: Path, task_id: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[bool]:
-    """Holds the lock of an attempt's folder, if nobody else does and the folder is there."""
+    """Holds the lock of an attempt's folder, if it is free and the folder exists."""
     path = folder / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -73,7 +73,7 @@ def _is_file_at(descriptor: int, path: Path) -> bool:
 
 
 def driver_of(directory: Path) -> bytes:
-    """What tells the driver that has or had a backfill last from all others; empty if there was none."""
+    """Returns the id of the driver that has or last had the backfill; empty if there was none."""
     try:
         return (directory / DRIVER_FILE).read_bytes()
     except FileNotFoundError:
@@ -90,8 +90,8 @@ def check_driver(directory: Path, task_id: str, driver: bytes) -> None:
 
 
 def leftovers(directory: Path, plan: BackfillPlan) -> list[Path]:
-    """What runs that were killed have left: attempts that no manifest names and nobody works in, and documents about
-    attempts. Only while nothing of the plan runs."""
+    """Lists what killed runs have left: attempts without a manifest and without a process, and documents about attempts.
+    Call it only while nothing of the plan runs."""
     return [*_abandoned(directory, plan), *_documents(directory)]
 
 
@@ -104,7 +104,7 @@ def remove_leftovers(directory: Path, plan: BackfillPlan) -> None:
 
 
 def _abandoned(directory: Path, plan: BackfillPlan) -> Iterator[Path]:
-    """Folders of attempts that nobody needs; each is locked until the next one is asked for."""
+    """Yields the folders of unused attempts, each locked until the next one is requested."""
     tasks = {task.id for task in plan.tasks}
     for folder in sorted(directory.glob(f"{_ATTEMPTS}/*")):
         with _alone_in(folder) as alone:

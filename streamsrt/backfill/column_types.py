@@ -31,7 +31,7 @@ Schema: TypeAlias = Mapping[str, object]
 
 
 class _Adapter(Protocol):
-    """What is used of pydantic's TypeAdapter."""
+    """The part of pydantic's TypeAdapter that is used here."""
 
     def json_schema(self, *, mode: str) -> dict[str, object]: ...
 
@@ -63,7 +63,7 @@ def ms_of_time(time: datetime | None) -> int | None:
 
 
 def column_type(serde: ProgramSerde | None) -> ColumnType:
-    """What a column of that serde's values is."""
+    """Returns the type of a column with the values of that serde."""
     if isinstance(serde, VersionedValues):
         serde = serde.inner
     if serde is None:
@@ -146,7 +146,7 @@ def _utc(time: datetime) -> datetime:
 
 
 def _of_schema(schema: Schema, definitions: Schema, inside: tuple[str, ...]) -> ColumnType:
-    """What a JSON schema of pydantic's describes."""
+    """Returns the type that a JSON schema of pydantic describes."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         if name in inside:
@@ -201,7 +201,7 @@ _OF_LOGICAL = {
 
 
 def _of_avro(schema: object, named: dict[str, object]) -> ColumnType:
-    """What a schema of Avro, as fastavro parses it, describes. ``named``: schemas that were read, by their names."""
+    """Returns the type that an Avro schema describes, as fastavro parses it. ``named``: the schemas read so far, by name."""
     if isinstance(schema, list):
         kinds = [each for each in schema if each != "null"]
         return _of_avro(kinds[0], named) if len(kinds) == 1 else _JSON

@@ -42,11 +42,11 @@ class EarlierBackfill:
 
     @property
     def after(self) -> After:
-        """What a plan that continues it contains."""
+        """The part of a plan that continues this one."""
         return After(directory=str(self.directory.absolute()), fingerprint=self.plan.fingerprint)
 
     def ends(self) -> dict[TopicPartition, int]:
-        """How far it read each partition."""
+        """The end offset of each partition that it read."""
         return {(read.topic, read.partition): read.end for manifest in self.manifests for read in manifest.reads}
 
     def behind(self, tasks: Iterable[TaskPlan]) -> Iterator[TaskPlan]:
@@ -156,8 +156,8 @@ def range_behind(
     log_first: int,
     log_end: int,
 ) -> SourceRange:
-    """What is read of a partition behind the end of the earlier range. ``files``, ``shares``: what there is of its topic in
-    an archive or a lake; ``log_first``, ``log_end``: what the log holds now. Raises ArchiveError."""
+    """Returns what is read of a partition after the end of the earlier range. ``files``, ``shares``: the records of its
+    topic in an archive or a lake; ``log_first``, ``log_end``: the present range of the log. Raises ArchiveError."""
     named, cut = f"{earlier.topic}-{earlier.partition}", earlier.end
     if log_end < cut:
         raise ArchiveError(
@@ -193,8 +193,8 @@ def range_behind(
 
 
 def _check_no_gap(named: str, cut: int, first: int, follows: tuple[int, int], *, allow_gaps: bool) -> None:
-    """Raises ArchiveError where the earlier backfill, what is archived from ``first`` on, and the log do not follow each
-    other. ``follows``: where the archive ends, and where the log begins."""
+    """Raises ArchiveError if there is a gap between the earlier backfill, the archive from ``first`` on, and the log.
+    ``follows``: where the archive ends, and where the log begins."""
     if allow_gaps:
         return
     end, log_first = follows
@@ -208,7 +208,7 @@ def _check_no_gap(named: str, cut: int, first: int, follows: tuple[int, int], *,
 
 
 def _share(named: str, cut: int, lake: Lake, shares: Mapping[int, LakeShare], partition: int) -> LakeShare | None:
-    """What a lake has of a partition, all of it behind the earlier end. Raises ArchiveError."""
+    """Returns what a lake has of a partition; all of it is after the earlier end. Raises ArchiveError."""
     if lake.until_ms is not None or any(share.first_offset is None for share in shares.values()):
         raise ArchiveError(
             f"the lake of {named} has no offsets, so nobody can tell which of its rows the earlier backfill has read. "
@@ -224,7 +224,7 @@ def _share(named: str, cut: int, lake: Lake, shares: Mapping[int, LakeShare], pa
 
 
 def _passed(file: ArchiveFile, cut: int) -> int:
-    """How many records of a file lie before the offset."""
+    """Returns the number of records of a file before the offset."""
     if file.first_offset >= cut:
         return 0
     if file.records == file.next_offset - file.first_offset:

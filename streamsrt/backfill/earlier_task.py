@@ -43,7 +43,7 @@ class EarlierTask:
 
     @property
     def carried(self) -> Mapping[str, Values]:
-        """What the task kept beside its stores."""
+        """The task's state outside its stores."""
         return self.manifest.carried or {}
 
     def fill(self, store: BytesStore) -> None:
@@ -61,7 +61,7 @@ class EarlierTask:
             yield from read_batches(self._whole(changelog.file))
 
     def outputs(self, directory: Path, attempt: Path) -> Iterator[LogResult]:
-        """What it wrote to outputs, as files of an attempt in another ``directory``."""
+        """Yields the outputs of the earlier task, as files of an attempt in another ``directory``."""
         for number, log in enumerate(self.manifest.outputs):
             path = attempt / f"{number}.earlier"
             written = self._whole(log.file)
@@ -87,7 +87,7 @@ class EarlierTask:
 
 
 def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
-    """What a task of a plan takes over; None where the plan begins with the history. Raises PlanError."""
+    """Returns what a task of a plan takes over; None if the plan begins with the history. Raises PlanError."""
     if plan.after is None:
         return None
     directory = Path(plan.after.directory)

@@ -188,7 +188,7 @@ def work(number: int) -> None:
 
 
 def _end_with_engine(number: int) -> None:
-    """Ends this process when nobody has the other end of that file any more."""
+    """Ends this process when the other end of that file is closed everywhere."""
     hang_up = select.poll()
     hang_up.register(number, 0)
     hang_up.poll()

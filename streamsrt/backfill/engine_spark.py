@@ -137,7 +137,7 @@ def _raise_failure(job: Future[dict[str, TaskFailure]], master: str) -> None:
 
 
 def _explained(text: str, master: str) -> StreamsError:
-    """What to say of the error that Spark ends with."""
+    """Returns the error to raise for the error with which Spark ended."""
     file, module = _FILE.search(text), _MODULE.search(text)
     if file is not None:
         return unreadable(unquote(file[1]), _cause(text))
@@ -160,7 +160,7 @@ def _cause(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """What Spark says of the last attempt, without stack traces."""
+    """Returns Spark's message about the last attempt, without stack traces."""
     _, found, reason = text.partition(_REASON)
     lines = [line for line in (reason if found else text).splitlines() if line.strip()]
     return lines[-1 if "Traceback" in text and not found else 0].strip()

@@ -90,7 +90,7 @@ def _topics_in_order(plan: BackfillPlan, tasks: Sequence[TaskPlan]) -> list[tupl
 
 
 def _readers(tasks: Sequence[TaskPlan], topics: Sequence[tuple[str, ...]], topic: str) -> list[tuple[int, int, int]]:
-    """Who reads a topic: index of the task, partition, index of the topic in the task."""
+    """Returns the readers of a topic: index of the task, partition, index of the topic in the task."""
     return [
         (index, task.partition, topics[index].index(topic))
         for index, task in enumerate(tasks)
@@ -289,7 +289,7 @@ def _runs(
 def _split(
     runs: Iterator[tuple[TopicPartition, RecordColumns]], records: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Iterator[RecordColumns]]:
-    """The same runs by source partition. What comes of another one than is asked for waits."""
+    """Splits the runs by source partition. Runs of a partition wait until they are requested."""
     waiting: dict[TopicPartition, deque[RecordColumns]] = {tp: deque() for tp in records}
     to_come = sum(records.values())
 

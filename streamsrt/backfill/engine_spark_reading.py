@@ -125,7 +125,8 @@ def folders_of(root: str, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakePlan, DataFrame]:
-    """What of a lake is read, without what its columns mean, and the rows. Raises ArchiveError, BackfillError."""
+    """Returns the part of a lake that is read, without the meaning of its columns, and the rows. Raises ArchiveError,
+    BackfillError."""
     _check_zone(spark)
     plan = LakePlan(
         topic=topic,
@@ -299,7 +300,7 @@ def _first_of_each(frame: DataFrame, lake: LakePlan) -> DataFrame:
 
 
 def count_rows(spark: SparkSession, rows: DataFrame, lake: LakePlan) -> int:
-    """How many rows a lake with ids has. Raises ArchiveError where some have none."""
+    """Returns the number of rows of a lake with ids. Raises ArchiveError if some rows have none."""
     import pyspark.sql.functions as f
 
     assert lake.id is not None
@@ -414,7 +415,7 @@ def _changes(lake: LakePlan, listed: Mapping[str, ListedFile]) -> Iterable[str]:
 def explained(
     spark: SparkSession, lake: LakePlan, error: Exception, columns: Collection[str] = ()
 ) -> ArchiveError | BackfillError:
-    """What to say of an error of Spark's over a lake."""
+    """Returns the error to raise for an error of Spark about a lake."""
     text = str(error)
     where, said, versions = (
         f"the lake of {lake.topic}",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAPPED = ("key", "value", "timestamp", "partition", "offset")
 _OWNER, _POSITION, _TIME, _DAY, _FILE, _GROUP = "owner", "position", "time", "day", "file", "group"
 _BY_OWNER, _BY_FILE, _BY_DAY = 0b011, 0b101, 0b110
-"""What Spark's ``grouping_id`` is of groups by one of three columns."""
+"""The value of Spark's ``grouping_id`` for groups by one of three columns."""
 _NO_KEY = -1
 _DAY_MS = 86_400_000
 
@@ -88,7 +88,7 @@ def _file_of(plan: LakePlan) -> Column:
 
 
 def _positions(frame: DataFrame, plan: LakePlan, partitions: int) -> DataFrame:
-    """Of each record what is counted."""
+    """Selects the columns of each record that are counted."""
     import pyspark.sql.functions as f
 
     if plan.partitioned:
@@ -140,7 +140,7 @@ def _empty(plan: LakePlan) -> ArchiveError:
 
 
 def _check_keys(plan: LakePlan, rows: Sequence[Row]) -> None:
-    """Raises ArchiveError for records without key, of which only their key would say where they belong."""
+    """Raises ArchiveError for records without a key if only the key determines their partition."""
     for row in rows:
         if row[_OWNER] == _NO_KEY and not plan.partitioned:
             where = f", e.g. in {plain_path(row['null_file'])}" if row["null_file"] else ""
@@ -152,7 +152,8 @@ def _check_keys(plan: LakePlan, rows: Sequence[Row]) -> None:
 
 
 def _read_files(plan: LakePlan, rows: Sequence[Row]) -> tuple[LakeFile, ...]:
-    """The files of which something is read, with their records. All files of a table: nobody else says what is new."""
+    """Returns the files that are read, with their numbers of records. Of a table, all files: nothing else shows which ones
+    are new."""
     records = {plain_path(row[_FILE]): row["records"] for row in rows if row[_FILE] is not None}
     unknown = records.keys() - {file.path for file in plan.files}
     if unknown and plan.format in FILES:
@@ -173,7 +174,7 @@ def _day(number: int | None) -> str:
 
 
 def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> LakeShare:
-    """What Spark has counted of one partition. Raises ArchiveError."""
+    """Returns Spark's counts of one partition. Raises ArchiveError."""
     owner = row[_OWNER]
     if owner is None or row["lost"]:
         what, count = (PARTITION, row["records"]) if owner is None else (f"{TIMESTAMP} or {plan.order}", row["lost"])

@@ -61,8 +61,8 @@ appender.none.name = none
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """What Spark ships to the workers of a cluster. ``bundle``: an archive of :mod:`streamsrt.backfill.application_bundle`;
-    ``py_files``: modules and archives of modules, as Spark takes them."""
+    """The files that Spark ships to the workers of a cluster. ``bundle``: an archive of
+    :mod:`streamsrt.backfill.application_bundle`; ``py_files``: modules and archives of modules, as Spark takes them."""
 
     bundle: Path | None = None
     py_files: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class SparkSessionHandle:
 
     @property
     def python_path(self) -> tuple[str, ...]:
-        """What workers must be able to import from."""
+        """The paths that workers import from."""
         if not is_local(self.spark.conf.get("spark.master", "") or ""):
             return ()
         return _python_path()
@@ -113,7 +113,7 @@ class SparkSessionHandle:
         return self.spark.conf.get("spark.master", "") or "Spark Connect"
 
     def stages(self) -> list[StageProgress]:
-        """What Spark is at; nothing of a session of Spark Connect, which does not say."""
+        """Returns what Spark is doing; nothing for a session of Spark Connect, which does not report it."""
         if type(self.spark).__module__.startswith("pyspark.sql.connect"):
             return []
         tracker = self.spark.sparkContext.statusTracker()
@@ -256,8 +256,8 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(folder: Path, *, local: bool, python: str | None = None) -> Iterator[None]:
-    """What Spark's launcher and its JVM find in their environment. ``python``: of the workers, where a setting says it.
-    Spark itself reads that in its own launchers only."""
+    """Returns the environment of Spark's launcher and its JVM. ``python``: the interpreter of the workers, if a setting
+    names one; Spark itself reads that setting in its own launchers only."""
     variables = {"JAVA_HOME": str(find_java(folder / "java").home)}
     defaults = {}
     if local or "SPARK_HOME" not in os.environ:
@@ -289,5 +289,5 @@ def _python_path() -> tuple[str, ...]:
 
 
 def first_line(text: object) -> str:
-    """Of a text or an error what says the most in one line."""
+    """Returns the most informative line of a text or an error."""
     return next((line for line in str(text).splitlines() if line.strip()), type(text).__name__)

@@ -34,7 +34,7 @@ ANSWER = "task string, failure string"
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a worker needs to run tasks. ``python_path``: of the driver, where both are on one machine."""
+    """The values that a worker needs to run tasks. ``python_path``: that of the driver, if both are on one machine."""
 
     directory: str
     fingerprint: str

@@ -17,7 +17,7 @@ from streamsrt.errors import StreamsError, UserError
 
 
 class BackfillError(UserError):
-    """A backfill can't continue until something is changed. The message says what."""
+    """A backfill can't continue until something is changed; the message describes the change."""
 
 
 class ArchiveError(BackfillError):

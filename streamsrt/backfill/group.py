@@ -1,4 +1,4 @@
-"""What a backfill needs of the application's group: nobody in it, and no offsets but its own marks."""
+"""Checks that the application's group has no members, and no offsets except the backfill's own marks."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ OnStep = Callable[[Step, str], None]
 
 
 class HandOverState(BaseModel):
-    """How far a hand-over is. Keys are ``topic-partition``."""
+    """The progress of a hand-over. Keys are ``topic-partition``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +55,7 @@ class HandOverState(BaseModel):
 
 
 def load_state(directory: Path, plan: BackfillPlan) -> HandOverState:
-    """How far the hand-over of a plan is. Raises PlanError."""
+    """Returns the progress of a plan's hand-over. Raises PlanError."""
     path = directory / HANDOVER_FILE
     try:
         state = HandOverState.model_validate_json(path.read_bytes())
@@ -76,7 +76,7 @@ def writer_group(plan: BackfillPlan) -> str:
 
 
 class HandOver:
-    """The hand-over of one plan whose tasks are finished. ``writer``: transactional where the state says so."""
+    """The hand-over of one plan whose tasks are finished. ``writer``: transactional if the state requires it."""
 
     def __init__(
         self, directory: Path, plan: BackfillPlan, network: Network, writer: LogWriter, on_step: OnStep | None = None

@@ -26,7 +26,8 @@ def install_bundles(
     changelog_ends: Mapping[TopicPartition, int],
     state_dir: Path,
 ) -> int:
-    """Installs every bundle of the plan under ``state_dir``; how many. What is there of these stores is wiped.
+    """Installs every bundle of the plan under ``state_dir`` and returns their number. Existing files of these stores are
+    deleted.
 
     Raises StateDirectoryLockedError while an instance runs there.
     """

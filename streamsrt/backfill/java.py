@@ -36,7 +36,7 @@ exec '{java}' "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime that Spark runs on. ``home`` is what ``JAVA_HOME`` must say."""
+    """A Java runtime for Spark. ``home``: the value for ``JAVA_HOME``."""
 
     home: Path
     major: int

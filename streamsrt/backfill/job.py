@@ -42,7 +42,7 @@ OnDamage = Callable[[str], None]
 
 
 class Engine(Protocol):
-    """What runs tasks."""
+    """An engine, which runs tasks."""
 
     def run(
         self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
@@ -240,7 +240,7 @@ class Backfill:
                 yield HandOver(self.directory, plan, network, writer, on_step)
 
     def _address(self, plan: BackfillPlan) -> str:
-        """Where the cluster is. Raises BackfillError where nobody says."""
+        """Returns the addresses of the cluster. Raises BackfillError if none are given."""
         address = self._servers or plan.bootstrap_servers
         if not address:
             raise BackfillError(

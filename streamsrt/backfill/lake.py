@@ -95,7 +95,8 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class LakeShare:
-    """What a lake holds of one partition. Offsets are None where it has none; ``files``: in how many files that is."""
+    """The records of one partition in a lake. Offsets are None if the lake has none; ``files``: the number of files with
+    such records."""
 
     records: int
     first_offset: int | None = None
@@ -202,7 +203,7 @@ def check_alike(path: Path, schema: pyarrow.Schema, first: Path, expected: pyarr
 
 
 def check_for_spark(path: Path, file: ParquetFile) -> None:
-    """Raises ArchiveError for what pyarrow reads and Spark does not, also in a column that nobody uses."""
+    """Raises ArchiveError for columns that pyarrow can read and Spark can't, even if they are not used."""
     import pyarrow as pa
 
     lower: dict[str, str] = {}

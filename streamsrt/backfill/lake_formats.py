@@ -33,14 +33,14 @@ _STRICT = {
 
 @dataclass(frozen=True, slots=True)
 class SparkVersions:
-    """What packages of Spark are made for. ``hadoop`` is empty where it is not known."""
+    """The versions that packages of Spark are built for. ``hadoop`` is empty if it is not known."""
 
     spark: str
     hadoop: str
 
 
 def has_scheme(path: str) -> bool:
-    """Whether a path says on which file system it is."""
+    """Whether a path names its file system."""
     return _SCHEME.match(path) is not None
 
 
@@ -57,7 +57,7 @@ def reader_options(name: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def package_of_format(name: str, versions: SparkVersions) -> str:
-    """What to do where Spark does not know a format."""
+    """Returns the remedy if Spark does not know a format."""
     if name == "avro":
         return (
             f"{_packages(f'org.apache.spark:spark-avro_2.13:{versions.spark}')}. If it can't be downloaded "
@@ -78,7 +78,7 @@ def package_of_format(name: str, versions: SparkVersions) -> str:
 
 
 def package_of_scheme(location: str, versions: SparkVersions) -> str:
-    """What to do where Spark does not have the file system of a location."""
+    """Returns the remedy if Spark does not have the file system of a location."""
     found = _SCHEME.match(location)
     scheme = found[1] if found is not None else ""
     modules = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "gs": "hadoop-gcp"}

@@ -31,7 +31,8 @@ _TRANSACTION_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """What a partition's log must hold from ``start_offset`` on: the record batches of ``paths``, ``records`` in all."""
+    """The required content of a partition's log from ``start_offset`` on: the record batches of ``paths``, with ``records``
+    records."""
 
     topic: str
     partition: int
@@ -66,7 +67,7 @@ class LogWriter(Protocol):
 
 
 class PlainLogWriter:
-    """A :class:`LogWriter` without transactions: one writer at a time, and nobody else writes to the partitions."""
+    """A :class:`LogWriter` without transactions. Nothing else may write to the partitions."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -99,7 +100,7 @@ class PlainLogWriter:
         return present
 
     def _check_beginning(self, target: LogTarget, present: int) -> None:
-        """Compares what is there with what this backfill would have written. Compaction may have left some out."""
+        """Compares the log with the records of this backfill. Compaction may have removed some of them."""
         expected = _records(target.columns())
         at = 0
         for columns in read_log(

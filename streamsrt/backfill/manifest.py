@@ -30,8 +30,7 @@ _LENGTHS = Struct(">iiq").pack
 
 
 class DamagedManifestError(PlanError):
-    """The file that says that a task is finished can't be read. The next ``streamsrt backfill resume`` computes the task
-    again."""
+    """The manifest of a finished task can't be read. The next ``streamsrt backfill resume`` computes the task again."""
 
 
 class _Value(BaseModel):
@@ -69,7 +68,7 @@ class StoreResult(_Value):
 
 
 class PartitionRead(_Value):
-    """What was read of one input partition. ``partition_time_ms`` is what the live task takes over."""
+    """The range that was read of one input partition. ``partition_time_ms``: the stream time for the live task."""
 
     topic: str
     partition: int
@@ -94,9 +93,9 @@ class TaskManifest(_Value):
     operator_times_ms: dict[str, int] = Field(default_factory=dict)
     counters: dict[str, int] = Field(default_factory=dict)
     flushes: int = 0
-    """How often changes out of caches were written before the end: they were full, or a processor asked for it."""
+    """How often caches were flushed before the end, because they were full or a processor requested a commit."""
     carried: dict[str, list[int | str]] | None = None
-    """What the task kept beside its stores, for a backfill that continues this one; None before there were any."""
+    """The task's state outside its stores, for a backfill that continues this one; None in older manifests."""
     reached: dict[str, int] = Field(default_factory=dict)
     """By ``topic-partition``, the latest timestamp of what it wrote to repartition topics, in earlier backfills too."""
     overtaken: int = 0
@@ -129,8 +128,8 @@ class TaskManifest(_Value):
 
 
 class AttemptProgress(_Value):
-    """How far a task that runs is; rewritten every second or so, by the attempt that runs it. ``rows``: of state and
-    changelogs, how many are written."""
+    """The progress of a running task; the attempt that runs it rewrites this file about every second. ``rows``: the number
+    of rows of state and changelogs that are written."""
 
     task: str
     records: int
@@ -258,7 +257,7 @@ def is_whole(directory: Path, file: FileResult) -> bool:
 
 
 def write_progress(directory: Path, progress: AttemptProgress) -> None:
-    """Says how far a task is; whoever reads sees a whole document."""
+    """Writes the progress of a task, as one whole document."""
     # Processes of two machines may have one number.
     fresh = directory / f"progress-{progress.task}.{uuid.uuid4().hex[:8]}"
     fresh.write_text(progress.model_dump_json(), encoding="ascii")
@@ -268,7 +267,7 @@ def write_progress(directory: Path, progress: AttemptProgress) -> None:
 
 
 def read_progress(directory: Path, task_id: str) -> AttemptProgress | None:
-    """How far a task is; None where it does not run."""
+    """Returns the progress of a task; None if it does not run."""
     try:
         return AttemptProgress.model_validate_json(progress_path(directory, task_id).read_bytes())
     except (FileNotFoundError, ValidationError):
@@ -276,7 +275,7 @@ def read_progress(directory: Path, task_id: str) -> AttemptProgress | None:
 
 
 def write_stages(directory: Path, stages: Sequence[StageProgress]) -> None:
-    """Says what Spark is at; nothing where it is at nothing."""
+    """Writes what Spark is doing; removes the file if it does nothing."""
     path = directory / STAGES_FILE
     if not stages:
         path.unlink(missing_ok=True)
@@ -287,7 +286,7 @@ def write_stages(directory: Path, stages: Sequence[StageProgress]) -> None:
 
 
 def read_stages(directory: Path) -> tuple[StageProgress, ...]:
-    """What Spark is at."""
+    """Returns what Spark is doing."""
     try:
         return _Stages.model_validate_json((directory / STAGES_FILE).read_bytes()).stages
     except (FileNotFoundError, ValidationError):

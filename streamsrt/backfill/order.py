@@ -18,7 +18,7 @@ from streamsrt.tasks.input.partition_group import PartitionGroup, TopicPartition
 from streamsrt.wire.records import RecordColumns
 
 Inputs = Mapping[TopicPartition, Iterator[RecordColumns]]
-"""Each input partition as its batches in the order of offsets; the order of the mapping is that of the partitions."""
+"""The batches of each input partition in offset order. The order of the mapping is that of the partitions."""
 
 RUN_RECORDS = 4_000
 
@@ -51,8 +51,8 @@ def as_one_log(runs: Iterator[tuple[TopicPartition, RecordColumns]], offset: int
 
 
 class Overtaken:
-    """Counts the records that :func:`merge` over everything would have put before the end of what was merged earlier, by
-    their own timestamps. ``times``: how far each partition was then, in the order of the partitions."""
+    """Counts the records that :func:`merge` over all records would have put, by their own timestamps, before the end of the
+    earlier merge. ``times``: the partition times at that end, in the order of the partitions."""
 
     def __init__(self, times: Mapping[TopicPartition, int]) -> None:
         self.records = 0

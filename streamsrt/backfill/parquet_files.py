@@ -60,7 +60,7 @@ def is_data_file(root: Path, path: Path) -> bool:
 
 
 def unreadable(path: Path | str, error: object) -> ArchiveError:
-    """What to say of a file that can't be read."""
+    """Returns the error for a file that can't be read."""
     kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
     return ArchiveError(
         f"{path} can't be read ({kind}{error}). Bring the file back from where it was written; without it the history has "
@@ -69,7 +69,7 @@ def unreadable(path: Path | str, error: object) -> ArchiveError:
 
 
 def changed(path: Path, size_bytes: int, planned_bytes: int) -> ArchiveError:
-    """What to say of a file that is not the planned one."""
+    """Returns the error for a file that is not the planned one."""
     return ArchiveError(
         f"{path} was changed since the plan was made ({size_bytes} bytes, not {planned_bytes}): bring it back, or plan again"
     )
@@ -117,7 +117,7 @@ def check_columns(path: Path, file: ParquetFile, wanted: Collection[str]) -> Non
 
 
 def _wrong_type(name: str, kind: pyarrow.DataType) -> str | None:
-    """What a column should be that is not; None where it is fine."""
+    """Returns the required type of a column, if it has another one; None if it is right."""
     import pyarrow as pa
 
     if name == PARTITION and not pa.types.is_integer(kind):
@@ -229,7 +229,7 @@ def key_bytes(column: pyarrow.Array) -> list[bytes | None]:
 
 
 class TimesRead:
-    """What the plan has to say of how the times of a topic's files are read."""
+    """The plan's note about how the times in a topic's files are read."""
 
     def __init__(self) -> None:
         self._without_zone = 0

@@ -85,10 +85,10 @@ class LakePlan(_Value):
 
 
 class SourceRange(_Value):
-    """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster.
-    ``lake_records``: how many records a lake has of it, in place of an archive; ``lake_files``: in how many files.
-    ``log_from_ms``: of the log only records with this timestamp or a later one are read. ``passed_records``: how many of the
-    archive's files lie before the start, since an earlier backfill has read them."""
+    """The range of one source partition. ``log_start`` equals ``end`` if nothing is read from the cluster. ``lake_records``:
+    the number of its records in a lake, instead of an archive; ``lake_files``: the number of files with them.
+    ``log_from_ms``: only records of the log with at least this timestamp are read. ``passed_records``: the number of
+    records of the archive's files before the start, which an earlier backfill has read."""
 
     topic: str
     partition: int
@@ -190,17 +190,18 @@ class BackfillPlan(_Value):
     tasks: tuple[TaskPlan, ...] = ()
     warnings: tuple[str, ...] = ()
     after: After | None = None
-    """What is in ``sources`` begins where this one ended."""
+    """The earlier backfill; the ranges in ``sources`` begin at its end."""
     created_ms: int
     clock_ms: int | None = None
-    """Where the wall clock stands still, if not where the plan was made: what goes on keeps the time of the beginning."""
+    """The fixed wall-clock time of tasks, if it is not the time of the plan: a plan that continues a backfill keeps the time
+    of the first one."""
     cluster_id: str | None = None
     bootstrap_servers: str = ""
     fingerprint: str = ""
 
     @property
     def wall_clock_ms(self) -> int:
-        """What the time is for all tasks."""
+        """The wall-clock time of all tasks."""
         return self.created_ms if self.clock_ms is None else self.clock_ms
 
     @property

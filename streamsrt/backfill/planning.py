@@ -58,7 +58,7 @@ from topology.graph.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class SparkAccess:
-    """How Spark is reached: its master, its settings, and what it ships to the workers of a cluster."""
+    """The connection to Spark: its master, its settings, and the files that it ships to the workers of a cluster."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -311,7 +311,7 @@ class _Shape:
 def _lakes(
     shape: _Shape, sources: Mapping[str, Source], times: Mapping[str, TimesRead], spark: SparkAccess
 ) -> dict[str, tuple[LakePlan, dict[int, LakeShare]]]:
-    """What lakes hold. Spark is an extra: it is not loaded before a lake is one that only Spark reads."""
+    """Returns the contents of lakes. Spark is an extra: it is loaded only for a lake that needs it."""
     found = {}
     with contextlib.ExitStack() as stack:
         session = None
@@ -457,7 +457,8 @@ def _check_archived(source: SourceRange, offset: int, archived: Container[int]) 
 def splice(
     tp: TopicPartition, files: tuple[ArchiveFile, ...], log_first: int, log_end: int, *, allow_gaps: bool
 ) -> SourceRange:
-    """The range of a partition that is archived up to some offset and goes on in the log. Raises ArchiveError.
+    """Returns the range of a partition that is read from its archive up to some offset, and from the log after that. Raises
+    ArchiveError.
 
     ``log_first``, ``log_end``: what the log holds now, the end not included.
     """
@@ -496,7 +497,7 @@ def splice(
 def splice_lake(
     tp: TopicPartition, share: LakeShare | None, log_first: int, log_end: int, *, allow_gaps: bool
 ) -> SourceRange:
-    """The range of a partition whose history is in a lake and goes on in the log. Raises ArchiveError."""
+    """Returns the range of a partition that is read from a lake, and from the log after that. Raises ArchiveError."""
     if share is None or share.first_offset is None or share.next_offset is None:
         # Without offsets the lake's records stand directly before those of the log.
         records = 0 if share is None else share.records
@@ -545,7 +546,7 @@ def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: Earlie
 
 
 def _gaps(ranges: Iterable[SourceRange]) -> Iterator[str]:
-    """What is allowed to be missing of archives, and is."""
+    """Yields the gaps in archives that are allowed and exist."""
     for source in ranges:
         if source.archive and source.allow_gaps:
             end = source.archive[-1].next_offset

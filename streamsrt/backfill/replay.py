@@ -46,7 +46,7 @@ Report = Callable[[int], None]
 
 
 class Earlier(Protocol):
-    """What a replay continues (:mod:`streamsrt.backfill.earlier_task`)."""
+    """The state that a replay continues (:mod:`streamsrt.backfill.earlier_task`)."""
 
     @property
     def carried(self) -> Mapping[str, Values]: ...
@@ -56,8 +56,8 @@ class Earlier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineSettings:
-    """What a replay takes from plan and application. ``now_ms``: where the wall clock stands still. ``full_changelogs``:
-    also what is beyond retention. ``canonical``: records are taken as their serdes write them."""
+    """The parts of plan and application that a replay needs. ``now_ms``: the fixed wall-clock time. ``full_changelogs``:
+    also write rows beyond retention. ``canonical``: re-encode records with their serdes."""
 
     application_id: str
     task_config: TaskConfig
@@ -135,7 +135,7 @@ class TaskReplay:
         self._full_changelogs = settings.full_changelogs
         self._collector = OfflineCollector(self._changelogs, sink, settings.partitions_of_topic, settings.compression)
         self.flushes = 0
-        """How often changes that caches held back were forwarded, but for the end. Which changes are seen depends on it."""
+        """How often caches were flushed before the end. The intermediate results depend on it."""
         self._caching = limit_bytes > 0
         self._now_ms = settings.now_ms
         self.records: dict[TopicPartition, int] = {}
@@ -153,7 +153,7 @@ class TaskReplay:
         )
         self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
         self.carried: dict[str, Values] = {}
-        """After :meth:`finish`: what is not in the stores, for a replay that continues this one."""
+        """After :meth:`finish`: the state outside the stores, for a replay that continues this one."""
         self._past: Overtaken | None = None
         if earlier is not None:
             self._continue(earlier)
@@ -238,7 +238,7 @@ class TaskReplay:
 
 
 def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:
-    """Partition counts as the plan has them. A topic that it does not have raises PlanError when it is asked for."""
+    """Returns the partition counts of the plan. A topic that is not in the plan raises PlanError when it is looked up."""
 
     def of(topic: str) -> int:
         try:

@@ -167,7 +167,7 @@ def compute_task(
 
 
 def peak_memory_bytes(pid: int | Literal["self"] = "self") -> int:
-    """The most that this process, or another one, has had in memory; 0 where the system does not tell."""
+    """Returns the peak memory of this process or another one, in bytes; 0 if the system does not report it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     except OSError:
@@ -212,7 +212,7 @@ def configured(topology: Topology, values: dict[str, object], application_id: st
 
 
 def subtopology_id(subtopology: Subtopology, config: StreamsConfig) -> str:
-    """What the group knows a subtopology by."""
+    """Returns the id of a subtopology in the group."""
     return subtopology.id if config.subtopology_id == "hash" else str(subtopology.number)
 
 
@@ -222,7 +222,7 @@ def subtopology_of(topology: Topology, config: StreamsConfig, task: TaskPlan) ->
 
 
 def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = True) -> OfflineSettings:
-    """How the tasks of a plan are replayed."""
+    """Returns the settings with which the tasks of a plan are replayed."""
     return OfflineSettings(
         application_id=plan.application_id,
         task_config=replace(TaskConfig.of(config), generate=generate),
@@ -237,7 +237,7 @@ def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = T
 
 
 class _Reporter:
-    """Says every second how far a task is, and ends it if another driver has taken over."""
+    """Reports the progress of a task every second, and ends it if another driver has taken over."""
 
     def __init__(self, directory: Path, task_id: str, started: float) -> None:
         self._directory = directory

@@ -57,7 +57,7 @@ Source = KafkaLog | Archive | Lake
 
 @contextlib.contextmanager
 def connected(bootstrap_servers: str, *, transactional_id: str | None = None) -> Iterator[NetworkThread]:
-    """A connection to the cluster, which reads what is committed. Raises BrokerError."""
+    """A connection to the cluster with ``isolation.level=read_committed``. Raises BrokerError."""
     network = NetworkThread(
         ClientConfig(
             bootstrap_servers=bootstrap_servers,
@@ -83,7 +83,7 @@ def open_inputs(
     bootstrap_servers: str | None = None,
     past: Mapping[TopicPartition, Overtaken] = MappingProxyType({}),
 ) -> Iterator[Inputs]:
-    """The inputs of a task in the ``order`` of its source partitions; ``past``: who counts what comes late of repartition
+    """Returns the inputs of a task in the ``order`` of its source partitions. ``past``: counts late records of repartition
     partitions. Raises BrokerError, PlanError."""
     sources = {source.topic_partition: source for source in task.sources}
     repartition = {source.topic_partition: source for source in task.repartition}
@@ -131,7 +131,7 @@ class LogReader:
         del self._buffers[tp]
 
     def _fetch(self, tp: TopicPartition) -> None:
-        """Waits until there is more of that partition; what comes of others is kept, up to a limit."""
+        """Waits for more records of that partition. Records of others are kept, up to a limit."""
         if tp in self._paused:
             self._paused.discard(tp)
             self._fetcher.resume([tp])

@@ -58,7 +58,7 @@ _TIME = Struct(">q")
 _FILE_ROWS = 100_000
 _WRITE_RECORDS = 100_000
 POSITION_KEY = b"streamsrt.position"
-"""Where a Parquet file's metadata says up to where its rows are: JSON, by topic and partition."""
+"""The key of a Parquet file's metadata with the positions of its rows: JSON, by topic and partition."""
 
 ColumnKind = Literal["text", "bytes"]
 Positions = dict[TopicPartition, int]
@@ -110,8 +110,8 @@ class StoreSource(Protocol):
 
 
 class StoreReading:
-    """How the rows of one store of an application are read. ``typed``: with real types instead of text and milliseconds.
-    Raises ConfigError where there is no store of that name."""
+    """Returns the reader of one store of an application. ``typed``: with real types instead of text and milliseconds. Raises
+    ConfigError if there is no store of that name."""
 
     def __init__(self, application: str, application_id: str, store: str, *, typed: bool = False) -> None:
         self.typed = typed
@@ -394,7 +394,7 @@ _FROM_CHANGELOG = "leave the state directory out to read it from its changelog i
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many rows were written of a partition, and up to which positions of the changelog they are."""
+    """The number of rows written of a partition, and the changelog positions that they correspond to."""
 
     partition: int
     rows: int
@@ -402,7 +402,7 @@ class Exported:
 
 
 def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
-    """Writes a store as Parquet files, one for each partition, whose metadata says the position."""
+    """Writes a store as Parquet files, one per partition, with the position in the metadata."""
     pq = parquet()
     folder.mkdir(parents=True, exist_ok=True)
     done = []
@@ -416,7 +416,7 @@ def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
 
 
 def row_schema(store: StoreReading, positions: Positions | None = None) -> pyarrow.Schema:
-    """The columns of a store's rows. ``positions``: up to where they are, which the metadata then says."""
+    """Returns the columns of a store's rows. ``positions``: the positions for the metadata."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "bytes": pa.binary()}

@@ -76,7 +76,7 @@ _EMPTY_HEADERS: tuple[()] = ()
 
 
 class _Input(NamedTuple):
-    """What processor nodes need to know of a source and a partition. ``forward``: to the source's node."""
+    """The data of a source and a partition for processor nodes. ``forward``: to the source's node."""
 
     source: str
     topic: str
@@ -160,7 +160,7 @@ class Runner:
         self._validate()
 
     def _validate(self) -> None:
-        """Finds what is missing before the first record."""
+        """Resolves serdes and stores, so that missing ones are reported before the first record."""
         for source in self.plan.subtopology.sources:
             self.plan.key_serde(source)
             self.plan.value_serde(source)
@@ -333,7 +333,7 @@ class Runner:
     def failed_to_deserialize(
         self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: BaseException
     ) -> None:
-        """A record can't be deserialised: skips it if the handler says so, else raises DeserializationError."""
+        """Handles a record that can't be deserialized: skips it if the handler says so, else raises DeserializationError."""
         self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: BaseException) -> None:
@@ -548,7 +548,8 @@ class Runner:
     # ------------------------------------------------------------------------------------------------- the rest
 
     def punctuate(self, system_time_ms: int, *, is_behind: bool = False) -> int:
-        """Runs the wall-clock punctuations that are due, and closes what is idle. Returns how many ran.
+        """Runs the wall-clock punctuations that are due, and closes idle operators. Returns how many punctuations and
+        operators.
 
         ``is_behind``: records wait to be processed, so nothing is idle.
         """
@@ -588,7 +589,7 @@ def _shown_key(serde: ProgramSerde, raw: bytes) -> str:
 
 
 def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
-    """Of a change that a cache held back: nobody remembers of which record it came."""
+    """The context of a change that a cache held back: its source record is unknown."""
     key, value, headers = flushed.store_keys[index], flushed.raw_values[index], flushed.headers[index]
     return ErrorContext(
         topic="",

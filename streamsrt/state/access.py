@@ -29,7 +29,7 @@ Now = Callable[[], tuple[int, Headers, int]]
 
 
 class _ShownValues:
-    """What a processor sees of a row: its value, in a timestamped store with its timestamp."""
+    """A row for a processor: its value, in a timestamped store with its timestamp."""
 
     _timestamped: bool
     _has_timestamps: bool

@@ -70,7 +70,7 @@ def held_record(held: Held, to_raw: Callable[[object], bytes | None]) -> HeldRec
 
 
 class BytesRows(Protocol):
-    """What a buffer needs of a byte store."""
+    """The part of a byte store that a buffer uses."""
 
     def range(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
 
@@ -80,7 +80,7 @@ class BytesRows(Protocol):
 
 
 class HeldFormat:
-    """What a change looks like in the changelog of the buffer ``name``; (de)serializes values."""
+    """The format of a change in the changelog of the buffer ``name``; (de)serializes values."""
 
     def __init__(self, name: str, serialize: Serialize, deserialize: Deserialize) -> None:
         self.name = name
@@ -312,7 +312,7 @@ class SuppressionBuffer:
         """Nothing here can be read again from somewhere else."""
 
     def rows(self) -> list[Held]:
-        """What is held back, in order."""
+        """Returns the held changes, in order."""
         self._load()
         return [self._held[key] for time_ms in sorted(self._times) for key in sorted(self._keys[time_ms])]
 

@@ -43,7 +43,7 @@ Deserialize = Callable[[bytes], object]
 
 
 class ReadableBytes(Protocol):
-    """What a cache needs of a byte store."""
+    """The part of a byte store that a cache uses."""
 
     def get(self, key: bytes, /) -> bytes | None: ...
 
@@ -380,7 +380,7 @@ class KeyValueCache(dict[bytes, Entry]):
         return entry.old
 
     def read_olds(self, flushed: Flushed) -> None:
-        """Fills in ``olds``, looking up what nobody read so far. Call before :meth:`write`."""
+        """Fills in ``olds``, and looks up entries that were not read so far. Call it before :meth:`write`."""
         for entry in flushed.entries:
             if entry.old is UNREAD:
                 entry.old = self.format.load(entry.key, self.store.get(entry.key)).value
@@ -425,7 +425,7 @@ class KeyValueCache(dict[bytes, Entry]):
         self.forget()
 
     def rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Entry]:
-        """Rows with ``start`` <= key < ``end`` in the order of the key's bytes; what is not flushed yet included."""
+        """Yields rows with ``start`` <= key < ``end`` in the order of the key's bytes, including unflushed ones."""
         changed = {e.key: e for e in self.changes() if _within(e.key, start, end)}
         pending = {k: r for k, r in self.pending.items() if k not in changed and _within(k, start, end)}
         load = self.format.load

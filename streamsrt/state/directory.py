@@ -144,7 +144,7 @@ class StateDirectory:
         return path.with_name(f"{path.name}.json")
 
     def read_positions(self, store: str, replica: int) -> dict[int, int]:
-        """How far each partition of a global store's topic was read; nothing where that is not known."""
+        """Returns the position of each partition of a global store's topic; empty if it is unknown."""
         try:
             content = json.loads(self._positions_path(store, replica).read_bytes())
             return {int(partition): int(offset) for partition, offset in content["positions"].items()}
@@ -152,7 +152,7 @@ class StateDirectory:
             return {}
 
     def write_positions(self, store: str, replica: int, positions: Mapping[int, int]) -> None:
-        """Says how far each partition of a global store's topic was read."""
+        """Writes the position of each partition of a global store's topic."""
         path = self._positions_path(store, replica)
         fresh = path.with_name(f"{path.name}.new")
         try:

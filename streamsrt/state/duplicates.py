@@ -109,7 +109,7 @@ class DuplicatesBytesStore(WindowBytesStore):
 
 
 class _Store(Protocol):
-    """What the cache needs of a store: :class:`DuplicatesBytesStore`."""
+    """The part of a store that the cache uses: :class:`DuplicatesBytesStore`."""
 
     @property
     def stream_time_ms(self) -> int: ...
@@ -239,7 +239,7 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         """Nothing: records are logged when they are put."""
 
     def write(self, changelog_offset: int | None) -> None:
-        """Puts everything pending into the store as one batch, and drops what is beyond retention."""
+        """Writes all pending rows to the store as one batch, and drops expired ones."""
         if self.pending or changelog_offset is not None:
             if self.pending:
                 some = self.pending[:_SAMPLE]
@@ -293,7 +293,7 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         self.sequence, self.newest_ms = map(int, values)
 
     def rows(self) -> Iterator[Entry]:
-        """Every row within retention by key, timestamp and sequence number; what is not written yet included."""
+        """Yields every row within retention by key, timestamp and sequence number, including unwritten ones."""
         read, low_ms = self.format.read, self.newest_ms - self.retention_ms
         pending = (
             (store_key[: -_SUFFIX.size], *_SUFFIX.unpack(store_key[-_SUFFIX.size :]), raw)

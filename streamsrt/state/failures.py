@@ -69,7 +69,8 @@ def delete_tree(path: Path, name: str) -> None:
 
 
 def _lock_holder(lock: Path) -> str:
-    """Who holds the lock of a RocksDB. Never called while this process holds it: closing the file would give it up."""
+    """Returns who holds the lock of a RocksDB. Must not be called while this process holds it: closing the file would
+    release it."""
     if sys.platform != "linux":
         return "pid unknown"
     layout = struct.Struct("hhqqi0q")

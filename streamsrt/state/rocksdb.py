@@ -118,11 +118,11 @@ class RocksDBOptions:
         return self.write_buffers_bytes or 0
 
     def used_bytes(self) -> int:
-        """What blocks and write buffers of all stores take now."""
+        """The memory that blocks and write buffers of all stores use now, in bytes."""
         return int(self._cache.get_usage())
 
     def write_buffers_used_bytes(self) -> int:
-        """What the write buffers of all stores take now."""
+        """The memory that the write buffers of all stores use now, in bytes."""
         return int(self._write_buffers.get_usage())
 
     def opened(self, store: RocksDBStore) -> None:
@@ -150,7 +150,7 @@ class RocksDBOptions:
             self._flushing.release()
 
     def closing(self) -> AbstractContextManager[object]:
-        """While a store is closed nobody flushes it."""
+        """A lock to hold while a store is closed, so that it is not flushed meanwhile."""
         return self._flushing
 
     def gathers(self, store: int) -> float:
@@ -230,12 +230,12 @@ class _Scan:
             cursor.seek(start)
 
     def release(self) -> None:
-        """Lets go what is held of the store."""
+        """Releases the cursor and its resources."""
         self._cursor = None
         self._step = None
 
     def read(self) -> list[tuple[bytes, bytes]]:
-        """The next rows. Afterwards ``complete`` says whether they were the last ones."""
+        """Returns the next rows. Afterwards ``complete`` shows whether they were the last ones."""
         cursor, step, start = self._cursor, self._step, self._start
         if cursor is None or step is None:
             raise StoreClosedError(self._store.name)

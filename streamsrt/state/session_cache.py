@@ -40,7 +40,7 @@ class SessionEntry(Entry):
 
 
 class SessionByteStore(Protocol):
-    """What a session cache needs of a byte store."""
+    """The part of a byte store that a session cache uses."""
 
     @property
     def stream_time_ms(self) -> int: ...
@@ -95,7 +95,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
 
     @property
     def pending(self) -> Mapping[SessionKey, bytes | None]:
-        """What waits to be written."""
+        """The unwritten changes."""
         found: dict[SessionKey, bytes | None] = {}
         for store_key, row in self._unwritten.items():
             key, start, end = split_session_key(store_key)
@@ -165,7 +165,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         flushed.olds = [entry.old for entry in flushed.entries]
 
     def write(self, changelog_offset: int | None) -> None:
-        """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
+        """Writes all pending changes to the store, as one batch in key order, and drops expired rows."""
         # Not before: until the commit a session that expires may still have to be emitted.
         oldest = self.newest_end - self.retention_ms
         if self._unwritten or changelog_offset is not None:
@@ -217,7 +217,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         self.forget()
 
     def rows(self) -> Iterator[SessionEntry]:
-        """Every session within retention by key, then end; what is not flushed yet included."""
+        """Yields every session within retention by key, then end, including unflushed ones."""
         oldest = self.newest_end - self.retention_ms
         return (entry for entry in self._all() if entry.value is not None and entry.end >= oldest)
 

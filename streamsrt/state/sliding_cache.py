@@ -27,7 +27,7 @@ _TRIMS_PER_RETENTION = 4
 
 
 class KeyedWindowByteStore(WindowByteStore, Protocol):
-    """What this cache needs of a byte store."""
+    """The part of a byte store that this cache uses."""
 
     def write_logged(self, rows: Mapping[bytes, bytes | None], *, changelog_offset: int | None = None) -> None: ...
 

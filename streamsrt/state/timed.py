@@ -28,7 +28,7 @@ BYTE_STORE: Final[Mapping[str, str]] = {
     "all_sessions": "all",
     "expire": "remove",
 }
-"""What caches ask of byte stores, by method, under Kafka's names."""
+"""The methods of byte stores that caches call, with Kafka's names for the metrics."""
 
 USER_STORE: Final[Mapping[str, str]] = {
     "get": "get",
@@ -51,7 +51,7 @@ USER_STORE: Final[Mapping[str, str]] = {
     "fetch_all": "all",
     "versions": "fetch",
 }
-"""What user code asks of its stores."""
+"""The methods of stores that user code calls."""
 
 
 class StoreMeter:
@@ -62,7 +62,7 @@ class StoreMeter:
         self.by_caches: dict[str, Spread] = {}
         self.by_users: dict[str, Spread] = {}
         self.iterators = Spread(WINDOW_NS)
-        """How long iterators were in use."""
+        """The durations for which iterators were in use."""
         self.hit_ratios = Spread(WINDOW_NS)
         """Of the record cache, in millionths, each time that somebody asks."""
         self.asked = (0, 0)
@@ -87,7 +87,7 @@ class StoreMeter:
 
     @property
     def loads(self) -> int:
-        """How often the cache asked the store for something."""
+        """The number of reads from the store by the cache."""
         return sum(self.by_caches[name].count for name in ("get", "fetch") if name in self.by_caches)
 
     @property

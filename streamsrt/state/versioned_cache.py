@@ -21,7 +21,8 @@ _MANY_VERSIONS: Final = 64
 
 
 class VersionPut:
-    """What a put did. ``is_stored`` False: it was older than the retention. ``valid_to_ms`` None: it is the newest."""
+    """The result of a put. ``is_stored`` False: it was older than the retention. ``valid_to_ms`` None: it is the newest
+    version."""
 
     __slots__ = ("headers", "is_stored", "key", "timestamp", "valid_to_ms", "value")
 

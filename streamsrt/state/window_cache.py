@@ -47,7 +47,7 @@ class WindowRows(dict[bytes, Entry]):
 
 
 class WindowByteStore(Protocol):
-    """What a window cache needs of a byte store."""
+    """The part of a byte store that a window cache uses."""
 
     def get(self, key: bytes, start_ms: int, /) -> bytes | None: ...
 
@@ -111,7 +111,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
 
     @property
     def pending(self) -> Mapping[int, Mapping[bytes, bytes | None]]:
-        """What waits to be written, by start of window."""
+        """The unwritten changes, by start of window."""
         return self._pending
 
     def load(self, key: bytes, start: int) -> Entry:
@@ -265,7 +265,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
             flushed.olds = [entry.old for entry in flushed.entries]
 
     def write(self, changelog_offset: int | None) -> None:
-        """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
+        """Writes all pending changes to the store, as one batch in key order, and drops expired rows."""
         pending = self._pending
         if pending or changelog_offset is not None:
             self.store.write_windows(pending, changelog_offset=changelog_offset)
@@ -339,7 +339,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         return [cached[key] for key in sorted(cached) if cached[key].value is not None]
 
     def rows(self) -> Iterator[Entry]:
-        """Every row within retention by key, then start; what is not flushed yet included."""
+        """Yields every row within retention by key, then start, including unflushed ones."""
         found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
         found |= {(k, s): self.format.load(k, row, s) for k, s, row in self.pending_rows()}
         found |= {(e.key, e.start): e for e in self.changes()}

@@ -13,7 +13,7 @@ STORE_SIDES = "sides."
 """Prefix of tags that identify the two sides of a join whose store keeps one of them."""
 
 ROW_WINDOWS = "windows."
-"""Begins the key of a tag that tells what the windows of a store's rows are."""
+"""The prefix of a tag's key. The tag describes what the windows of a store's rows are."""
 
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""

@@ -155,7 +155,7 @@ class Source:
 
 @dataclass(frozen=True)
 class MessageVersion:
-    """What the two generators share: one message in one version, and the names that its functions use."""
+    """The common part of both generators: one message in one version, and the names that its functions use."""
 
     schema: MessageSchema
     version: int
@@ -196,7 +196,7 @@ class MessageVersion:
         )
 
     def call(self, f: Field, direction: str) -> str:
-        """How the function of the field's struct is called."""
+        """Returns the name of the function for the field's struct."""
         return f"{'yield from ' if self.yields(self.struct(f)) else ''}{direction}_{f.element}"
 
     def reachable(self, struct: Struct) -> list[Struct]:

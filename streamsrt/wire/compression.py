@@ -82,7 +82,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buff
 
 
 def decompress(codec: Compression, data: Buffer, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
-    """What `compress` got. DecodeError if the data is broken or holds more than `limit_bytes`."""
+    """Reverses `compress`. Raises DecodeError if the data is broken or is larger than `limit_bytes`."""
     return bytes(inflate(codec, data, limit_bytes=limit_bytes))
 
 

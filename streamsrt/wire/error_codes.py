@@ -346,6 +346,6 @@ def is_retriable(code: int) -> bool:
 
 
 def error_message(code: int) -> str:
-    """What the code means in a sentence; empty for NONE. For answers without an error message of their own."""
+    """Returns the meaning of the code in a sentence; empty for NONE. For responses without an error message of their own."""
     message = MESSAGES.get(code)
     return f"The broker returned error code {code}, which this version does not know." if message is None else message

@@ -1,4 +1,4 @@
-"""One class for each message of the protocol, made when it is first asked for; ``types.pyi`` names every field.
+"""One class for each message of the protocol, created when it is first used. ``types.pyi`` lists every field.
 
 Fields are Kafka's in snake_case, structs inside a message are attributes of its class:
 

@@ -26,7 +26,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def marks(shape: Shape, committed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is committed before the first row moves."""
+    """Returns the offsets to commit before the first row moves."""
     found = {}
     for part in shape.parts:
         counts = part.counts if part.counts[-1] == part.after else (*part.counts, part.after)
@@ -49,7 +49,7 @@ def operator_times(part: MovedPart, committed: Offsets) -> OperatorTimes:
 
 
 def final_offsets(shape: Shape, committed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is committed after the last row has moved."""
+    """Returns the offsets to commit after the last row has moved."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic, count in shape.source_counts.items():
         known = [index for name, index in committed if name == topic]

@@ -54,7 +54,7 @@ REFUSED_KINDS: Mapping[StoreKind, str] = MappingProxyType(
 
 
 class Closing(NamedTuple):
-    """Windows that are emitted when they close: by the operator of that name, at the stream time that a row's key tells."""
+    """Windows that the named operator emits when they close, at a stream time that follows from a row's key."""
 
     operator: str
     at_ms: Callable[[bytes], int]

@@ -69,8 +69,8 @@ class MovedPart:
 
 @dataclass(slots=True, kw_only=True)
 class Shape:
-    """What is to be done. ``grown_repartitions``: repartition topics and the counts that they need. ``drained``: repartition
-    topics that must be read to their ends. ``blockers``: why it can't be done."""
+    """The work to do. ``grown_repartitions``: repartition topics and their required counts. ``drained``: repartition topics
+    that must be read to their ends. ``blockers``: reasons why the work can't be done."""
 
     application_id: str
     parts: list[MovedPart] = field(default_factory=list)
@@ -93,7 +93,7 @@ def shape_of(
     committed: Mapping[TopicPartition, OffsetAndMetadata],
     record_keys: Collection[str] = (),
 ) -> Shape:
-    """What is to be done for a topology and its topics. Raises PlanError if the partition counts can't be computed.
+    """Returns the work to do for a topology and its topics. Raises PlanError if the partition counts can't be computed.
 
     ``record_keys``: stores of processors whose keys are those of the records, as the user says.
     """

@@ -40,9 +40,9 @@ _INSTEAD = (
 
 @dataclass(slots=True)
 class StoreSurvey:
-    """What there is of a store. ``moves``: rows that lie in another partition than they will, or are written anew where they
-    are. ``strays``: rows that lie where no count puts them. ``unemitted``: rows of windows that are open in their partition,
-    and would count as emitted."""
+    """The rows of a store. ``moves``: rows that belong to another partition, or are rewritten in place. ``strays``: rows in
+    a partition that no count explains. ``unemitted``: rows of windows that are open in their partition and would count as
+    emitted."""
 
     of: MovedStore
     rows: int = 0
@@ -95,7 +95,7 @@ class StateSurvey:
 
     @property
     def moves(self) -> int:
-        """How many rows are to be written."""
+        """The number of rows to write."""
         return sum(each.moves for each in self.stores)
 
 
@@ -205,14 +205,14 @@ class _Closings:
 def _unread(
     network: Network, tp: TopicPartition, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> Iterator[RecordColumns]:
-    """What of a partition is not processed yet."""
+    """Yields the unprocessed records of a partition."""
     end = network.admin.list_offsets({tp: LATEST}, read_committed=True)[tp].offset
     start = committed[tp].offset if tp in committed else network.admin.list_offsets({tp: EARLIEST})[tp].offset
     return read_log(network, tp, start, end)
 
 
 def _elsewhere(columns: RecordColumns, key_of: KeyOf, partition: int, count: int) -> int:
-    """How many records lie in a partition that is not their keys'. Records without a key have none."""
+    """Returns the number of records whose keys belong to another partition. Records without a key don't count."""
     keys = [key_of(key) for key in columns.keys if key is not None]
     return sum(1 for each in PartitionMemo().partitions(keys, count) if each != partition)
 

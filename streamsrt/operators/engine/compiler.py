@@ -163,7 +163,7 @@ class Compiler:
             self.child(child, flow.copy())
 
     def late(self, node: ProcessorNode, flow: Flow) -> None:
-        """Hands a record to those who want what is dropped as too late."""
+        """Forwards a record to the children that get late records."""
         if node.late is not None:
             self.child(node.late, flow.copy())
 

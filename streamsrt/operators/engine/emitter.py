@@ -247,7 +247,7 @@ def _compiled(source: str, filename: str) -> CodeType:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated function with what is needed to tell where it failed. ``columns``: its arguments' names."""
+    """A generated function, and the data to locate a failure in it. ``columns``: the names of its arguments."""
 
     run: Callable[..., None]
     columns: list[str]

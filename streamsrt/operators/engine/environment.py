@@ -1,4 +1,4 @@
-"""What the processor nodes of one task share: the current record, time, stores' caches, counters, handlers, schedules."""
+"""The shared state of one task's processor nodes: current record, time, caches of stores, counters, handlers, schedules."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 PUNCTUATIONS: Final = "punctuations by stream time"
-"""What they are carried on as."""
+"""The name under which they are passed on."""
 _CHECK_INTERVAL_S: Final = 0.5
 
 
 class CallOutcome(NamedTuple):
-    """What came of the call with that number: a value, or what it raised."""
+    """The outcome of the call with that number: a value, or the exception that it raised."""
 
     number: int
     value: object
@@ -63,7 +63,7 @@ class Calls(Protocol):
 
 
 OpenCalls = Callable[[MapAsync, Callable[[CallOutcome], None]], Calls]
-"""What calls an operation's function, and tells each outcome from whatever thread."""
+"""Creates the :class:`Calls` of an operation. The given function receives each outcome, on any thread."""
 
 
 class Window(Protocol):
@@ -96,7 +96,7 @@ class GlobalStores(Protocol):
     """The global stores of this instance."""
 
     def view(self, name: str) -> View:
-        """How rows of a global table are looked up, by key as an object."""
+        """Returns the rows of a global table, by key as an object."""
 
     def read_only(self, name: str) -> Any:
         """A global store for a processor; None where there is none of that name."""
@@ -133,7 +133,7 @@ class Environment:
         self.sequence = count(step=CHANGES_OF_A_RUN_MAX)
         """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
         self.shared_states: dict[str, Any] = {}
-        """What several nodes of one operator share, by a name of the operator's."""
+        """State that several nodes of one operator share, by a name that the operator chooses."""
         self.metadata: RecordMetadata | None = None
         self.origin: Callable[[], RecordMetadata] = no_origin
         """Where the record comes from that a generated function works on."""
@@ -141,18 +141,19 @@ class Environment:
         """The record that is processed, as it was read; the change itself that was held back, or what makes its bytes.
         None outside of one."""
         self.came_unknown = False
-        """Whether nobody remembers where it was read; :attr:`metadata` is of the record then that made it go on."""
+        """Whether the position of the forwarded record is unknown; :attr:`metadata` is then that of the record that caused
+        the forwarding."""
         self.evicted: tuple[Held, Callable[[object], bytes | None]] | None = None
-        """What a generated function forwards after it was held back, and what serialises its value."""
+        """The evicted change that a generated function forwards, and the function that serializes its value."""
         self.stream_time_ms = -1
         self.system_time_ms = 0
         self.punctuation_time_ms: int | None = None
-        """What the punctuation that runs was told; None outside of one."""
+        """The timestamp of the running punctuation; None outside of one."""
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
         self.batches: list[Callable[[], None]] = []
-        """What works off the records that wait at operators over batches."""
+        """Functions that process the records waiting at operators over batches."""
         self.open_calls: OpenCalls | None = None
         self.windows: list[Window] = []
         """Where asynchronous calls may be under way."""
@@ -161,14 +162,15 @@ class Environment:
         self.is_finishing = False
         """Whether it does: what waits for more records gets none."""
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
-        """Each tells, by input partition, the first offset that is not to be committed yet, though it was processed."""
+        """Functions that return, by input partition, the first offset that must not be committed yet although it was
+        processed."""
         self.committed: list[Callable[[], None]] = []
-        """Called after each commit of the task, when what was sent before it is acknowledged."""
+        """Called after each commit of the task, when its output is acknowledged."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
         self.carried = Carried()
-        """What nodes keep in memory only, and give to the task of another process that goes on."""
+        """The in-memory state of nodes, which a later process takes over."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
         self._beginnings: list[Callable[[], None]] | None = []
 
@@ -180,7 +182,7 @@ class Environment:
             self._beginnings.append(begin)
 
     def begin(self, system_time_ms: int) -> None:
-        """Lets the user's processors begin: the stores hold what was restored by now. Again: nothing happens."""
+        """Initializes the user's processors, once their stores are restored. Further calls have no effect."""
         beginnings, self._beginnings = self._beginnings, None
         if beginnings is not None:
             self.system_time_ms = system_time_ms
@@ -193,13 +195,14 @@ class Environment:
     def failed(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
-        """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
+        """Handles an exception of a user's function: skips the record if the handler decides so, else raises
+        ProcessingError."""
         if not isinstance(error, SkippedAtSinkError):
             self.skip_or_fail(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail(self, context: ErrorContext, error: BaseException) -> None:
-        """Asks the processing handler. What is no Exception (``sys.exit``) always fails, as an Error does in Java. So does
-        what needs a row of a later version of the program: the record itself is not to blame."""
+        """Calls the processing handler. Exceptions that are not an ``Exception`` (``sys.exit``) always fail, as an Error
+        does in Java; so does a row of a later version of the program, because the record is not at fault."""
         if is_interrupt(error):
             raise error
         calls_handler = isinstance(error, Exception)
@@ -227,7 +230,8 @@ class Environment:
     def failed_to_produce(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
-        """A result can't be serialised or has no partition: skips it if the handler says so, else raises ProductionError."""
+        """Handles a result that can't be serialized or has no partition: skips it if the handler decides so, else raises
+        ProductionError."""
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail_production(self, context: ErrorContext, error: BaseException) -> None:
@@ -279,7 +283,8 @@ class Environment:
         headers: Headers,
         source: Callable[[], SourceRecord],
     ) -> Iterator[None]:
-        """Around what a record that has waited gives: it is its failure, not that of the record which ends the waiting.
+        """The context of results of a record that was held back: failures are its own, not those of the record that released
+        it.
 
         ``source``: makes its bytes. Where it was read is in :attr:`metadata`; see :attr:`came_unknown`.
         """
@@ -295,7 +300,7 @@ class Environment:
             self.source, self.came_unknown = before
 
     def context_of_evicted(self, node: str) -> ErrorContext | None:
-        """That of the change that a generated function forwarded last after it was held back; None where it did not."""
+        """Returns the context of the evicted change that a generated function forwarded last; None if it forwarded none."""
         if self.evicted is None:
             return None
         (held, raw), self.evicted = self.evicted, None
@@ -335,7 +340,7 @@ class Environment:
 
     @property
     def room(self) -> int | None:
-        """How many records more the operators with asynchronous calls take now; None where there are none of them."""
+        """Returns how many more records operators with asynchronous calls accept; None if there are no such operators."""
         return min((window.room for window in self.windows), default=None)
 
     def await_calls(self, wait_s: float | None) -> None:
@@ -345,7 +350,7 @@ class Environment:
             self.finish_batches()
 
     def finish_calls(self) -> None:
-        """Waits until no call is under way, and works off what comes of them."""
+        """Waits until all calls are complete, and processes their results."""
         self.is_finishing = True
         try:
             while self.is_calling:
@@ -363,7 +368,7 @@ class Environment:
         return found
 
     def calls_under_way(self) -> list[str]:
-        """What is waited for, by operator."""
+        """Returns the pending calls, by operator."""
         return [window.under_way for window in self.windows if window.is_calling]
 
     def schedule(self, schedule: PunctuationSchedule) -> None:
@@ -375,7 +380,7 @@ class Environment:
         return self._schedules[type_]
 
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
-        """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
+        """Runs the punctuations of that kind that are due at ``now_ms``, each schedule once. Returns how many ran."""
         self.metadata = self.source = None
 
         def run(schedule: PunctuationSchedule) -> None:
@@ -410,7 +415,7 @@ def _node(plan: ResolvedSubtopology, name: str) -> Node | None:
 
 
 def why_skipped(plan: ResolvedSubtopology, context: ErrorContext, error: BaseException) -> str:
-    """What failed of a record that a handler let go, and where."""
+    """Returns, as text, why and where a record failed that a handler skipped."""
     return f"{type(error).__name__}: {error} ({where(plan, context)})"
 
 
@@ -421,8 +426,8 @@ class SkippedAtSinkError(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it is Ctrl-C. Where a signal handler takes that, KeyboardInterrupt is a function's own, unless the handler
-    itself raised it, as that of PySpark does."""
+    """Whether the exception is Ctrl-C. If a signal handler takes SIGINT, a KeyboardInterrupt comes from a user's function,
+    unless the signal handler itself raised it, as PySpark's does."""
     if not isinstance(error, KeyboardInterrupt):
         return False
     handler = signal.getsignal(signal.SIGINT)
@@ -478,7 +483,7 @@ def production_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
 _TAKEN: Mapping[str, type] = {"required argument is not an integer": int, "required argument is not a float": float}
 _OTHER_TYPE = re.compile(r"descriptor '\w+' for '(\w+)' objects doesn't apply to an? '(\w+)' object")
 _SERDE_CALL = re.compile(r"serialize\w*\((\w+)\)")
-"""How generated code and processor nodes call a serde."""
+"""Matches calls of serdes in generated code and in processor nodes."""
 
 
 def _why_unwritten(error: BaseException) -> str:

@@ -41,12 +41,12 @@ class HandlerResponse(Enum):
     FAIL = "fail"
     CONTINUE = "continue"
     RETRY = "retry"
-    """The tasks start over from what is committed; for a production error that may pass (else it is FAIL)."""
+    """The tasks restart from the last commit. Only for retriable production errors; otherwise the same as FAIL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContext:
-    """Where a record failed. ``offset`` -1: not while a record was read (a commit or a punctuation).
+    """The failed record and where it failed. ``offset`` -1: no record was being read (a commit or a punctuation).
 
     Where the cluster does not take a record (``error`` is a ProductionError then, with ``error_code`` and ``is_retriable``),
     ``output_topic`` and ``output_partition`` say where it was to go, and key, value and headers are the record's, as bytes.
@@ -123,7 +123,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
 
 
 def shortened(letter: DeadLetter) -> DeadLetter | None:
-    """The letter with less in it, if it was too large: None if nothing can be left out any more.
+    """Returns the letter with less content, if it was too large; None if nothing more can be left out.
 
     The value is left out first, then the key, then the record's own headers and the ends of long texts. Headers say
     what was left out, and of how many bytes.
@@ -208,7 +208,7 @@ class ExceptionHandlers:
     sends_dead_letters: bool = True
     """False: they can't be sent; dead letters that a handler gives are dropped with a warning."""
     processing_advice: str = "processing.exception.handler=continue"
-    """What lets the processing handler skip failed records."""
+    """The setting with which the processing handler skips failed records."""
 
     @property
     def reads_all(self) -> bool:
@@ -218,8 +218,8 @@ class ExceptionHandlers:
     def ask(
         self, handler: ExceptionHandler, context: ErrorContext, error: BaseException, *, always_fails: bool = False
     ) -> Response:
-        """The response of one of the handlers, with all dead letters. ``always_fails``: the task fails whatever the
-        response is, and our letters say so: the record is read again."""
+        """Returns the response of one of the handlers, with all dead letters. ``always_fails``: the task fails whatever the
+        response is, and our letters show it: the record is read again."""
         answer = handler(context, error)
         if always_fails and not isinstance(answer, Response):
             answer = HandlerResponse.FAIL

@@ -26,7 +26,7 @@ _PLAIN = {int, type(None)}
 
 
 def checked(topic: str, choice: object, count: int) -> Choice:
-    """The choice for a record of a topic with ``count`` partitions, several of them as a list, each once.
+    """Returns the choice for a record of a topic with ``count`` partitions; several partitions as a list without duplicates.
 
     Raises TypeError and ValueError for what is no partition there.
     """

@@ -60,7 +60,9 @@ class Counters:
 
 
 class StreamTime:
-    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record.
+    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record. ``closed_ms``:
+    windows that close by this stream time were emitted, if windows are emitted when they close; ``closing`` knows the
+    open windows, for all functions of the operation.
 
     ``closed_ms``: what was closed at that stream time was emitted, where windows are emitted when they close; ``closing`` is
     what knows the open ones then, once for all functions that the operation is in.
@@ -91,7 +93,7 @@ class ResolvedSubtopology:
     caching: bool = True
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     outer_join_emit_interval_ms: int = 0
-    """How long, by the wall clock, a stream-stream join waits at least between two scans for unmatched records."""
+    """The minimum wall-clock time between two scans of a stream-stream join for unmatched records."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     given_settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings of the application, and those that were given, by their names in Kafka's form."""
@@ -221,7 +223,7 @@ def stores_behind_caches(plan: ResolvedSubtopology) -> frozenset[str]:
 
 
 def same_bytes(one: ProgramSerde | None, other: ProgramSerde | None) -> bool:
-    """Whether what one serde wrote is what the other one writes for the same value."""
+    """Whether two serdes write the same bytes for the same value."""
     return one is other or (
         one is not None and other is not None and one.name == other.name and type(one) is type(other)
     )
@@ -229,7 +231,7 @@ def same_bytes(one: ProgramSerde | None, other: ProgramSerde | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TableLookup:
-    """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers) in this order."""
+    """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers), in order."""
 
     store: str
     steps: tuple[operations.TableFilter | operations.TableMapValues, ...]

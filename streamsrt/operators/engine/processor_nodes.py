@@ -44,7 +44,7 @@ class PathNode:
         self.env = env
         self.children: list[PathNode] = []
         self.late: PathNode | None = None
-        """The child that gets what is dropped as too late."""
+        """The child that gets late records."""
         self.process: Process = self.forward
         self.close: Callable[[], None] = _nothing
 
@@ -64,11 +64,11 @@ class PathNode:
             child.accept(key, value, timestamp, headers, old)
 
     def to(self, child: PathNode) -> Callable[..., None]:
-        """What forwards a record to one of the children only."""
+        """Returns the function that forwards a record to one child only."""
         return child.accept
 
     def drop_late(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
-        """Hands a record to those who want what is dropped as too late."""
+        """Forwards a record to the children that get late records."""
         if self.late is not None:
             self.late.accept(key, value, timestamp, headers)
 
@@ -92,7 +92,7 @@ class MeasuredNode(PathNode):
 
 
 class Forwards(Protocol):
-    """What a processor forwards through."""
+    """The interface through which a processor forwards."""
 
     def forward(self, record: Record[Any, Any], child: str | None = None, /) -> None: ...
 
@@ -182,7 +182,7 @@ class PathBuilder:
         return maker(self, node, made)
 
     def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
-        """What the application put around an operator; the operator's own step is behind it."""
+        """Returns the operator's step inside the wrappers that the application has put around it."""
         inner = WrappedNode(made)
         return self._wrap(self, node, made, inner, self._process(node, inner))
 

@@ -135,7 +135,7 @@ class PunctuationQueue:
         return first
 
     def run_due(self, now_ms: int, punctuate: Callable[[PunctuationSchedule], None]) -> int:
-        """Calls ``punctuate`` for what is due at ``now_ms``, each schedule once. Returns how many ran."""
+        """Calls ``punctuate`` for each schedule that is due at ``now_ms``, once. Returns how many ran."""
         ran = 0
         while self._heap and self._heap[0].next_ms <= now_ms:
             schedule = self._poll()

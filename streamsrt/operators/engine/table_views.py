@@ -35,7 +35,7 @@ def derived(
 
 
 def table_view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
-    """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
+    """Returns how rows of the table of node ``table`` are found. Raises ConfigError if no store has them."""
     return _view(plan, caches, table, lambda store: _stored(plan, caches, store))
 
 
@@ -45,7 +45,7 @@ def _stored(plan: ResolvedSubtopology, caches: Mapping[str, Cache], store: str) 
 
 
 def view_before_flush(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
-    """As :func:`table_view`, but the rows that were there before what is still held back in caches.
+    """Like :func:`table_view`, but rows as they were before the changes that caches hold back.
 
     The timestamps of rows that are held back are not known any more: they are -1.
     """
@@ -107,7 +107,7 @@ def table_view_as_of(
 
 
 def _held_back(above: View, buffer: SuppressionBuffer, serde: ProgramSerde) -> View:
-    """Rows as they were forwarded last: behind a suppression nobody sees what it holds back."""
+    """Rows as they were last forwarded, without the changes that a suppression holds back."""
     serialize = serde.serialize
 
     def row(key: object) -> TableRow:

@@ -20,7 +20,7 @@ _TAGS_OF_THE_RUNTIME = frozenset({"client-id", "thread-id", "task-id", "processo
 
 
 class UserCounter:
-    """What is counted."""
+    """A total."""
 
     __slots__ = ("total",)
 
@@ -32,13 +32,13 @@ class UserCounter:
 
 
 class UserRate(UserCounter):
-    """What is counted, and how quickly that grows."""
+    """A total and its rate."""
 
     __slots__ = ()
 
 
 class UserLatency:
-    """What is measured. ``now_ms``: the clock by which it is forgotten what is long ago."""
+    """Measured values. ``now_ms``: the clock by which old values expire."""
 
     __slots__ = ("_now_ms", "spread")
 
@@ -59,7 +59,7 @@ class UserLatency:
 
 
 class MetricKey(NamedTuple):
-    """What a meter is known by."""
+    """The key of a meter."""
 
     node: str
     group: str
@@ -81,7 +81,7 @@ class UserMetrics:
 
 
 class NodeMetrics:
-    """What the processor of a node makes its metrics with."""
+    """The factory for the metrics of a node's processor."""
 
     __slots__ = ("_metrics", "_node")
 

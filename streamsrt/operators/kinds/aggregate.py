@@ -110,7 +110,7 @@ def _read_arguments(c: Compiler, op: operations.Aggregate, flow: Flow) -> None:
 def _emit_tumbling(
     c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: TimeWindows, flow: Flow, raw: str, start: str
 ) -> None:
-    """What depends on the window alone is computed where a record is in another window than the one before.
+    """Computes everything that depends only on the window when a record's window differs from that of the previous record.
 
     That includes whether it is over: what moves stream time past its end is a record of another window.
     """

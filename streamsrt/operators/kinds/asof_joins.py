@@ -39,7 +39,7 @@ Forward = Callable[[object, object, int, Headers], None]
 
 
 def pack_row(headers: Headers, value: bytes) -> bytes:
-    """A record that waits, without its key and time: its headers, each as long as it says, then its value."""
+    """Encodes a waiting record without key and timestamp: its headers, each with its length, then its value."""
     parts = [_COUNT.pack(len(headers))]
     for name, content in headers:
         raw = name.encode()
@@ -178,7 +178,7 @@ class _Asof:
     def join(
         self, raw: bytes | None, key: object, value: object, timestamp: int, headers: Headers, forward: Forward
     ) -> None:
-        """Joins a left record with what is kept."""
+        """Joins a left record with the stored right records."""
         op = self.op
         rows = () if raw is None else self.rights.fetch(raw, max(0, timestamp - op.within_ms), timestamp)
         if rows or op.left:

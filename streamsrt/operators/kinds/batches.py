@@ -46,7 +46,7 @@ class BufferedRecord(NamedTuple):
 
 
 class Batch:
-    """What has gathered at one node. ``work`` takes the records in order and forwards their results."""
+    """The records gathered at one node. ``work`` takes them in order and forwards their results."""
 
     def __init__(self, env: Environment, made: PathNode, work: Callable[[list[BufferedRecord]], None]) -> None:
         self._env = env
@@ -63,14 +63,14 @@ class Batch:
         self._waiting.append(BufferedRecord(key, value, timestamp, headers, metadata, env.source))
 
     def drain(self) -> None:
-        """Works off what is there."""
+        """Processes the gathered records."""
         waiting, self._waiting = self._waiting, []
         with self.apart():
             self._work(waiting)
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Around what is done with records that have waited: not in the order in which records are read."""
+        """The context for processing waiting records: they are not in reading order."""
         env = self._env
         before = env.metadata, env.source
         try:
@@ -82,11 +82,11 @@ class Batch:
             env.metadata, env.source = before
 
     def be_at(self, record: BufferedRecord) -> None:
-        """What comes next is of that record."""
+        """Sets the record that the next results belong to."""
         self._env.metadata, self._env.source = record.metadata, record.source
 
     def failed(self, record: BufferedRecord, error: BaseException) -> None:
-        """A record's function raised: continues if the handler says so."""
+        """Handles an exception of a record's function: continues if the handler decides so."""
         self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
@@ -131,7 +131,7 @@ Rows = Iterable[Row]
 
 
 def origins(rows: Sequence[Row], records: Sequence[BufferedRecord]) -> Iterable[BufferedRecord]:
-    """The record that each row came of, as far as can be told: rows say nothing of it.
+    """Yields the source record of each row, as far as it can be determined: rows don't name it.
 
     Where there are as many rows as records, that of the same place; else the next one of the row's key and timestamp. From
     the first row on that has none, the last record.

@@ -22,14 +22,15 @@ HELD_MAX = 8192
 
 
 def longest_call_ms(timeout_ms: int, retries: int, backoff_ms: int) -> int:
-    """How long a call takes at most, with all that is tried again."""
+    """The maximum duration of a call with all its retries."""
     return (retries + 1) * timeout_ms + backoff_ms * ((1 << retries) - 1)
 
 
 class CallWindow:
-    """The calls of one node. ``settle`` takes an outcome; ``held`` says how many records wait for one, or for others'.
+    """The calls of one node. ``settle`` takes an outcome; ``held`` returns how many records wait for a call, their own or an
+    earlier one.
 
-    ``per_call``: how many records a call is for, at least.
+    ``per_call``: the minimum number of records per call.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CallWindow:
 
     @property
     def under_way(self) -> str:
-        """What it waits for, and for how long at most; empty where there is nothing."""
+        """Returns what it waits for and for how long at most; empty if nothing is pending."""
         if not self._unfinished:
             return ""
         if self._longest_ms is None:
@@ -75,7 +76,7 @@ class CallWindow:
 
     @property
     def room(self) -> int:
-        """How many records more it takes now; 0 until it is worth a run."""
+        """Returns how many more records it accepts; 0 if it is too few for a run."""
         room = min((2 * self._concurrency - self._unfinished) * self._per_call, HELD_MAX - self._held())
         worth = min(self._concurrency * self._per_call + 1, HELD_MAX) // 2
         return room if room >= worth or not self._unfinished else 0
@@ -89,7 +90,7 @@ class CallWindow:
         return first
 
     def advance(self, wait_s: float | None = 0.0) -> bool:
-        """Settles what was told. Where there is nothing, waits for it for so long (None: for as long as it takes).
+        """Settles the outcomes that have arrived. If there are none, waits for one for this long (None: without limit).
 
         Returns whether there was anything.
         """
@@ -116,7 +117,7 @@ class CallWindow:
             raise
 
     def cancel(self) -> None:
-        """Ends the calls; nothing comes of them."""
+        """Cancels the calls and discards their results."""
         if self._unfinished:
             self._unfinished = 0
             self._calls.cancel()

@@ -34,7 +34,7 @@ _Columns = tuple[list[bytes], list[int]]
 
 
 def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting | None:
-    """What counts the runs of that source; None where rule 1 does not hold."""
+    """Returns the counter for runs of that source; None if rule 1 does not apply."""
     node = _counted_node(env.plan, source)
     if node is None:
         return None

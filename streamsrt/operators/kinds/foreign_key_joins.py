@@ -40,7 +40,7 @@ _INT = Struct(">i")
 
 
 class Instruction(IntEnum):
-    """What is to be done with a subscription."""
+    """The instruction in a subscription to the right side."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1
@@ -92,7 +92,7 @@ def response(subscription: ForeignKeySubscription, value: bytes | None) -> bytes
 
 
 def split_response(raw: bytes) -> tuple[bytes | None, bytes | None]:
-    """The hash of the left value that was asked for, and the right value."""
+    """Splits a response into the hash of the left value and the right value."""
     if raw[0] & _NO_HASH:
         return None, raw[1:] or None
     return raw[1 : 1 + _HASH_BYTES], raw[1 + _HASH_BYTES :] or None
@@ -123,7 +123,7 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
     newest_only = builder.plan.is_versioned(node.parents[0])
 
     def instructions(value: object, old: object) -> list[tuple[object, Instruction]]:
-        """Which foreign keys are told what."""
+        """Returns the foreign keys to notify, each with its instruction."""
         before = None if old is None else extract(old)
         after = None if value is None else extract(value)
         if not op.left and value is not None and after is None:
@@ -191,7 +191,7 @@ class Subscriptions:
         writes = builder.plan.writes_changelog(store)
         self._changelog = builder.plan.changelog_topic(store) if writes else None
         self._unwritten: dict[bytes, set[bytes]] = {}
-        """What was changed since the store was written last, which a scan of the store does not find."""
+        """Changes since the store was last written, which a scan of the store does not find."""
 
     def put(self, prefix: bytes, primary_key: bytes, raw: bytes | None, timestamp: int, headers: Headers) -> None:
         """Keeps a subscription, or forgets it where ``raw`` is None."""

@@ -77,7 +77,7 @@ class IdleClosing:
                 each.is_closed = False
 
     def _begin(self) -> None:
-        """What was closed before the task began to run here, is closed."""
+        """Restores which windows were closed before the task started here."""
         if self._began_ms is not None:
             return
         self._began_ms = self._env.system_time_ms
@@ -101,7 +101,7 @@ class IdleClosing:
         return self._env.system_time_ms - last_ms >= each.timeout_ms
 
     def close(self) -> int:
-        """Closes what is due. Returns how many operators that were."""
+        """Closes the operators that are idle. Returns their number."""
         due = [each for each in self._idle if self._is_due(each)]
         self._env.metadata = self._env.source = None
         for each in due:
@@ -134,12 +134,12 @@ class IdleClosing:
 def _emission(
     builder: PathBuilder, node: ProcessorNode, op: Windows, forward: Callable[..., None]
 ) -> Callable[[], int | None]:
-    """Forwards all windows that are open, and says at which stream time they are closed; None where there are none."""
+    """Forwards all open windows, and returns the stream time at which they are closed; None if none is open."""
     spec, env = builder.plan.specs[op.store], builder.env
     deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
 
     def be_at(entry: Entry | SessionEntry) -> None:
-        """What comes next is of that row, as its changelog has it."""
+        """Sets the context of the next results to that row, as in its changelog."""
         at = entry.key, entry.start
         key = session_key(*at, entry.end) if isinstance(entry, SessionEntry) else window_key(*at)
         env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)

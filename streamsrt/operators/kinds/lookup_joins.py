@@ -61,7 +61,7 @@ class AnswerCache:
         return known[1]
 
     def put(self, key: Hashable, answer: object, now_ms: int) -> None:
-        """Remembers an answer; what was not asked for longest is forgotten."""
+        """Caches an answer. The least recently used one is evicted."""
         if not self._ttl_ms:
             return
         self._answers[key] = (now_ms + self._ttl_ms, answer)
@@ -102,7 +102,7 @@ class _Lookup(ABC):
 
     @abstractmethod
     def look_up(self, wanted: Sequence[tuple[BufferedRecord, Hashable]]) -> None:
-        """Joins each record with what is found under its key."""
+        """Joins each record with the answer for its key."""
 
     def chunks(self, keys: Sequence[Hashable]) -> list[list[Hashable]]:
         """The keys of each call."""
@@ -111,7 +111,7 @@ class _Lookup(ABC):
     def answers(
         self, keys: Sequence[Hashable], found: _Found | _Failed, now_ms: int
     ) -> Iterator[tuple[Hashable, object]]:
-        """What a call says of each of its keys; remembers it."""
+        """Returns a call's answer for each of its keys, and caches it."""
         for key in keys:
             if isinstance(found, _Failed):
                 yield key, found
@@ -122,7 +122,7 @@ class _Lookup(ABC):
             yield key, answer
 
     def join(self, record: BufferedRecord, answer: object) -> None:
-        """One record with what was found."""
+        """Joins one record with its answer."""
         if isinstance(answer, _Failed):
             self.batch.failed(record, answer.error)
             return
@@ -159,7 +159,7 @@ class _OneByOne(_Lookup):
 
 
 class _Answer:
-    """What is found under a key; None until it is known."""
+    """The answer for a key; None until it is known."""
 
     __slots__ = ("value",)
 

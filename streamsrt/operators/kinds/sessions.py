@@ -43,7 +43,7 @@ class SessionChange(NamedTuple):
 
 
 LATE: Sequence[SessionChange] = []
-"""What :meth:`Sessions.update` returns for a record that is too late."""
+"""The return value of :meth:`Sessions.update` for a record that is too late."""
 
 
 def _merging(op: SessionAggregate) -> tuple[Callable[[], object], Callable[[object, object, object], object]]:

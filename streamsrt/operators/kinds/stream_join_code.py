@@ -74,7 +74,7 @@ def emit_stream_join(c: Compiler, node: ProcessorNode, op: operations.StreamStre
 def _emit_matches(
     c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, side: JoinSide, flow: Flow
 ) -> None:
-    """An inner join: nothing but what is there of the other side."""
+    """An inner join: only the matches on the other side."""
     e = c.emitter
     raw, time = e.raw(flow.key, side.key_serde), flow.time
     rows, other_ms, other, at_ms = (e.temp(prefix) for prefix in ("rows", "w", "x", "t"))
@@ -94,7 +94,7 @@ def _emit_matches(
 def _emit_results(
     c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, side: JoinSide, flow: Flow
 ) -> None:
-    """A left or outer join: what was not matched in time comes before the record's own results."""
+    """A left or outer join: unmatched records that have expired come before the record's own results."""
     e = c.emitter
     raw = e.raw(flow.key, side.key_serde)
     value, raw_value = e.obj(flow.value), e.raw(flow.value, side.own_serde) if op.emits_unmatched else "b''"

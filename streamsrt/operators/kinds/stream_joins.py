@@ -128,7 +128,7 @@ class Unmatched:
             self._known = set(self._order)
 
     def carried(self) -> Values:
-        """When it may look again for what is over, and what it knows of the oldest."""
+        """The time of the next scan for expired records, and the bounds of the oldest one."""
         return [self._next_emit_ms, *([] if self._least_ms is None else [self._least_ms])]
 
     def carry_on(self, values: Values) -> None:
@@ -144,7 +144,8 @@ class Unmatched:
     def over(
         self, open_ms: tuple[int, int], time_ms: int, timestamp: int, headers: Headers
     ) -> Iterator[tuple[bytes, bool, int, bytes]]:
-        """Key, side, time and value of what is over at the stream time ``time_ms``, each deleted after the next one came.
+        """Yields key, side, time and value of records that have expired at the stream time ``time_ms``. Each is deleted when
+        the next one is requested.
 
         ``open_ms``: how long records of the right and of the left side are open.
         """
@@ -217,7 +218,7 @@ Result = tuple[bytes | None, object, object, int]
 
 
 class JoinSide:
-    """One side of a join: what comes of each of its records."""
+    """One side of a join: the results of each of its records."""
 
     def __init__(self, env: Environment, op: operations.StreamStreamJoin, own_store: str) -> None:
         plan = env.plan
@@ -245,7 +246,8 @@ class JoinSide:
     def results(
         self, raw: bytes | None, value: object, raw_value: bytes, timestamp: int, headers: Headers
     ) -> Iterator[Result]:
-        """What a record with a value gives at the stream time, which it has moved; without a key it stands alone."""
+        """Returns the results of a record with a value, at the stream time that it has advanced; without a key it is
+        unmatched."""
         op, is_left, unmatched, time_ms = self.op, self.is_left, self.unmatched, self.time.ms
         if raw is None:
             yield (None, value, None, timestamp) if is_left else (None, None, value, timestamp)

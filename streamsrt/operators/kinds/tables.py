@@ -48,7 +48,7 @@ def change_entry(c: Compiler, store: str, entry: str, value: str, time: str, hea
 
 
 def mark_last(c: Compiler, store: str, entry: str, headers: str | None) -> None:
-    """What only a flush that forwards needs: the order of changes, and the headers of the last one."""
+    """Emits the code that only a forwarding flush needs: the order of changes, and the headers of the last one."""
     if not c.plan.is_cached(store):
         return
     c.emitter.setup(f"s = {c.emitter.bind('next_sequence', c.next_sequence)}()")
@@ -58,7 +58,7 @@ def mark_last(c: Compiler, store: str, entry: str, headers: str | None) -> None:
 
 
 def log_and_forward(c: Compiler, node: ProcessorNode, store: str, flow: Flow, key: str) -> None:
-    """What follows a change at once where the store is not cached."""
+    """Emits the code that logs and forwards a change immediately, if the store is not cached."""
     if c.plan.is_cached(store):
         return
     c.log(store, key, flow, flow.time)

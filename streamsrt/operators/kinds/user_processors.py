@@ -110,7 +110,7 @@ def _explained(call: str, builder: PathBuilder, made: PathNode, outcome: str) ->
 
 
 class Context:
-    """What a user's processor gets (:class:`topology.spec.processor.ProcessorContext`)."""
+    """The context of a user's processor (:class:`topology.spec.processor.ProcessorContext`)."""
 
     def __init__(self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, *, fixed_key: bool) -> None:
         self._builder = builder
@@ -123,7 +123,7 @@ class Context:
 
     @property
     def environment(self) -> Environment:
-        """What the nodes of the task share, for processors of this package's own."""
+        """The shared state of the task's nodes, for processors of this package."""
         return self._env
 
     @property
@@ -241,7 +241,7 @@ class Context:
 
 
 class OperatorContext(Context):
-    """What the processor around an operator gets; it gives the operator's own step to what stands for it."""
+    """The context of a processor around an operator; it passes the operator's own step to the processor."""
 
     def __init__(
         self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, inner: WrappedNode, step: Process

@@ -244,7 +244,7 @@ def with_largest(times: list[int]) -> tuple[list[int], int]:
 
 
 def decode_control_batch(buffer: Buffer, position: int = 0, *, verify_crc: bool = True) -> ControlRecord:
-    """What the control batch at `position` says. DecodeError if it is a data batch or broken."""
+    """Returns the content of the control batch at `position`. Raises DecodeError if it is a data batch or broken."""
     header = read_header(buffer, position)
     if not header.is_control:
         raise DecodeError(f"batch at offset {header.base_offset} is not a control batch")
@@ -335,7 +335,7 @@ def _wanted(
     transactions: _AbortedTransactions | None,
     verify_crc: bool,
 ) -> bool:
-    """Whether the batch has records that a reader is to get. Has to be asked of every batch, in order."""
+    """Whether a reader gets records of the batch. Must be called for every batch, in order."""
     dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
     return not (dropped or header.is_control or header.last_offset < from_offset or header.records_count == 0)
 

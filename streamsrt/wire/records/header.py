@@ -49,7 +49,7 @@ class CorruptBatchError(DecodeError):
 
 
 class ControlType(IntEnum):
-    """What a control batch says about its producer's transaction; UNKNOWN is for types of later brokers."""
+    """The type of a control batch, the end of a producer's transaction. UNKNOWN is for types of later brokers."""
 
     UNKNOWN = -1
     ABORT = 0

@@ -38,7 +38,7 @@ class MergedColumns:
         return len(self.keys)
 
     def counts(self, stop: int) -> list[int]:
-        """How many of the first ``stop`` records belong to each part."""
+        """Returns how many of the first ``stop`` records belong to each part."""
         origins = self.origins[:stop]
         return [origins.count(number) for number in range(len(self.parts))]
 

@@ -132,7 +132,7 @@ def _pairs(data: bytes) -> npt.NDArray[np.uint16]:
 
 
 def _behind_offsets(data: bytes, at: _Numbers, count: int) -> _Numbers | None:
-    """What stands behind the offset deltas, if they are 0, 1, 2 and so on."""
+    """Returns the position after the offset deltas, if they are 0, 1, 2 and so on."""
     expected, mask, sizes = _written_offsets(count)
     return at + sizes if _are_equal(_pairs(data)[at] & mask, expected) else None
 

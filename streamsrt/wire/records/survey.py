@@ -110,7 +110,7 @@ def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset
 
 
 def _times_and_offsets_of(view: memoryview, header: BatchHeader) -> tuple[Sequence[int], Sequence[int]]:
-    """Timestamps and offsets. Only where records are missing do those say which offsets they have."""
+    """Returns timestamps and offsets. Offsets are read from the records only if some are missing."""
     check_count(header, len(view))
     is_whole = header.records_count > header.last_offset_delta
     whole = range(header.base_offset, header.base_offset + header.records_count)
@@ -228,7 +228,7 @@ def _batch(head: bytes, records: memoryview, count: int) -> memoryview:
 
 
 def _spans(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int, int]]:
-    """Where pieces begin and end, by what records say of their sizes, and how many are in them."""
+    """Yields the start and end of each piece, from the sizes in the records, and its number of records."""
     limit = len(records)
     at = start = first = 0
     bound = min(PIECE_BYTES, limit)

@@ -178,7 +178,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(column: bytes, byte: int) -> int:
-    """How many bytes at the beginning have this value."""
+    """Returns how many leading bytes have this value."""
     return len(column) - len(column.lstrip(bytes((byte,))))
 
 
