@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from topology.build.materialize import as_store
 from topology.build.planned import PlannedStream
 from topology.dsl.stream_steps import process
 from topology.graph.operations import Function
@@ -53,7 +54,7 @@ def deduplicate(
     *,
     serde: AnySerde,
     grace: Duration,
-    store: str | None,
+    store: str | Store | None,
     name: str | None,
 ) -> PlannedStream:
     """The stream without the records whose id came before. Raises TopologyError for a ``ttl`` below 1 ms."""
@@ -61,7 +62,45 @@ def deduplicate(
     ttl_ms, grace_ms = to_ms(ttl, "ttl"), to_ms(grace, "grace")
     if ttl_ms < 1 or grace_ms < 0:
         raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is at least 1 ms", call_site())
-    own = store or stream.plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
-    seen = Store(own, key=serde, value=long, ttl=ttl_ms + grace_ms)
+    given = as_store(store)
+    own = given.name or stream.plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
+    seen = _seen(given, own, serde, ttl_ms + grace_ms)
     step_name = name or stream.plan.number("KSTREAM-DEDUPLICATE-")
     return process(stream, lambda: Deduplicator(own, id_of, ttl_ms), [seen], step_name, fixed_key=True)
+
+
+def _seen(given: Store, name: str, serde: AnySerde, ttl_ms: int) -> Store:
+    """The store of the ids, as the program describes it: what its rows are is up to the operator.
+
+    Raises TopologyError for what it does not take.
+    """
+    wrong = {
+        "kind=": given.kind != "key_value",
+        "key=": given.key not in (None, serde),
+        "value=": given.value is not None,
+        "ttl=": given.ttl_ms is not None,
+        "max_entries=": given.max_entries is not None,
+        "plain_rows=": given.plain_rows,
+        "timestamped=": given.timestamped is not None,
+        "caching=": bool(given.caching),
+        "version=": given.version > 1,
+    }
+    refused = [argument for argument, is_given in wrong.items() if is_given]
+    if refused:
+        raise TopologyError(
+            f"the store of deduplicate() can't have {', '.join(refused)}: it keeps the time of each id for ttl + grace. "
+            "Leave that away, and give the serde of the ids as serde=",
+            call_site(),
+        )
+    return Store(
+        name,
+        key=serde,
+        value=long,
+        ttl=ttl_ms,
+        keeps_headers=given.keeps_headers,
+        logging=given.logging,
+        changelog_config=given.changelog_config,
+        in_memory=given.in_memory,
+        supplier=given.supplier,
+        renamed_from=given.renamed_from,
+    )

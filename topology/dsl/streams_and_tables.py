@@ -325,7 +325,7 @@ class KStream(Generic[K, V]):
         *,
         serde: Serde[Any],
         grace: Duration = 0,
-        store: str | None = None,
+        store: str | Store | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
         """Drops records whose ``id(key, value)`` occurred within ``ttl`` of event time before; exact across restarts.

@@ -14,7 +14,8 @@ from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.origins import Origin, Side, origins
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
-from topology.spec.row_versions import plain_name
+from topology.spec.codecs import ProgramSerde
+from topology.spec.row_versions import Upcast, plain_serde, writing_serde
 
 FORMAT = 1
 
@@ -168,12 +169,12 @@ def _sink_topics(subtopology: Subtopology) -> set[str]:
 
 
 def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
-    value_serde = None if spec.value_serde is None else plain_name(spec.value_serde)
+    value_serde = None if spec.value_serde is None else plain_serde(spec.value_serde)
     return StoreOutline(
         name=spec.name,
         kind=spec.kind,
         key_serde=None if spec.key_serde is None else spec.key_serde.name,
-        value_serde=value_serde,
+        value_serde=None if value_serde is None else value_serde.name,
         timestamped=spec.timestamped,
         persistent=spec.persistent,
         changelog=spec.changelog_name if spec.logging or spec.source_topic else None,
@@ -185,10 +186,14 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         changelog_retention_ms=changelog_retention_ms,
         renamed_from=spec.renamed_from,
         version=spec.version,
-        upcasts={
-            str(version): value_serde if upcast.serde is None else upcast.serde.name for version, upcast in spec.upcasts
-        },
+        upcasts={str(version): _name_of_read(upcast, value_serde) for version, upcast in spec.upcasts},
     )
+
+
+def _name_of_read(upcast: Upcast, serde: ProgramSerde | None) -> str | None:
+    if serde is not None:
+        return writing_serde(upcast, serde).name
+    return None if upcast.serde is None else upcast.serde.name
 
 
 def _epoch(value: object) -> int:

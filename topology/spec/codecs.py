@@ -68,6 +68,16 @@ class OrderedKeys(CallableSerde[T]):
     order: Callable[[bytes], bytes]
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class RowsOfValues(CallableSerde[T]):
+    """Rows of an operator that contain values of the program. ``with_values``: makes the same rows with another serde of
+    these values. ``mapped``: the row with each of its values replaced by what a function returns for it.
+    """
+
+    with_values: Callable[[ProgramSerde], RowsOfValues[T]]
+    mapped: Callable[[T, Callable[[object], object]], T]
+
+
 def _number(name: str, layout: str) -> CallableSerde[Any]:
     codec = struct.Struct(layout)
     unpack = codec.unpack

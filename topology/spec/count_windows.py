@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from topology.spec.codecs import CallableSerde, ProgramSerde
+from topology.spec.codecs import ProgramSerde, RowsOfValues
 from topology.spec.errors import WindowError, call_site
 
 _ROW = struct.Struct(">ii")
@@ -54,7 +55,7 @@ class OpenWindows(NamedTuple):
     windows: tuple[OpenWindow, ...]
 
 
-def open_windows(inner: ProgramSerde) -> CallableSerde[OpenWindows]:
+def open_windows(inner: ProgramSerde) -> RowsOfValues[OpenWindows]:
     """Rows of open windows; ``inner``: of the aggregates, which may be None."""
     serialize_aggregate, deserialize_aggregate = inner.serialize, inner.deserialize
 
@@ -76,4 +77,12 @@ def open_windows(inner: ProgramSerde) -> CallableSerde[OpenWindows]:
             windows.append(OpenWindow(records, timestamp, aggregate))
         return OpenWindows(since, tuple(windows))
 
-    return CallableSerde(f"open_windows({inner.name})", serialize, deserialize)
+    return RowsOfValues(f"open_windows({inner.name})", serialize, deserialize, open_windows, _mapped)
+
+
+def _mapped(row: OpenWindows, function: Callable[[object], object]) -> OpenWindows:
+    windows = (
+        window if window.aggregate is None else window._replace(aggregate=function(window.aggregate))
+        for window in row.windows
+    )
+    return OpenWindows(row.since, tuple(windows))

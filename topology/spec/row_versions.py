@@ -10,7 +10,9 @@
    change, in files and in changelogs.
 4. A value is converted to the program's version when it is read, step by step, and written in that version when it is
    written again. Reading changes no row.
-5. A value of a version that the program can't read is an error. It never reaches a serde.
+5. An operator's row may contain several values (:class:`topology.spec.codecs.RowsOfValues`). It has one tag, and each of
+   its values is converted.
+6. A value of a version that the program can't read is an error. It never reaches a serde.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TypeAlias, TypeVar, cast
 
-from topology.spec.codecs import AnySerde, CallableSerde, ProgramSerde, Serde, check_serde
+from topology.spec.codecs import AnySerde, CallableSerde, ProgramSerde, RowsOfValues, Serde, check_serde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OF_VALUE, check_function
 
@@ -28,8 +30,6 @@ MAGIC = b"\xff\xc1rowv"
 LAST_VERSION = 2**16 - 1
 _NUMBER = Struct(">H")
 _TAG_BYTES = len(MAGIC) + _NUMBER.size
-
-_UPCAST_ADVICE = "Correct the function; no row was changed"
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class UpcastError(Exception):
     @property
     def with_advice(self) -> str:
         """The message with what to do about it, in full."""
-        return f"{self}. No row was changed" if self.is_newer else f"{self}. {_UPCAST_ADVICE}"
+        return f"{self}. No row was changed"
 
 
 def check_upcasts(version: int, upcasts: Upcasts | None) -> StoredUpcasts:
@@ -143,10 +143,10 @@ class _Upcaster:
             raise self._failed(
                 f"its value was written by version {version}, and this program reads {known}: run a later one"
                 if version > self._version
-                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}",
+                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}: add it",
                 is_newer=version > self._version,
             )
-        serde = self._upcasts[version].serde or self._inner
+        serde = writing_serde(self._upcasts[version], self._inner)
         try:
             value = serde.deserialize(data[_TAG_BYTES:] if version > 1 else data)
         except Exception as error:
@@ -155,8 +155,13 @@ class _Upcaster:
                 f"{error}). Give the serde that wrote it: upcast={{{version}: Upcast(function, serde=...)}}"
             ) from error
         for each in range(version, self._version):
-            value = self._stepped(each, value)
+            value = self._row_stepped(each, value)
         return value
+
+    def _row_stepped(self, version: int, row: object) -> object:
+        if isinstance(self._inner, RowsOfValues):
+            return self._inner.mapped(row, lambda value: self._stepped(version, value))
+        return self._stepped(version, row)
 
     def _stepped(self, version: int, value: object) -> object:
         function = self._upcasts[version].function
@@ -164,11 +169,12 @@ class _Upcaster:
             made = function(value)
         except Exception as error:
             raise self._failed(
-                f"upcast={{{version}: {_where(function)}}} raised {type(error).__name__}: {error}"
+                f"upcast={{{version}: {_where(function)}}} raised {type(error).__name__}: {error}. Correct the function"
             ) from error
         if made is None:
             raise self._failed(
-                f"upcast={{{version}: {_where(function)}}} returned None: reading a row must not delete it"
+                f"upcast={{{version}: {_where(function)}}} returned None: reading a row must not delete it. Correct "
+                "the function"
             )
         return made
 
@@ -176,9 +182,21 @@ class _Upcaster:
         return UpcastError(self._store, reason, is_newer=is_newer)
 
 
+def writing_serde(upcast: Upcast, serde: ProgramSerde) -> ProgramSerde:
+    """The serde of the rows that ``upcast`` reads. ``serde``: that of the store's rows without tags."""
+    if upcast.serde is None:
+        return serde
+    return serde.with_values(upcast.serde) if isinstance(serde, RowsOfValues) else upcast.serde
+
+
+def plain_serde(serde: ProgramSerde) -> ProgramSerde:
+    """The serde that makes the bytes behind a tag."""
+    return serde.inner if isinstance(serde, VersionedValues) else serde
+
+
 def plain_name(serde: ProgramSerde) -> str:
     """The name of the serde that makes the bytes behind a tag."""
-    return serde.inner.name if isinstance(serde, VersionedValues) else serde.name
+    return plain_serde(serde).name
 
 
 def version_of(data: bytes) -> int:

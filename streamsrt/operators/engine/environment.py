@@ -446,7 +446,7 @@ def processing_error(plan: ResolvedSubtopology, context: ErrorContext, error: Ba
             f"{ProcessingError.exit_code}. Raise an Exception instead"
         )
     message = f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}"
-    if isinstance(error, UpcastError) and error.is_newer:
+    if isinstance(error, UpcastError):
         message = f"{error.with_advice} ({where(plan, context)})"
     return ProcessingError(
         message,

@@ -87,6 +87,25 @@ def test_diff_says_what_it_was(kind: StoreKind) -> None:
     assert [each.change for each in found.subtopologies] == ["changed"]
 
 
+def without_duplicates(store: Store | str) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", **TEXT)
+    stream.deduplicate(lambda _, value: value, 1_000, serde=serdes.string, store=store).to("out", **TEXT)
+    return builder.build()
+
+
+def test_the_store_of_seen_ids_is_renamed() -> None:
+    now = without_duplicates(Store("ids", renamed_from="seen", changelog_config={"segment.ms": 60_000}))
+    assert said(outline(without_duplicates("seen")), now)["ids"][0] == "carried over"
+    with TopologyTestDriver(without_duplicates("seen")) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.string)
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        source.pipe_input("ann", "once", 10)
+        driver.restart(topology=now)
+        source.pipe_input("ann", "once", 20)
+        assert out.read_values_to_list() == ["once"]
+
+
 # ------------------------------------------------------------------------------------------------ one after the other
 
 

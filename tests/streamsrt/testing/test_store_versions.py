@@ -12,7 +12,7 @@ from streamsrt.errors import ProcessingError
 from streamsrt.state.kinds import functions_of
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.store_kinds import KINDS, LATER, ROWS, pipe
-from topology import Store, StreamsBuilder, Upcast, serdes
+from topology import CountWindows, Store, StreamsBuilder, Upcast, serdes
 from topology.graph.diff import NO_WAY_BACK, Verdict, diff
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.store_kinds import StoreKind, store_traits
@@ -147,7 +147,10 @@ def test_an_upcast_that_fails_says_store_key_and_function(kind: StoreKind) -> No
     message = str(raised.value)
     assert f"store '{KINDS[kind].derived.format('rows')}', key b'" in message
     line = failing.__code__.co_firstlineno
-    assert f"upcast={{1: failing ({__file__}:{line})}} raised KeyError: 'missing'" in message
+    assert (
+        f"upcast={{1: failing ({__file__}:{line})}} raised KeyError: 'missing'. Correct the function. No row" in message
+    )
+    assert "skip such records" not in message
 
 
 @pytest.mark.parametrize("kind", StoreKind)
@@ -185,7 +188,7 @@ def test_no_handler_skips_records_because_rows_are_newer(kind: StoreKind) -> Non
 
 def test_what_is_not_there_any_more_is_said() -> None:
     reads = versioned_values(serdes.json, 3, ((2, Upcast(to_third)),), "rows").deserialize
-    with pytest.raises(Exception, match=r"its value has version 1, and the store has no upcast=\{1: \.\.\.\}"):
+    with pytest.raises(Exception, match=r"its value has version 1, and the store has no upcast=\{1: \.\.\.\}: add it"):
         reads(b"{}")
     with pytest.raises(Exception, match="was written by version 9, and this program reads 2, 3: run a later one"):
         reads(MAGIC + b"\0\x09{}")
@@ -195,6 +198,58 @@ def test_a_row_does_not_vanish_by_being_read() -> None:
     reads = versioned_values(serdes.json, 2, ((1, Upcast(lambda _: None)),), "rows").deserialize
     with pytest.raises(Exception, match="returned None: reading a row must not delete it"):
         reads(b"{}")
+
+
+# ------------------------------------------------------------------------------------- rows that contain several values
+
+
+def in_count_windows(windows: CountWindows, serde: serdes.Serde[Any] = serdes.json, **said: Any) -> Topology:
+    """Sums: numbers in the first version, later ``{"sum": ...}``."""
+
+    def more(_: str, value: int, total: Any) -> Any:
+        return {**total, "sum": total["sum"] + value} if said else total + value
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.long).group_by_key().windowed_by(windows)
+    sums = grouped.aggregate(lambda: {"sum": 0} if said else 0, more, store=Store("rows", **said), value=serde)
+    sums.to("out", value=serdes.json)
+    return builder.build()
+
+
+def as_sum(value: int) -> Value:
+    return {"sum": value}
+
+
+@pytest.mark.parametrize("before", [serdes.json, serdes.long])
+@pytest.mark.parametrize(("windows", "second_sum"), [(CountWindows(3), 56), (CountWindows(4, 2), 60)])
+def test_each_aggregate_of_a_row_of_count_windows_is_upcast(
+    before: serdes.Serde[Any], windows: CountWindows, second_sum: int
+) -> None:
+    upcast = {1: Upcast(as_sum, None if before is serdes.json else before)}
+    first = in_count_windows(windows, before)
+    second = in_count_windows(windows, version=2, upcast=upcast)
+    third = in_count_windows(windows, version=3, upcast={**upcast, 2: to_third})
+    assert diff(outline(first), outline(second)).verdict is Verdict.CARRIED_OVER
+    with TopologyTestDriver(first) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.long)
+        out = driver.create_output_topic("out", serdes.string, serdes.json)
+        for number, following in ((1, first), (2, second), (4, second), (8, third), (16, third), (32, third)):
+            source.pipe_input("ann", number)
+            driver.restart(topology=following)
+        assert out.read_values_to_list() == [
+            {"sum": sum((1, 2, 4, 8)[: windows.size])},
+            {"sum": second_sum, "third": 1},
+        ]
+
+
+def test_a_failing_upcast_of_an_aggregate_says_the_function_and_what_to_do() -> None:
+    with TopologyTestDriver(in_count_windows(CountWindows(3))) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.long)
+        source.pipe_input("ann", 1)
+        driver.restart(topology=in_count_windows(CountWindows(3), version=2, upcast={1: failing}))
+        with pytest.raises(ProcessingError, match=r"failing \(.*raised TypeError.*Correct the function") as raised:
+            source.pipe_input("ann", 2)
+    assert "skip such records" not in str(raised.value)
 
 
 # ------------------------------------------------------------------------------------------------------- other serdes

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from topology import KStream, StreamsBuilder, TopologyError, serdes
+from topology import KStream, Store, StreamsBuilder, TopologyError, serdes
 
 
 def stream_of(builder: StreamsBuilder) -> KStream[str, str]:
@@ -90,6 +90,10 @@ def test_functions_that_are_not_async_may_return_an_awaitable() -> None:
     ("call", "says"),
     [
         (lambda s: s.deduplicate(lambda k, v: v, 0, serde=serdes.string), "ttl is at least 1 ms"),
+        (
+            lambda s: s.deduplicate(lambda k, v: v, 5, serde=serdes.string, store=Store("ids", ttl=7)),
+            r"the store of deduplicate\(\) can't have ttl=: it keeps the time of each id",
+        ),
         (lambda s: s.map_async(slow, concurrency=0), "concurrency and timeout are at least 1"),
         (lambda s: s.map_async(slow, retries=-1), "retries and backoff at least 0"),
         (lambda s: s.map_batches(lambda table: table, frame="polars"), "give 'arrow' or 'pandas'"),

@@ -24,9 +24,13 @@ from topology import (
     TopologyBuilder,
     TopologyError,
     UnlimitedWindows,
+    Upcast,
     serdes,
 )
+from topology.graph.nodes import StoreSpec
 from topology.spec.arguments import ALIASES, JUDGED, alternatives
+from topology.spec.codecs import RowsOfValues
+from topology.spec.row_versions import plain_serde, writing_serde
 
 
 class Forward(Processor[Any, Any, Any, Any]):
@@ -173,19 +177,23 @@ class Wrong:
     """What no argument may be."""
 
 
+def _required(kind: type, method: str | None, called: Any, builder: StreamsBuilder) -> dict[str, Any]:
+    """Something right for all arguments without defaults."""
+    given = {**REQUIRED, **_other(kind, method, builder)}
+    return {
+        name: given[name]
+        for name, parameter in inspect.signature(called).parameters.items()
+        if parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
+    }
+
+
 def _refused(kind: type, method: str | None, argument: str, wrong: object) -> None:
     """The call with a wrong argument names this file's line."""
     builder = StreamsBuilder()
     called: Any = kind if method is None else getattr(RECEIVERS[kind](builder), method)
-    given = {**REQUIRED, **_other(kind, method, builder)}
     parameters = inspect.signature(called).parameters
     several = parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL
-    arguments = {
-        name: given[name]
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
-    }
-    arguments |= {} if several else {argument: wrong}
+    arguments = _required(kind, method, called, builder) | ({} if several else {argument: wrong})
     with pytest.raises(TopologyError) as raised:
         called(*[wrong] * several, **arguments)
     assert raised.value.site is not None, raised.value
@@ -328,3 +336,53 @@ def test_the_method_that_is_meant_is_named(lookup: Callable[[Any], object], said
     with pytest.raises(AttributeError, match=re.escape(said) + ("$" if said[-1] in "?'" else "")):
         lookup(stream)
     assert not hasattr(stream, "to_tabel")
+
+
+# -------------------------------------------------------------------------------------------------------------- stores
+
+WITH_STORE = [call for call in CALLS if call[3] == "store" and call[1] is not TopologyBuilder]
+
+
+def _stores_of(kind: type, method: str | None, store: Store) -> list[StoreSpec]:
+    """The stores of a program that calls the method."""
+    builder = StreamsBuilder()
+    receiver = RECEIVERS[kind](builder)
+    called = getattr(receiver, str(method))
+    arguments = _required(kind, method, called, builder) | {"store": store}
+    if kind is topology.KStream and method in ("join", "left_join", "outer_join"):
+        arguments["windows"] = JoinWindows(5)
+    made = called(**arguments)
+    if isinstance(made, topology.KTable):
+        made.to_stream()
+    return [spec for part in builder.build().subtopologies for spec in part.stores]
+
+
+@pytest.mark.parametrize(("kind", "method", "argument"), [c[1:] for c in WITH_STORE], ids=[c[0] for c in WITH_STORE])
+def test_every_store_can_be_described_and_renamed(kind: type, method: str | None, argument: str) -> None:
+    """A method that takes a name of a store takes a Store."""
+    parameter = inspect.signature(getattr(kind, str(method))).parameters[argument]
+    assert "Store" in alternatives(str(parameter.annotation))
+    former = [spec.kept_as for spec in _stores_of(kind, method, Store("new", renamed_from="old"))]
+    # Stores of the builder itself may belong to no task.
+    assert any(name.startswith("old") for name in former) or (kind is StreamsBuilder and not former), former
+
+
+@pytest.mark.parametrize(("kind", "method"), [c[1:3] for c in WITH_STORE], ids=[c[0] for c in WITH_STORE])
+def test_an_upcast_gets_values_of_the_program_from_every_store(kind: type, method: str | None) -> None:
+    """Where an operator's rows contain them, its serde says how to convert each one."""
+    upcast = {1: Upcast(lambda value: value, serdes.json)}
+    try:
+        specs = _stores_of(kind, method, Store("new", version=2, upcast=upcast))
+    except TopologyError as error:
+        told = str(error)
+        specs = []
+    else:
+        told = ""
+    assert specs or kind is StreamsBuilder or "version" in told
+    for spec in specs:
+        if spec.version == 1 or spec.value_serde is None:
+            continue
+        serde = plain_serde(spec.value_serde)
+        assert isinstance(serde, RowsOfValues) or serde.name in ("string", "long"), spec.name
+        read = writing_serde(spec.upcasts[0][1], serde)
+        assert "json" in read.name
