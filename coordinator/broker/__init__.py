@@ -32,6 +32,7 @@ module                  what the handlers share
 ``slices``              long work in slices
 ``splitting``           which requests are split, and how
 ``keyed_log``           a small durable map as an internal log
+``metadata_of_all``     encoded descriptions of all topics, answered from memory
 ``repeated_heartbeats`` heartbeats that change nothing, answered from memory
 ``log_cleaner``         compaction in the background
 ``broker_configs``      settings of the broker in force, and where they come from

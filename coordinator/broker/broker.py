@@ -14,11 +14,11 @@ import logging
 import secrets
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from coordinator.broker.access import EVERYTHING, Access
 from coordinator.broker.acls import Acls
@@ -32,7 +32,7 @@ from coordinator.broker.metrics import CLEANER, Idleness, cleaner_metrics, expos
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.queued_bytes import QueuedBytes
-from coordinator.broker.slices import Slices
+from coordinator.broker.slices import Slices, whole
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
 from coordinator.broker.transaction_shards import TransactionShards
 from coordinator.group.config import GroupConfig
@@ -59,6 +59,9 @@ class DisconnectError(Exception):
     """A request has no response that the client would understand: its connection is closed. The message is for the log."""
 
 
+CHANGES_AT_ONCE = 32
+"""How many topics or partitions are changed before others are served."""
+Change = TypeVar("Change")
 Answer: TypeAlias = "Message | Awaitable[Message | None] | None"
 Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
 
@@ -171,6 +174,21 @@ class Broker:
             known = (self.cluster_id or uuid_to_text(self.surroundings.random_bytes(16))).encode()
             self._rows.put("cluster.id", known)
         self.cluster_id = known.decode()
+
+    def carried_out(self, steps: Generator[None, None, Change], size: int) -> Change | Awaitable[Change]:
+        """Makes a change of so many topics, partitions or settings: at once, or in slices. Changes are made in order."""
+        if size <= CHANGES_AT_ONCE and not self.changes:
+            return whole(steps)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            # There is no other client to serve meanwhile.
+            return whole(steps)
+        change = loop.create_task(self.slices.run_alone(steps))
+        self.changes.add(change)
+        change.add_done_callback(self.changes.discard)
+        # As on Kafka, it is done whether or not the client waits for the answer.
+        return asyncio.shield(change)
 
     # -------------------------------------------------------------------------------------------------------- appending
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
@@ -21,6 +21,7 @@ from coordinator.broker.broker_configs import (
     STATIC_BROKER,
 )
 from coordinator.broker.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigType, Definition
+from coordinator.broker.slices import in_steps
 from coordinator.broker.topics import Topic, TopicRefusedError
 from coordinator.group.config import BROKER_SETTINGS
 from coordinator.group.settings import InvalidConfigError
@@ -205,10 +206,13 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer
             _apply_change(broker, resource, changed, change)
         _set(broker, resource, own, changed, validate_only=message.validate_only)
 
-    kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    seen = _seen(message.resources)
-    results = [_attempt(kind, seen, resource, alter) for resource in message.resources]
-    return broker.acknowledged(IncrementalAlterConfigsResponse(responses=results))
+    def carry_out() -> Generator[None, None, IncrementalAlterConfigsResponse]:
+        kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        seen = yield from _seen(message.resources)
+        attempts = (_attempt(kind, seen, resource, alter) for resource in message.resources)
+        return IncrementalAlterConfigsResponse(responses=(yield from in_steps(attempts, 1)))
+
+    return broker.acknowledged(broker.carried_out(carry_out(), len(message.resources)))
 
 
 def handle_alter_configs(broker: Broker, request: Request) -> Answer:
@@ -223,15 +227,18 @@ def handle_alter_configs(broker: Broker, request: Request) -> Answer:
             raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {nulls}")
         _set(broker, resource, own, given, validate_only=message.validate_only)
 
-    kind = AlterConfigsResponse.AlterConfigsResourceResponse
-    seen = _seen(message.resources)
-    results = [_attempt(kind, seen, resource, alter) for resource in message.resources]
-    return broker.acknowledged(AlterConfigsResponse(responses=results))
+    def carry_out() -> Generator[None, None, AlterConfigsResponse]:
+        kind = AlterConfigsResponse.AlterConfigsResourceResponse
+        seen = yield from _seen(message.resources)
+        attempts = (_attempt(kind, seen, resource, alter) for resource in message.resources)
+        return AlterConfigsResponse(responses=(yield from in_steps(attempts, 1)))
+
+    return broker.acknowledged(broker.carried_out(carry_out(), len(message.resources)))
 
 
-def _seen(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
+def _seen(resources: Sequence[_Resource]) -> Generator[None, None, Counter[tuple[int, str]]]:
     """Counts each resource in a request."""
-    return Counter((each.resource_type, each.resource_name) for each in resources)
+    return Counter((yield from in_steps((each.resource_type, each.resource_name) for each in resources)))
 
 
 def _attempt(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
-from coordinator.broker.broker import Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.slices import whole
 from coordinator.broker.topics import Topic, TopicRefusedError, check_name
 from coordinator.log import LogError
 from coordinator.security.acls import ResourceType
@@ -13,6 +14,7 @@ from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
     DescribeClusterResponse,
+    DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -22,6 +24,7 @@ _BROKERS_ENDPOINT = 1
 TOPIC_ID_VERSION = 12
 """Versions 10 and 11 of Metadata have the field, but no answer for it (KIP-516)."""
 _PARTITIONS_PER_PAGE_MAX = 2000
+_NAMES_AT_ONCE = 64
 
 
 def wants_everything(request: Request) -> bool:
@@ -123,8 +126,13 @@ def _metadata_of(broker: Broker, topic: Topic) -> MetadataResponse.MetadataRespo
     )
 
 
-def handle_describe_topic_partitions(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
-    message = request.message
+def handle_describe_topic_partitions(broker: Broker, request: Request) -> Answer:
+    described = _described_topics(broker, request)
+    return whole(described) if len(request.message.topics) <= _NAMES_AT_ONCE else broker.slices.run_alone(described)
+
+
+def _described_topics(broker: Broker, request: Request) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    message: DescribeTopicPartitionsRequest = request.message
     names: Iterable[str] = [wanted.name for wanted in message.topics] or [topic.name for topic in broker.topics]
     cursor = message.cursor
     left = max(1, min(message.response_partition_limit, _PARTITIONS_PER_PAGE_MAX))
@@ -133,6 +141,7 @@ def handle_describe_topic_partitions(broker: Broker, request: Request) -> Descri
         answer.topics = [_undescribed(name, ErrorCode.INVALID_REQUEST) for name in names]
         return answer
     for name in sorted(set(names)):
+        yield
         if cursor is not None and name < cursor.topic_name:
             continue
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
@@ -152,6 +161,7 @@ def handle_describe_topic_partitions(broker: Broker, request: Request) -> Descri
             )
             break
     for described in answer.topics:
+        yield
         described.topic_authorized_operations = request.access.operations(ResourceType.TOPIC, described.name or "")
     return answer
 

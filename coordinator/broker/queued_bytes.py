@@ -26,6 +26,8 @@ class QueuedBytes:
         self.limit_bytes = limit_bytes
         self.requests = 0
         """Bytes that are granted to requests."""
+        self.holders = 0
+        """How many requests they are granted to."""
         self.answers = 0
         """Bytes that were written and not yet taken by the network."""
         self.pressed = asyncio.Event()
@@ -38,15 +40,16 @@ class QueuedBytes:
     def take(self, who: Hashable, size: int, granted: Callable[[], None]) -> bool:
         """Grants ``size`` bytes at once, or returns False and calls ``granted`` later."""
         if not self._waiting and self._fits(size):
-            self.requests += size
+            self._hold(size)
             return True
         self._waiting[who] = size, granted
         self.pressed.set()
         return False
 
     def give_back(self, size: int) -> None:
-        """Releases granted bytes."""
+        """Releases the bytes that were granted to one request."""
         self.requests -= size
+        self.holders -= 1
         self._grant()
 
     def forget(self, who: Hashable) -> None:
@@ -63,8 +66,12 @@ class QueuedBytes:
             if not self._fits(size):
                 return
             del self._waiting[who]
-            self.requests += size
+            self._hold(size)
             granted()
+
+    def _hold(self, size: int) -> None:
+        self.requests += size
+        self.holders += 1
 
     # --------------------------------------------------------------------------------------------------------- responses
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 SLICE_S = 0.002
+ITEMS_PER_STEP = 64
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:
@@ -26,6 +28,16 @@ def whole(steps: Generator[None, None, Result]) -> Result:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+
+
+def in_steps(items: Iterable[Item], per_step: int = ITEMS_PER_STEP) -> Generator[None, None, list[Item]]:
+    """The items as a list, some in each step."""
+    made: list[Item] = []
+    for count, item in enumerate(items, 1):
+        made.append(item)
+        if not count % per_step:
+            yield
+    return made
 
 
 class Slices:
@@ -46,6 +58,11 @@ class Slices:
         if self._collects:
             gc.enable()
         self._gate.release()
+
+    async def run_alone(self, steps: Generator[None, None, Result]) -> Result:
+        """Enters, and runs the work."""
+        async with self:
+            return await self.run(steps)
 
     async def run(self, steps: Generator[None, None, Result]) -> Result:
         """Runs the work and returns its result. If the task is cancelled, the work stops where it is."""

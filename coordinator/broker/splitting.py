@@ -181,7 +181,9 @@ def _folded(entries: list[Entry], levels: tuple[Level, ...]) -> Generator[None, 
             _extend(first, entry, rest[0].wanted, key in extended)
             extended.add(key)
     if rest:
-        for entry in found.values():
+        for count, entry in enumerate(found.values()):
+            if count % _FOLDED_AT_ONCE == 0:
+                yield
             if getattr(entry, rest[0].wanted) is not None:
                 setattr(entry, rest[0].wanted, (yield from _folded(getattr(entry, rest[0].wanted), rest)))
     return list(found.values())
@@ -235,11 +237,13 @@ def _is(left: object, right: object) -> bool:
 # ----------------------------------------------------------------------------------------------------------- together
 
 
-def joined(split: Split, answers: list[Message | None]) -> Message | None:
-    """Merges the responses to the pieces into one; None if there are none."""
+def joined(split: Split, answers: list[Message | None]) -> Generator[None, None, Message | None]:
+    """Merges the responses to the pieces into one, in steps; None if there are none."""
     answer = answers[0]
     if answer is not None:
-        for each in answers[1:]:
+        for count, each in enumerate(answers[1:]):
+            if count % _FOLDED_AT_ONCE == 0:
+                yield
             _join(answer, each, split.levels)
     return answer
 

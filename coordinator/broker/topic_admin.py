@@ -1,22 +1,21 @@
 """CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords.
 
 1. Each topic has an answer of its own; one that is in a request twice is refused both times.
-2. Changes are made in the order in which they came. More than :data:`PARTITIONS_AT_ONCE` partitions are changed in slices,
-   so that other clients are served in between. A change that has begun ends, whether or not its client is still there.
+2. Changes are made in the order in which they came. More than ``CHANGES_AT_ONCE`` partitions or topics are changed in
+   slices, so that other clients are served in between. A change that has begun ends, whether or not its client is still
+   there.
 3. Topics of the broker's own keep their number of partitions and are not deleted: groups are found by it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Generator, Iterable
-from typing import TypeVar
+from collections.abc import Generator, Iterable
 
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import CHANGES_AT_ONCE, Answer, Broker, Handler, Request
 from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from coordinator.broker.configs import topic_origins
-from coordinator.broker.slices import whole
+from coordinator.broker.slices import in_steps
 from coordinator.broker.topics import PARTITIONS_PER_REQUEST_MAX, Topic, TopicRefusedError
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
@@ -33,8 +32,6 @@ from streamsrt.wire.types import (
 )
 
 _HIGH_WATERMARK = -1
-PARTITIONS_AT_ONCE = 32
-T = TypeVar("T")
 
 
 def _total(counts: Iterable[int]) -> int:
@@ -50,33 +47,13 @@ def _check_total(total: int) -> None:
         )
 
 
-def _carried_out(broker: Broker, steps: Generator[None, None, T], partitions: int) -> T | Awaitable[T]:
-    """Returns the result of a change of that many partitions, or an awaitable of it. Changes are made in order."""
-    if partitions <= PARTITIONS_AT_ONCE and not broker.changes:
-        return whole(steps)
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        # There is no other client to serve meanwhile.
-        return whole(steps)
-    change = loop.create_task(_in_slices(broker, steps))
-    broker.changes.add(change)
-    change.add_done_callback(broker.changes.discard)
-    # As on Kafka, it is done whether or not the client waits for the answer.
-    return asyncio.shield(change)
-
-
-async def _in_slices(broker: Broker, steps: Generator[None, None, T]) -> T:
-    async with broker.slices:
-        return await broker.slices.run(steps)
-
-
 def handle_create_topics(broker: Broker, request: Request) -> Answer:
     message: CreateTopicsRequest = request.message
     total = _total(max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics)
-    if message.validate_only:
-        return whole(_create_topics(broker, message, total))
-    return broker.acknowledged(_carried_out(broker, _create_topics(broker, message, total), total))
+    # Without a change, only the number of topics counts.
+    partitions = 0 if message.validate_only else total
+    answer = broker.carried_out(_create_topics(broker, message, total), max(partitions, len(message.topics)))
+    return answer if message.validate_only else broker.acknowledged(answer)
 
 
 def _create_topics(
@@ -85,6 +62,7 @@ def _create_topics(
     seen = Counter(wanted.name for wanted in message.topics)
     answer = CreateTopicsResponse(topics=[])
     for wanted in message.topics:
+        yield
         try:
             if seen[wanted.name] > 1:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -168,20 +146,28 @@ def _create(
 
 def handle_delete_topics(broker: Broker, request: Request) -> Answer:
     message: DeleteTopicsRequest = request.message
-    wanted = message.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in message.topic_names]
-    known = [
-        broker.topics.get(each.name) if each.name is not None else broker.topics.by_id(each.topic_id) for each in wanted
-    ]
-    partitions = sum(len(topic.partitions) for topic in known if topic is not None)
-    return broker.acknowledged(_carried_out(broker, _delete_topics(broker, wanted), partitions))
+    topics, partitions = len(message.topics) + len(message.topic_names), 0
+    if topics <= CHANGES_AT_ONCE:
+        known = [
+            *map(broker.topics.get, message.topic_names),
+            *(
+                broker.topics.by_id(each.topic_id) if each.name is None else broker.topics.get(each.name)
+                for each in message.topics
+            ),
+        ]
+        partitions = sum(len(topic.partitions) for topic in known if topic is not None)
+    return broker.acknowledged(broker.carried_out(_delete_topics(broker, message), max(partitions, topics)))
 
 
-def _delete_topics(
-    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState]
-) -> Generator[None, None, DeleteTopicsResponse]:
-    seen = Counter((each.name, each.topic_id) for each in wanted)
+def _delete_topics(broker: Broker, message: DeleteTopicsRequest) -> Generator[None, None, DeleteTopicsResponse]:
+    state = DeleteTopicsRequest.DeleteTopicState
+    wanted = message.topics
+    if not wanted:
+        wanted = yield from in_steps(state(name=name) for name in message.topic_names)
+    seen = Counter((yield from in_steps((each.name, each.topic_id) for each in wanted)))
     answer = DeleteTopicsResponse(responses=[])
     for each in wanted:
+        yield
         result = DeleteTopicsResponse.DeletableTopicResult(
             name=each.name, topic_id=each.topic_id, error_code=0, error_message=None
         )
@@ -235,7 +221,7 @@ def _check_not_internal(topic: Topic) -> None:
 def handle_create_partitions(broker: Broker, request: Request) -> Answer:
     message: CreatePartitionsRequest = request.message
     total = 0 if message.validate_only else _total(wanted.count for wanted in message.topics)
-    return broker.acknowledged(_carried_out(broker, _create_partitions(broker, message), total))
+    return broker.acknowledged(broker.carried_out(_create_partitions(broker, message), max(total, len(message.topics))))
 
 
 def _create_partitions(
@@ -245,6 +231,7 @@ def _create_partitions(
     total = _total(wanted.count for wanted in message.topics)
     answer = CreatePartitionsResponse(results=[])
     for wanted in message.topics:
+        yield
         result = CreatePartitionsResponse.CreatePartitionsTopicResult(
             name=wanted.name, error_code=0, error_message=None
         )

@@ -42,6 +42,7 @@ RECORD_COST_BYTES = 64
 RECORD_ERRORS_MAX = 1000
 """How many records an answer names."""
 _SHOWN = 3
+_MISDATED = "One or more records have been rejected due to invalid timestamp"
 _EARLY_MS = -(1 << 62)
 """Before that, message.timestamp.before.max.ms refuses some timestamps whatever it is."""
 
@@ -74,6 +75,8 @@ def admit(
 
 def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit_bytes: int) -> tuple[Batch, int]:
     header, data = batch
+    if header.is_log_append_time:
+        _check_producers_time(header, config)
     try:
         if _is_plain(header, config):
             largest, headers_count = largest_timestamp(data, header, limit_bytes // RECORD_COST_BYTES)
@@ -84,6 +87,22 @@ def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
         raise UnpackedTooLargeError(f"{error} (message.max.unpacked.bytes)") from error
     except DecodeError as error:
         raise InvalidRecordError(f"the records of the batch can't be read: {error}") from error
+
+
+def _check_producers_time(header: BatchHeader, config: LogConfig) -> None:
+    """Refuses LogAppendTime of a producer where Kafka does: if it would stay, or if there is no other time."""
+    if config.message_timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp != NO_TIMESTAMP:
+        return
+    raise InvalidTimestampError(
+        _MISDATED,
+        [
+            (
+                index,
+                f"Invalid timestamp type in message {index}. Producer should not set timestamp type to LogAppendTime.",
+            )
+            for index in range(min(header.records_count, RECORD_ERRORS_MAX))
+        ],
+    )
 
 
 def _is_plain(header: BatchHeader, config: LogConfig) -> bool:
@@ -120,14 +139,18 @@ def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
                 return _with_right_times(batch, largest), cost_bytes
     else:
         view = unpacked(data, header, DECOMPRESSED_LIMIT_BYTES)
-    survey = survey_unpacked(view, header, (limit_bytes - cost_bytes) // RECORD_COST_BYTES)
+    is_repacked = codec is not given
+    survey = survey_unpacked(
+        view,
+        header,
+        (limit_bytes - cost_bytes) // RECORD_COST_BYTES,
+        in_order_only=given is not Compression.NONE and not is_repacked,
+    )
     cost_bytes += survey.headers_count * RECORD_COST_BYTES
     is_producers_time = config.message_timestamp_type is TimestampType.CREATE_TIME
     _check_records(survey, config, now_ms if is_producers_time else None, log_name)
-    if codec is not given:
+    if is_repacked:
         batch = in_codec(header, survey, codec, config)
-    elif given and not survey.is_in_order:
-        raise InvalidRecordError("the offsets of the records within the packed batch do not go up by one from 0")
     return (_with_right_times(batch, max(survey.timestamps)) if is_producers_time else batch), cost_bytes
 
 
@@ -155,7 +178,7 @@ def _check_records(survey: Survey, config: LogConfig, now_ms: int | None, log_na
         return
     errors = sorted(faults.items())[:RECORD_ERRORS_MAX]
     if is_misdated:
-        raise InvalidTimestampError("One or more records have been rejected due to invalid timestamp", errors)
+        raise InvalidTimestampError(_MISDATED, errors)
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN])
     raise InvalidRecordError(
         f"One or more records have been rejected due to {len(survey.keyless)} record errors in total, and only showing "

@@ -29,6 +29,7 @@ from coordinator.broker import (
 from coordinator.broker.authorization.rules import guarded
 from coordinator.broker.broker import Answer as MessageOrLater
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
+from coordinator.broker.metadata_of_all import MetadataOfAll
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
 from coordinator.broker.splitting import SPLITS, Split, elements_max, in_pieces, is_long, joined, released
@@ -75,6 +76,7 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._repeats = RepeatedHeartbeats(broker)
+        self._metadata_of_all = MetadataOfAll(broker)
         self._is_guarded = broker.acls.is_on
         self._handlers = guarded(HANDLERS) if self._is_guarded else HANDLERS
 
@@ -102,10 +104,12 @@ class Dispatcher:
         if not low <= header.api_version <= high:
             return self._unserved(header, is_known=high >= 0)
         before = self._repeats.group_of(message) if isinstance(message, StreamsGroupHeartbeatRequest) else None
+        request = self._request(header, message, client_host, principal)
+        is_of_all = header.api_key == ApiKey.METADATA and metadata.wants_everything(request)
+        if is_of_all and (known := self._metadata_of_all.answer(request)) is not None:
+            return known
         try:
-            answer = self._handlers[header.api_key](
-                self._broker, self._request(header, message, client_host, principal)
-            )
+            answer = self._handlers[header.api_key](self._broker, request)
         except DisconnectError as error:
             raise ProtocolViolationError(str(error)) from error
         if answer is None:
@@ -113,6 +117,8 @@ class Dispatcher:
         if isawaitable(answer):
             return self._when_ready(header, answer)
         parts = _encode(header, answer)
+        if is_of_all:
+            self._metadata_of_all.note(request, parts)
         if before is not None and len(frame) <= LARGE_RECORDS_FRAME_BYTES:
             self._repeats.note(frame, (client_host, principal), message, before, answer, parts)
         return parts
@@ -170,18 +176,27 @@ class Dispatcher:
         if not is_long(api_key, request.message):
             return self._handlers[api_key](self._broker, request)
         split = SPLITS[api_key]
-        answers = await self._broker.slices.run(self._piecewise(split, request))
-        return joined(split, [await answer if isawaitable(answer) else answer for answer in answers])
+        slices = self._broker.slices
+        answers, waiting = await slices.run(self._piecewise(split, request))
+        for index, answer in waiting:
+            answers[index] = await answer
+        return await slices.run(joined(split, answers))
 
-    def _piecewise(self, split: Split, request: Request) -> Generator[None, None, list[MessageOrLater]]:
-        answers: list[MessageOrLater] = []
+    def _piecewise(self, split: Split, request: Request) -> Generator[None, None, _Pieces]:
+        answers: list[Message | None] = []
+        waiting: list[tuple[int, Awaitable[Message | None]]] = []
         for piece in in_pieces(split, request.message):
             if piece is not None:
                 part = Request(request.header, piece, request.client_host, request.access)
-                answers.append(self._handlers[request.header.api_key](self._broker, part))
+                answer = self._handlers[request.header.api_key](self._broker, part)
+                if isawaitable(answer):
+                    waiting.append((len(answers), answer))
+                    answers.append(None)
+                else:
+                    answers.append(answer)
             yield
         yield from released(request.message)
-        return answers
+        return answers, waiting
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Message | None]) -> Parts | None:
         try:
@@ -206,6 +221,8 @@ class Dispatcher:
         raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
 
 
+_Pieces: TypeAlias = "tuple[list[Message | None], list[tuple[int, Awaitable[Message | None]]]]"
+"""The responses to the pieces; those that have to be awaited, with their place."""
 Decoding: TypeAlias = "Generator[None, None, tuple[RequestHeader, Message]]"
 
 

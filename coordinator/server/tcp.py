@@ -43,6 +43,9 @@ STALLED_BYTES_PER_S = 256 << 10
 _FRAME_BYTES_MIN = 8
 _FIRST_BLOCK_BYTES = 5 << 18
 _BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES_MIN = 1 << 15
+_TURN_BYTES = 4 << 20
+"""About how much of all large frames together is read in one turn of the event loop."""
 PIECE_BYTES = 1 << 16
 LARGE_PIECE_BYTES = 1 << 20
 """While little waits to be sent: fewer reads and writes for clients that read."""
@@ -205,11 +208,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._large is not None and self._large_filled < self._large_size:
             if self._large_filled == len(self._large):
                 # In place, so that nothing is copied; there is no view of it at this moment.
-                self._large += bytes(min(self._large_size - self._large_filled, _BLOCK_BYTES))
-            return memoryview(self._large)[self._large_filled :]
+                self._large += bytes(min(self._large_size - self._large_filled, self._block_bytes()))
+            return memoryview(self._large)[self._large_filled :][: self._block_bytes()]
         if self._view is None:
             self._view = _spare.pop() if _spare else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         return self._view[self._end :]
+
+    def _block_bytes(self) -> int:
+        """How much of a large frame is read at once: less if many are read, as all are read before anything is served."""
+        return max(_BLOCK_BYTES_MIN, min(_BLOCK_BYTES, _TURN_BYTES // max(self._memory.holders, 1)))
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True

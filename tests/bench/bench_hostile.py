@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from coordinator.broker.splitting import ELEMENTS_MAX
+from coordinator.broker.splitting import ELEMENTS_MAX, WHOLE_ELEMENTS_MAX
+from coordinator.server.tcp import OTHER_FRAME_BYTES_MAX
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode_request
 from streamsrt.wire.schema import ApiKey
@@ -202,6 +203,12 @@ def attacks() -> Iterator[Attack]:
         "each array of each API, 15,000 elements",
         asking([whole_frame(huge.frame(15_000)) for huge in every_array() if huge.api_key != ApiKey.CREATE_TOPICS]),
     )
+    names = [f"unknown-{i}" for i in range(WHOLE_ELEMENTS_MAX - 1)]
+    state = types.DeleteTopicsRequest.DeleteTopicState
+    yield Attack(
+        "DeleteTopics of 20,000 unknown names",
+        asking([sized(types.DeleteTopicsRequest(topics=[state(name=name) for name in names]), 6)]),
+    )
     metadata, versions = sized(types.MetadataRequest(topics=None), 12), sized(types.ApiVersionsRequest(), 3)
     yield Attack("100 clients flood Metadata, don't read", flooding(metadata, 100))
     yield Attack("clients that send Metadata and are gone", leaving(metadata))
@@ -213,6 +220,8 @@ def attacks() -> Iterator[Attack]:
     yield Attack("500 clients fetch 27 MB, don't read", flooding(sized(some_records, 12), 500))
     huge = _HUGE_FRAME_BYTES.to_bytes(4, "big") + bytes(_HUGE_FRAME_BYTES)
     yield Attack("100 clients send frames of 100 MB", flooding(huge, 100))
+    eight = OTHER_FRAME_BYTES_MAX.to_bytes(4, "big") + bytes(OTHER_FRAME_BYTES_MAX)
+    yield Attack("100 clients send frames of 8 MB", flooding(eight, 100))
     yield Attack("4,000 connections", connecting)
     yield Attack("20 clients flood ApiVersions before the login", flooding(versions, 20), logs_in=True)
     yield Attack("10 clients send 100 MB before the login", flooding(huge, 10), logs_in=True)
@@ -239,6 +248,7 @@ class Canary:
     def prepare(self) -> None:
         """Makes the topics."""
         self._wire.ask(creation("canary"))
+        self._wire.ask(creation("wide", 344))
         self._wire.ask(creation("bulk", configs={"max.message.bytes": "8000000"}))
         for _ in range(60):
             self._wire.ask(production("bulk", {0: batch_of(1000, 1000)}), 12)

@@ -1,9 +1,11 @@
-"""Letting an event loop get on, without sleeping."""
+"""Letting an event loop get on, without sleeping, and counting what it does."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 PATIENCE_S = 20
 
@@ -21,3 +23,19 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await turn()
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    """The number of calls and returns so far, in Python and C."""
+    calls = [0]
+
+    def count(*_: object) -> None:
+        calls[0] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)

@@ -140,8 +140,13 @@ def unpacked(buffer: Buffer, header: BatchHeader, limit_bytes: int) -> memoryvie
     return view
 
 
-def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HEADERS_MAX) -> Survey:
-    """``survey_batch`` of what ``unpacked`` gave. TooLargeError for more headers than ``headers_max``."""
+def survey_unpacked(
+    view: memoryview, header: BatchHeader, headers_max: int = HEADERS_MAX, *, in_order_only: bool = False
+) -> Survey:
+    """``survey_batch`` of what ``unpacked`` gave. TooLargeError for more headers than ``headers_max``.
+
+    ``in_order_only``: DecodeError at the first piece whose offsets do not go up by one.
+    """
     if not header.is_log_append_time:
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
@@ -161,6 +166,8 @@ def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HE
             keyless += [index for index, key in enumerate(keys, start) if key is None]
         first = header.base_offset + start
         is_in_order = is_in_order and offsets == tuple(range(first, first + len(offsets)))
+        if in_order_only and not is_in_order:
+            raise DecodeError(f"batch at offset {header.base_offset} has offsets that do not go up by one")
     return Survey(view, timestamps, keyless, is_in_order, headers_count)
 
 
@@ -267,8 +274,11 @@ def _shape(header: BatchHeader) -> tuple[int, int]:
     return header.records_count, header.base_timestamp
 
 
-def renumbered_records(batch: Buffer) -> bytearray:
-    """The records of a batch that was surveyed, with the offsets 0, 1, 2 ... after the batch's, and without attributes."""
+def renumbered_records(batch: Buffer, *, at_base_time: bool = False) -> bytearray:
+    """The records of a batch that was surveyed, with the offsets 0, 1, 2 ... after the batch's, and without attributes.
+
+    ``at_base_time``: all have the batch's base timestamp.
+    """
     records = memoryview(batch)[HEADER_SIZE_BYTES:]
     made = bytearray()
     at = 0
@@ -278,9 +288,10 @@ def renumbered_records(batch: Buffer) -> bytearray:
         _, behind_time = read_number(records, start + 1)
         _, behind_offset = read_number(records, behind_time)
         number = written_number(offset)
-        made += written_number(behind_time - start + len(number) + at - behind_offset)
+        time = b"\0" if at_base_time else records[start + 1 : behind_time]
+        made += written_number(1 + len(time) + len(number) + at - behind_offset)
         made.append(0)
-        made += records[start + 1 : behind_time]
+        made += time
         made += number
         made += records[behind_offset:at]
     return made

@@ -173,6 +173,7 @@ OFFSETS = {
     "offset deltas from 5": batch(several(5, 6, 7), 3),
     "offset deltas below 0": batch(several(-3, -2, -1), 3),
     "offset deltas all 0 in gzip": batch(several(0, 0, 0), 3, codec=Compression.GZIP),
+    "offset deltas all 0 in zstd": batch(several(0, 0, 0), 3, codec=Compression.ZSTD),
     "offset deltas from 5 in lz4": batch(several(5, 6, 7), 3, codec=Compression.LZ4),
     "offset deltas of 2^31": batch(several(2**31 - 1), 1),
     "base offset 77": batch(THREE, 3, base_offset=77),
@@ -268,6 +269,9 @@ TIMES = {
 }
 HEADERS = {
     "log append time": batch(record(), attributes=8),
+    "log append time, three records": batch(THREE, 3, attributes=8),
+    "log append time in gzip": batch(THREE, 3, attributes=8, codec=Compression.GZIP),
+    "log append time, no time": batch(record(), attributes=8, base_ms=-1, max_ms=-1),
     "delete horizon": batch(record(), attributes=0x40),
     "unused attribute": batch(record(), attributes=0x80),
     "unused high attributes": batch(record(), attributes=0x7F00),
@@ -319,6 +323,18 @@ def _cases() -> Iterator[tuple[str, OddBatch]]:
             *("record attributes 128, offset deltas with gaps", "offset delta of ten bytes"),
         ):
             yield f"{topic}: {name}", OddBatch({**COUNTS, **OFFSETS, **CODECS, **RECORDS, **TIMES}[name], topic)
+    for topic in ("lz4", "uncompressed", "stamped", "compacted"):
+        for name in (
+            *(
+                "log append time",
+                "log append time, three records",
+                "log append time in gzip",
+                "log append time, no time",
+            ),
+            *("time below -1", "one time below 0", "time before the first", "time of -2^63 in gzip", "no time in gzip"),
+            *("producer without epoch", "producer -2", "sequence without producer", "epoch without producer"),
+        ):
+            yield f"{topic}: {name}", OddBatch({**TIMES, **HEADERS}[name], topic)
     nulls = record() + record(None, offset=1) + record(offset=2) + record(None, offset=3)
     yield "compacted: two null keys", OddBatch(batch(nulls, 4, max_ms=START_MS), "compacted")
     yield (
@@ -388,6 +404,7 @@ def _kept(ask: Ask, topic: str, partition: int) -> list[dict[str, Any]]:
 
 def _without_names(text: str, topic: str) -> str:
     text = re.sub(re.escape(topic) + r"-\d+", "TOPIC-0", text)
+    text = re.sub(r"in message .*\. Producer should", "in message RECORD. Producer should", text)
     return re.sub(r"\[-?\d+, -?\d+\]", "[from, to]", text.replace(topic, "TOPIC"))
 
 

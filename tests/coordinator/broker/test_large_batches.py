@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from coordinator.broker.produce import BATCHES_PER_REQUEST, TURN_BYTES
-from coordinator.log.contents import RECORD_COST_BYTES
+from coordinator.log import InvalidRecordError
+from coordinator.log.config import LogConfig
+from coordinator.log.contents import RECORD_COST_BYTES, admit
 from coordinator.server.tcp import ProtocolViolationError
 from streamsrt.wire import types
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import encode_batch, read_header
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker, fetching, production
 from tests.coordinator.broker.odd_batches import batch, record, sized, varint
-from tests.coordinator.turns import turn
+from tests.coordinator.turns import counted_calls, turn
 
 LIMIT_BYTES = 4 << 20
 
@@ -160,3 +162,17 @@ def test_a_producer_that_is_fenced_meanwhile(broker: InProcessBroker) -> None:
         return [each.responses[0].partition_responses[0].error_code for each in (new, await slow)]
 
     assert asyncio.run(scenario()) == [0, 47]
+
+
+def test_a_wrong_offset_is_refused_without_reading_the_records_behind_it() -> None:
+    count = 30_000
+    right = [record(b"", b"", offset=offset) for offset in range(count)]
+
+    def calls_to_refuse(records: list[bytes]) -> int:
+        sent = batch(b"".join(records), count, codec=Compression.ZSTD)
+        with counted_calls() as calls, pytest.raises(InvalidRecordError, match="do not go up by one"):
+            admit(sent, LogConfig(), START_MS, "t-0", 1 << 30)
+        return calls[0]
+
+    late = calls_to_refuse([*right[:-1], record(b"", b"", offset=5)])
+    assert calls_to_refuse([right[0], *right[:-1]]) < late / 4

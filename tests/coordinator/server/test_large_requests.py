@@ -18,12 +18,15 @@ from coordinator.server.dispatch import HANDLERS
 from coordinator.server.tcp import ProtocolViolationError
 from streamsrt.wire import types
 from streamsrt.wire.compiler import STEP_ELEMENTS
+from streamsrt.wire.messages import encode_request
 from streamsrt.wire.schema import ApiKey
 from tests.coordinator.broker.in_process import InProcessBroker, batch, fetching, production
 from tests.coordinator.server.huge_requests import Huge, every_array
-from tests.coordinator.turns import PATIENCE_S, turn
+from tests.coordinator.turns import PATIENCE_S, counted_calls, turn
 
 ARRAYS = list(every_array())
+NEWEST = {(each.api_key, *(field.attribute for field in each.path)): each for each in ARRAYS}.values()
+"""Each array in the highest version that has it."""
 COUNT = 1500
 RECORDS_COUNT = 9000
 """Frames of Produce and Fetch may be larger before they are looked at so closely."""
@@ -122,6 +125,80 @@ def test_others_get_their_turn_while_a_large_request_is_answered(
     if not is_numbers:
         assert broker.broker.slices.pauses - before >= count // STEP_ELEMENTS - 10
     assert broker.produce("few", b"alive", partition=2) >= 0
+
+
+LONG_STEPS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.FETCH,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.PRODUCE,
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.TXN_OFFSET_COMMIT,
+}
+"""APIs of which a step, or what is done at once, may make more calls than :data:`CALLS_PER_STEP_MAX`."""
+CALLS_PER_STEP_MAX = 15_000
+
+
+@pytest.mark.usefixtures("_smallest_slices")
+@pytest.mark.parametrize(
+    "huge", [huge for huge in NEWEST if huge.api_key not in LONG_STEPS], ids=lambda huge: huge.name
+)
+def test_no_step_of_a_large_request_is_long(broker: InProcessBroker, huge: Huge) -> None:
+    frame = huge.frame(COUNT, distinct=True)
+
+    async def scenario() -> int:
+        with counted_calls() as calls:
+            answer = broker.dispatcher.handle(frame, "127.0.0.1")
+            longest = calls[0]
+            if isawaitable(answer):
+                answering = asyncio.ensure_future(answer)
+                while not answering.done():
+                    calls[0] = 0
+                    await turn()
+                    longest = max(longest, calls[0])
+                with suppress(ProtocolViolationError):
+                    answering.result()
+        return longest
+
+    with suppress(ProtocolViolationError):
+        assert asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S)) <= CALLS_PER_STEP_MAX
+
+
+class TestMetadataOfAllTopics:
+    """It is encoded once, until something changes."""
+
+    def test_the_second_answer_is_not_made_anew(self, broker: InProcessBroker) -> None:
+        request = types.MetadataRequest(topics=None)
+        with counted_calls() as calls:
+            first = answered(broker, encode_request(request, 12, 7, "a")[4:])
+            made_by_calls = calls[0]
+            calls[0] = 0
+            second = answered(broker, encode_request(request, 12, -9, "b")[4:])
+            assert calls[0] < made_by_calls / 2
+        assert second[4:8] == (-9).to_bytes(4, "big", signed=True)
+        assert second[:4] + second[8:] == first[:4] + first[8:]
+
+    def test_changes_are_seen(self, tmp_path: Path) -> None:
+        broker = InProcessBroker(tmp_path / "data")
+
+        def shown(version: int = 12) -> dict[str, int]:
+            answer = broker.ask(types.MetadataRequest(topics=None), version)
+            return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.is_internal}
+
+        assert shown() == {}
+        broker.create("one", 2)
+        assert shown() == shown() == {"one": 2}
+        broker.create("two", 1)
+        assert shown(9) == shown() == {"one": 2, "two": 1}
+        topic = types.CreatePartitionsRequest.CreatePartitionsTopic(name="two", count=3, assignments=None)
+        broker.ask(types.CreatePartitionsRequest(topics=[topic], timeout_ms=1000))
+        assert shown() == {"one": 2, "two": 3}
+        broker.ask(types.DeleteTopicsRequest(topics=[types.DeleteTopicsRequest.DeleteTopicState(name="one")]))
+        assert shown() == {"two": 3}
+        broker.close()
 
 
 @pytest.mark.usefixtures("_smallest_slices")
@@ -224,7 +301,7 @@ class TestWholeAnswers:
         whole = broker.ask(message, 7)
         pieces = [piece for piece in in_pieces(split, message) if piece is not None]
         assert len(pieces) >= 14 // entries
-        assert joined(split, [broker.ask(piece, 7) for piece in pieces]) == whole
+        assert slices.whole(joined(split, [broker.ask(piece, 7) for piece in pieces])) == whole
 
     def test_of_offsets_three_arrays_deep(self, broker: InProcessBroker) -> None:
         group, topic = (
@@ -244,7 +321,7 @@ class TestWholeAnswers:
         whole = broker.ask(message, 9)
         pieces = [piece for piece in in_pieces(split, message) if piece is not None]
         assert len(pieces) > 8
-        assert joined(split, [broker.ask(piece, 9) for piece in pieces]) == whole
+        assert slices.whole(joined(split, [broker.ask(piece, 9) for piece in pieces])) == whole
 
     def test_of_records(self, tmp_path: Path) -> None:
         broker = InProcessBroker(tmp_path / "data")

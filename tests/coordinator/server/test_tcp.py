@@ -389,6 +389,18 @@ class TestMemory:
 
     LARGE = 1 << 20
 
+    def test_many_large_frames_are_read_in_small_pieces(self) -> None:
+        async def scenario(listener: Listener, streams: Streams) -> None:
+            streams[1].write(framed(bytes(self.LARGE))[: 1 << 17])
+            connection = await only(listener)
+            await until(lambda: connection._large is not None)
+            alone = len(connection.get_buffer(-1))
+            listener.memory.holders += 99
+            assert len(connection.get_buffer(-1)) <= (4 << 20) / 100 < alone
+            listener.memory.holders -= 99
+
+        over_socket(scenario)
+
     def test_a_large_frame_waits_until_there_is_memory(self) -> None:
         release = asyncio.Event()
 
