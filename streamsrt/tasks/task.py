@@ -36,12 +36,13 @@ from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, LaidOut, cache_over, sliding_cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
-from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
+from streamsrt.tasks.input.offset_metadata import partition_metadata
 from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run, TopicPartition
+from streamsrt.tasks.input.stream_time_keys import committed_times, stream_time_keys
 from streamsrt.tasks.output.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
-from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
+from topology.graph.nodes import SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
 from topology.spec.row_versions import UpcastError
@@ -180,6 +181,7 @@ class Task:
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
         self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
+        self._stream_time_keys = stream_time_keys(subtopology)
         self._offsets: dict[TopicPartition, int] = {}
         self._flushed_offsets: dict[TopicPartition, int] = {}
         self._held_back: dict[TopicPartition, int] = {}
@@ -548,16 +550,14 @@ class Task:
 
         What is not such metadata is ignored.
         """
-        mark = parse_mark(metadata)
-        known = parse_partition_metadata(metadata)
-        if mark is not None:
-            known = mark.partition_time_ms, dict(mark.operator_times_ms)
+        known = committed_times(metadata, self.subtopology)
         if known is None:
             return
         partition_time_ms, operator_times_ms = known
         self._restore_time(topic, partition, partition_time_ms)
-        for operator, seen_ms in full_names(operator_times_ms, operator_names(self.subtopology)).items():
-            stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
+        holders = {key: name for name, key in self._stream_time_keys.items()}
+        for key, seen_ms in operator_times_ms.items():
+            stream_time = self._runner.env.stream_times.setdefault(holders.get(key, key), StreamTime())
             # Windows closed by then were emitted with the record that closed them, before the commit.
             stream_time.ms = stream_time.closed_ms = max(stream_time.ms, seen_ms)
 
@@ -570,8 +570,9 @@ class Task:
         return dict(self._partition_times)
 
     def operator_times(self) -> dict[str, int]:
-        """Returns, for each windowed operator by name, its stream time."""
-        return {name: time.ms for name, time in self._runner.env.stream_times.items() if time.ms >= 0}
+        """Returns the stream time of each windowed operator, by its name in commits."""
+        keys, times = self._stream_time_keys, self._runner.env.stream_times
+        return {keys.get(name, name): time.ms for name, time in times.items() if time.ms >= 0}
 
     def carried(self) -> dict[str, Values]:
         """Returns its times, and other values kept beside its stores (:mod:`streamsrt.state.carried`). Called after a
@@ -685,11 +686,3 @@ def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -
         offsets,
         None if columns.headers is None else list(compress(columns.headers, keep)),
     )
-
-
-def operator_names(subtopology: Subtopology) -> set[str]:
-    """Returns the names under which operators keep their stream times."""
-    operations = [node.operation for node in subtopology.nodes if isinstance(node, ProcessorNode)]
-    return {node.name for node in subtopology.nodes} | {
-        name for operation in operations if (name := getattr(operation, "time", None)) is not None
-    }

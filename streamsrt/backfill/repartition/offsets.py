@@ -13,14 +13,8 @@ from collections.abc import Mapping
 from streamsrt.backfill.repartition.shape import MovedPart, Shape
 from streamsrt.backfill.repartition.survey import OperatorTimes
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
-from streamsrt.tasks.input.offset_metadata import (
-    full_names,
-    moving_metadata,
-    parse_mark,
-    parse_partition_metadata,
-    partition_metadata,
-)
-from streamsrt.tasks.task import operator_names
+from streamsrt.tasks.input.offset_metadata import moving_metadata, partition_metadata
+from streamsrt.tasks.input.stream_time_keys import committed_times
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -39,12 +33,11 @@ def marks(shape: Shape, committed: Offsets) -> dict[TopicPartition, OffsetAndMet
 
 def operator_times(part: MovedPart, committed: Offsets) -> OperatorTimes:
     """The stream times that are known at the partitions of a subtopology's inputs."""
-    names = operator_names(part.subtopology)
     found = {}
     for tp in part.inputs_after():
-        known = _times(committed[tp].metadata) if tp in committed else None
+        known = committed_times(committed[tp].metadata, part.subtopology) if tp in committed else None
         if known is not None:
-            found[tp] = full_names(known[1], names)
+            found[tp] = known[1]
     return found
 
 
@@ -64,17 +57,10 @@ def final_offsets(shape: Shape, committed: Offsets) -> dict[TopicPartition, Offs
                 latest[name] = max(time_ms, latest.get(name, -1))
         for topic in part.inputs:
             partitions = [(topic, index) for index in range(part.after)]
-            parsed = [_times(committed[tp].metadata) for tp in partitions if tp in committed]
+            parsed = [committed_times(committed[tp].metadata, part.subtopology) for tp in partitions if tp in committed]
             time_ms = max((each[0] for each in parsed if each is not None), default=-1)
             for tp in partitions:
                 if tp in committed or tp[1] >= part.counts[0]:
                     offset = committed[tp].offset if tp in committed else 0
                     found[tp] = OffsetAndMetadata(offset, partition_metadata(time_ms, latest))
     return found
-
-
-def _times(metadata: str) -> tuple[int, dict[str, int]] | None:
-    mark = parse_mark(metadata)
-    if mark is not None:
-        return mark.partition_time_ms, dict(mark.operator_times_ms)
-    return parse_partition_metadata(metadata)

@@ -16,6 +16,7 @@ from streamsrt.operators.kinds import asof_joins, foreign_key_joins, grace_joins
 from streamsrt.state.kinds import record_key_of
 from streamsrt.state.sessions import split_session_key
 from streamsrt.state.windowed import split_window_key
+from streamsrt.tasks.input.stream_time_keys import stream_time_keys
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
 from topology.graph.operations import Operation
@@ -54,7 +55,8 @@ REFUSED_KINDS: Mapping[StoreKind, str] = MappingProxyType(
 
 
 class Closing(NamedTuple):
-    """Windows that the named operator emits when they close, at a stream time that follows from a row's key."""
+    """Windows that an operator emits when they close, at a stream time that follows from a row's key. ``operator``: the
+    name that its stream time has in commits."""
 
     operator: str
     at_ms: Callable[[bytes], int]
@@ -96,8 +98,9 @@ def has_own_keys(spec: StoreSpec, subtopology: Subtopology) -> bool:
 
 def closings_of(spec: StoreSpec, subtopology: Subtopology) -> tuple[Closing, ...]:
     """The operators that emit the rows of a store when windows close."""
+    keys = stream_time_keys(subtopology)
     return tuple(
-        Closing(name, _closes_at(operation))
+        Closing(keys[name], _closes_at(operation))
         for name, operation in _operations(subtopology)
         if emits_on_close(operation) and own_store(operation) == spec.name
     )

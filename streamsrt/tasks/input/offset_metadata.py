@@ -3,15 +3,15 @@ runtime does.
 
 1. ``srt:backfill:<id>:running``: state is being written. An application that finds this does not start: it would
    process history into half of its state.
-2. ``srt:backfill:<id>:done;st=<ms>;<operator>=<ms>...``: the offset is where live processing starts; ``st`` is the
+2. ``srt:backfill:<id>:done;st=<ms>;<name>=<ms>...``: the offset is where live processing starts; ``st`` is the
    partition time there, and the others are the stream times of windowed operators, which decide what is late.
 3. ``srt:repartition:<counts>:running``: rows of state are being moved to other partitions. ``counts`` are the partition
    counts by which rows may lie, separated by commas, the oldest first. An application that finds this does not start.
 4. Any other metadata is no mark: a live application writes it in the format of Kafka Streams'
    ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams
    stores under the names of stores up to when results were emitted; here these are the stream times of windowed
-   operators under their names, so that late records stay late after a restart. Unknown names are ignored by either
-   side.
+   operators, so that late records stay late after a restart, under the names of
+   :mod:`streamsrt.tasks.input.stream_time_keys`. Unknown names are ignored by either side.
 5. If the names of very many operators do not fit, short hashes replace them, grouped by time: ``~`` and six characters
    for each. That is enough for 150 operators of a subtopology with different times, and for 480 with equal ones; of
    more, the latest times are kept.
