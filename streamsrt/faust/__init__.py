@@ -10,6 +10,7 @@ module          what it has
 ``places``      file and line of an application's agents, tables and functions
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
+``lifecycle``   ``on_start`` and other methods of an application's own class
 ``stages``      which streams an agent derives from its own
 ``options``     every setting of an application, and what becomes of it
 ``settings``    converts an application's settings to Kafka Streams'

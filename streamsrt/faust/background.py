@@ -13,20 +13,25 @@ import asyncio
 import errno
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from faust.types.topics import TopicT
 from faust.types.tuples import TP, FutureMessage, RecordMetadata
+from mode.utils.futures import maybe_async
 
 from streamsrt.errors import ProcessingError, StreamsError
 from streamsrt.faust.host import SENDER, Host
-from streamsrt.faust.places import line_of
+from streamsrt.faust.lifecycle import own_hooks
+from streamsrt.faust.places import line_of, written
 
 if TYPE_CHECKING:
     import faust
     from mode import ServiceT
+    from mode.signals import BaseSignal
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +61,23 @@ def listens(app: faust.App) -> bool:
     )
 
 
+async def _over(running: Sequence[asyncio.Future[None]]) -> None:
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _noted(work: Awaitable[object], what: str) -> None:
+    """Waits for something at the end of the application, whatever it raises."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001  # functions of the program raise anything
+        logger.error("%s raised %s%s: %s", what, type(error).__name__, _raised_at(error), error)
+
+
+def _raised_at(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
 async def _logged(work: Awaitable[object]) -> None:
     try:
         await work
@@ -74,17 +96,34 @@ class Background:
         self._running: set[asyncio.Task[None]] = set()
         self._failure: StreamsError | None = None
         self._serves = serves and has_pages(app)
+        self._hooks = own_hooks(app)
+        self._waiting += [AppTask(partial(each.fun, app), on_leader=False) for each in app._get_tasks()]
         self._has_services = bool(app._extra_services) or self._serves
         self.listens = listens(app)
-        self.is_wanted = bool(tasks) or self._has_services
+        self.is_wanted = bool(self._waiting) or self._has_services or bool(self._hooks)
         """Whether there is anything that needs turns of its own."""
         self._told: set[tuple[str, int]] = set()
+        self._services_started = asyncio.Event()
+        self._is_started = self._has_ended = self._has_said_shutdown = False
+
+    def begin(self, *, is_first: bool) -> None:
+        """Calls ``on_first_start`` and ``on_start`` of an application that has them, and waits. Raises ProcessingError."""
+        for name in ("on_first_start", "on_start"):
+            if name in self._hooks and (is_first or name == "on_start"):
+                self._host.run(self._run(getattr(self._app, name)(), self._hook(name)))
+                self.check()
+
+    def _hook(self, name: str) -> str:
+        return f"{name} ({line_of(self._hooks[name])})"
 
     def look(self, *, leads: bool) -> None:
         """Begins what can, and lets it go on. Raises ProcessingError for what has raised."""
-        if self._has_services:
-            self._has_services = False
-            self._begin(self._start_services(), "a service of the application")
+        if not self._is_started:
+            self._is_started = True
+            if self._has_services:
+                self._begin(self._start_services(), "a service of the application")
+            if "on_started" in self._hooks:
+                self._begin(self._after_services(), self._hook("on_started"))
         for each in [each for each in self._waiting if leads or not each.on_leader]:
             self._waiting.remove(each)
             self._begin(each.function(), f"the task at {line_of(each.function)}")
@@ -143,6 +182,12 @@ class Background:
             await service.start()
         if self._serves:
             await self._serve()
+        self._services_started.set()
+
+    async def _after_services(self) -> None:
+        if self._has_services:
+            await self._services_started.wait()
+        await self._app.on_started()
 
     async def _serve(self) -> None:
         web, conf = self._app.web, self._app.conf
@@ -181,22 +226,51 @@ class Background:
 
     # ------------------------------------------------------------------------------------------------------------- end
 
-    def end(self) -> list[asyncio.Task[None]]:
-        """The last agent ends. Returns what is to be cancelled."""
+    def end(self) -> None:
+        """Ends all that runs beside the agents. Again: nothing happens. What raises is logged, and the rest is called."""
+        if self._has_ended:
+            return
+        self._has_ended = True
         try:
             self._host.run(asyncio.wait_for(self._stop(), _PATIENCE_S))
-        except Exception:
-            logger.exception("the application could not be notified of its shutdown")
-        return list(self._running)
+        except TimeoutError:
+            logger.error("the end of the application took more than %g s and was broken off", _PATIENCE_S)
+        running = [*self._running, *self._app._futures]
+        for each in running:
+            each.cancel()
+        self._host.run(_over(running))
+        if "on_shutdown" in self._hooks:
+            self._host.run(_noted(self._app.on_shutdown(), self._hook("on_shutdown")))
 
     async def _stop(self) -> None:
         app = self._app
-        await app.on_before_shutdown.send()
+        app._stopped.set()
+        if "on_stop" in self._hooks:
+            await _noted(app.on_stop(), self._hook("on_stop"))
+        await self.say_shutdown()
         for service in reversed(self._services):
-            await service.stop()
-        await self._signal(set())
+            await _noted(service.stop(), f"the end of {service!r}")
+        if self._told:
+            await tell_each(app.on_partitions_revoked, app, {TP(*each) for each in self._told})
         await app._maybe_close_http_client()
         app._http_client = None
+
+    async def say_shutdown(self) -> None:
+        """Sends ``on_before_shutdown``. Again: nothing happens."""
+        if not self._has_said_shutdown:
+            self._has_said_shutdown = True
+            await tell_each(self._app.on_before_shutdown, self._app)
+
+
+async def tell_each(signal: BaseSignal, *arguments: object) -> None:
+    """Calls all who listen to a signal, even if some of them raise: that is logged."""
+    for listener in list(signal.iter_receivers(arguments[0])):
+        what = f"{written(listener).__name__} ({line_of(listener)}), which listens to {signal.name},"
+        await _noted(_call(listener, *arguments, signal=signal), what)
+
+
+async def _call(function: Callable[..., object], *arguments: object, **named: object) -> None:
+    await maybe_async(function(*arguments, **named))
 
 
 class PageServer:

@@ -20,6 +20,7 @@ from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
 from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
+from streamsrt.faust.lifecycle import bind_life, unbind_life
 from streamsrt.faust.names import BY_HAND
 from streamsrt.faust.pages import LocalRouter
 from streamsrt.faust.places import line_of
@@ -91,6 +92,8 @@ class RunningTask:
         self.jobs: Jobs | None = None
         self.failure: StreamsError | None = None
         """Why none of its agents may go on, whatever they make of it."""
+        self.has_ended = False
+        """Whether its last commit is next."""
         self.ticks = False
         """Whether it looks at what callbacks do."""
         self.channels: list[ChannelFeed] = []
@@ -166,6 +169,7 @@ class RunningApplication:
         self._before: dict[str, object] = {}
         self._background: Background | None = None
         self._says_init = says_init
+        self._has_begun = False
         self.has_news = False
         """Whether those who listen have to hear of other partitions."""
 
@@ -182,12 +186,40 @@ class RunningApplication:
             self._bind(loop)
             self._loose = Outbox(self.app, env, self._on_put())
         if task is None:
+            is_beginning = not self._tasks
             task = self._tasks[id(env)] = self._begin(context, own)
-            self._tell_of_rows(task, own)
+            try:
+                if is_beginning:
+                    self._begin_life()
+                self._tell_of_rows(task, own)
+            except StreamsError:
+                # Nobody leaves who has not entered.
+                task.agents = 1
+                self.leave(task, [])
+                raise
             self.has_news = self._background is not None and self._background.listens
         task.agents += 1
         task.leads = task.leads or (is_first and task.partition == 0)
         return task
+
+    def _begin_life(self) -> None:
+        """Calls ``on_first_start`` and ``on_start``. Raises ProcessingError."""
+        background = self._background
+        assert background is not None
+        with _current(self._process()):
+            background.begin(is_first=not self._has_begun)
+        self._has_begun = True
+
+    def _end_life(self, context: Context, task: RunningTask) -> None:
+        """The last commit of the task is next: with the last task, the application ends, and what it sends belongs to it."""
+        task.has_ended = True
+        background = self._background
+        if background is None or not all(each.has_ended for each in self._tasks.values()):
+            return
+        self._loose.env = task.env
+        with _current(self._process()):
+            background.end()
+        self._loose.flush(context.node_name)
 
     def _tell_of_rows(self, task: RunningTask, own: Mapping[str, Rows]) -> None:
         """Calls ``on_changelog_event``, and waits for it. Raises StreamsError."""
@@ -213,6 +245,7 @@ class RunningApplication:
                 stores[table.name] = GlobalRows(own[table.name], shared)
         task = RunningTask(self.app, context.environment, stores, self._on_put())
         task.channels = list(self._open_channels(self, task))
+        task.env.endings.append(lambda: self._end_life(context, task))
         task.env.committed.append(lambda: self._hear_of_commit(context, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
         self._watch(context, task, jobs)
@@ -394,7 +427,9 @@ class RunningApplication:
                 workers += feed.calls
             self.has_news = self._background is not None and self._background.listens
         if not self._tasks and self._background is not None:
-            workers = [*workers, *self._background.end()]
+            # Where it has not ended yet, it has failed, or lost its tasks: what is sent now is not written.
+            with _current(self._process()):
+                self._background.end()
             self._background = None
         if self.host.leave(workers):
             self._unbind()
@@ -408,6 +443,7 @@ class RunningApplication:
         app._attachments = Attachments(app, _outbox, _give)
         bind_channels(app, self._channels.values())
         bind_sends(app)
+        bind_life(app, lambda: self._background)
         producer = app.producer = Producer(_outbox, self._declare)
 
         async def its_producer() -> Producer:
@@ -442,6 +478,7 @@ class RunningApplication:
         self._bound = []
         app = self.app
         unbind_sends(app)
+        unbind_life(app)
         unbind_channels(self._channels.values())
         app.flow_control.suspend()
         for name, value in self._before.items():

@@ -141,4 +141,7 @@ class TestApp:
 
     def close(self) -> None:
         """Ends the agents."""
-        self.driver.close()
+        try:
+            self.driver.end()
+        finally:
+            self.driver.close()

@@ -485,7 +485,7 @@ class Task:
     @property
     def commit_needed(self) -> bool:
         """Whether anything was processed since the last commit."""
-        return bool(self._uncommitted) or self._has_changes() or self._is_released()
+        return bool(self._uncommitted) or self.commit_requested or self._has_changes() or self._is_released()
 
     def _is_released(self) -> bool:
         if not self._held_back:
@@ -496,6 +496,10 @@ class Task:
     def _has_changes(self) -> bool:
         """Whether caches have changes that are not in the stores."""
         return self._runner.has_changes() or any(cache.pending for cache in self.caches.values())
+
+    def end(self) -> None:
+        """Finishes pending calls before the last commit, then lets processors send once more. Raises StreamsError."""
+        self._runner.env.end()
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""

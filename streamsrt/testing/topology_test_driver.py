@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
@@ -287,6 +287,8 @@ class TopologyTestDriver:
             self._task_config = _without_generation(self._task_config)
         self._globals = self._global_state(topology)
         self._tasks: list[Task] = []
+        self._is_whole = True
+        """Whether it has neither failed nor ended."""
         try:
             for each in found:
                 self._tasks.append(self._task(*each))
@@ -414,7 +416,8 @@ class TopologyTestDriver:
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
-        self._work()
+        with self._noting_failure():
+            self._work()
 
     def _enqueue(self, record: ProducedRecord) -> bool:
         tp = (record.topic, record.partition)
@@ -472,11 +475,12 @@ class TopologyTestDriver:
         """Advances the wall clock (milliseconds or timedelta) and runs due punctuations."""
         self._now_ms += _milliseconds(duration)
         self._globals.advance_time(self._now_ms)
-        for task in self._tasks:
-            task.punctuate(self._now_ms)
-            if self._commit_each:
-                self._commit_task(task)
-        self._work()
+        with self._noting_failure():
+            for task in self._tasks:
+                task.punctuate(self._now_ms)
+                if self._commit_each:
+                    self._commit_task(task)
+            self._work()
 
     @property
     def now_ms(self) -> int:
@@ -485,9 +489,18 @@ class TopologyTestDriver:
 
     def commit(self) -> None:
         """Commits all tasks: caches are flushed, and the forwarded records are processed."""
-        for task in self._tasks:
-            self._commit_task(task)
-        self._work()
+        with self._noting_failure():
+            for task in self._tasks:
+                self._commit_task(task)
+            self._work()
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._is_whole = False
+            raise
 
     def _commit_task(self, task: Task) -> None:
         self._committed.update(task.prepare_commit().offsets)
@@ -505,8 +518,10 @@ class TopologyTestDriver:
         if check_state:
             self._check_state(following)
         if clean:
+            self.end()
             self.commit()
         self.close()
+        self._is_whole = True
         self._topology = following
         self._globals = self._global_state(self._topology)
         for tp, log in self._logs.items():
@@ -621,6 +636,16 @@ class TopologyTestDriver:
         for name, metrics in self._globals.user_metrics().items():
             user_metrics(board, {"task-id": name}, metrics)
         return board.found
+
+    def end(self) -> None:
+        """Ends as a process that is stopped: what processors send then is committed. After a failure it does nothing."""
+        if not self._is_whole:
+            return
+        self._is_whole = False
+        for task in self._tasks:
+            task.end()
+            self._commit_task(task)
+        self._follow()
 
     def close(self) -> None:
         """Closes the user's processors."""

@@ -166,6 +166,8 @@ class Environment:
         processed."""
         self.committed: list[Callable[[], None]] = []
         """Called after each commit of the task, when its output is acknowledged."""
+        self.endings: list[Callable[[], None]] = []
+        """Called once, before the last commit of the task: what they send belongs to it."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
@@ -358,6 +360,15 @@ class Environment:
                 self.while_calling()
         finally:
             self.is_finishing = False
+
+    def end(self) -> None:
+        """Calls the endings, if there are any, when no call is under way. A commit follows."""
+        endings, self.endings = self.endings, []
+        if endings:
+            self.finish_calls()
+            self.commit_requested = True
+        for end in endings:
+            end()
 
     def first_held_back(self) -> dict[tuple[str, int], int]:
         """By input partition, the first offset that is not to be committed yet."""

@@ -452,6 +452,11 @@ class StreamThread:
 
     def _commit_before_close(self, leaving: list[OwnedTask]) -> None:
         """Commits, and retries: the next owner repeats uncommitted work."""
+        try:
+            for owned in leaving:
+                owned.task.end()
+        except StreamsError as error:
+            self._handle_error(error, alone=False)
         self._commit(leaving)
         for _ in range(_EPOCH_ATTEMPTS):
             if not self._committer.is_stale or self._member.member_epoch < 0:

@@ -16,6 +16,7 @@ import faust  # noqa: E402
 
 from streamsrt.errors import StreamsError  # noqa: E402
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.sends import is_bound  # noqa: E402
 
 
 class Order(faust.Record):
@@ -109,3 +110,4 @@ def test_it_changes_no_rows() -> None:
         test.send("orders", value=Order("a", 1))
         with pytest.raises(StreamsError, match="can't change a table"):
             test.driver.restart()
+    assert not is_bound(app)
