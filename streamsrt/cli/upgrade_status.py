@@ -20,6 +20,7 @@ from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 from streamsrt.wording import counted
 
 UNDER_WAY = 10
+UNKNOWN = 13
 _CHECK_INTERVAL_S = 1.0
 
 Group = Annotated[str, typer.Option("--group", "-g", help="application id")]
@@ -36,8 +37,8 @@ def status(
 ) -> None:
     """Follow an upgrade until all members run one version: epochs, tasks by role, warm-up, and what to do next.
 
-    Exit codes: 0 all members run the group's version and nothing warms up; 10 (with --once) not yet. With --json,
-    one line per update.
+    Exit codes: 0 all members run the group's version and nothing warms up; with --once: 10 not yet, 13 the versions are
+    unknown while a classic group rebalances. With --json, one line per update.
     """
     watch = UpgradeWatch()
     with cluster(bootstrap_servers) as network:
@@ -47,10 +48,16 @@ def status(
                 print_json(now.to_json()) if as_json else Console(soft_wrap=not sys.stdout.isatty()).print(table(now))
                 sys.stdout.flush()
                 if once or now.is_over:
-                    raise typer.Exit(0 if now.is_over else UNDER_WAY)
+                    raise typer.Exit(exit_code(now))
                 time.sleep(interval_s)
                 now = watch.status(with_left(network.admin, look(network.admin, group)), time.monotonic())
         _follow(network, group, watch, interval_s)
+
+
+def exit_code(now: UpgradeStatus) -> int:
+    if now.is_over:
+        return 0
+    return UNKNOWN if now.phase == "versions unknown" else UNDER_WAY
 
 
 def _follow(network: NetworkThread, group: str, watch: UpgradeWatch, interval_s: float) -> None:
@@ -78,8 +85,9 @@ def summary(now: UpgradeStatus) -> str:
     versions = ", ".join(
         f"{row.members} with epoch {'?' if row.topology_epoch is None else row.topology_epoch}" for row in now.versions
     )
+    headline = f"{now.phase} while the group rebalances" if now.phase == "versions unknown" else now.phase
     parts = [
-        f"{now.group}: {now.phase}, {now.state}, topology epoch {now.topology_epoch}",
+        f"{now.group}: {headline}, {now.state}, topology epoch {now.topology_epoch}",
         f"members: {versions or 'none'}",
     ]
     if now.warming_up:

@@ -85,9 +85,10 @@ class GroupFacts:
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
-    reads, of :func:`with_left`; ``dropped``: in source topics that the group's topology does not read. ``readers``: the
-    subtopology of that topology that reads a repartition topic. ``versions``: those that a streams group
-    knows, the newest first; its own alone, if it knows one, where the broker tells no others.
+    reads, of :func:`with_left`; ``unassigned``: in all of them, while it is not known who reads what; ``dropped``: in
+    source topics that the group's topology does not read. ``readers``: the subtopology of that topology that reads a
+    repartition topic. ``versions``: those that a streams group knows, the newest first; its own alone, if it knows one,
+    where the broker tells no others.
     """
 
     name: str
@@ -101,6 +102,7 @@ class GroupFacts:
     why: str = ""
     in_flight: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
+    unassigned: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[KnownVersion, ...] = ()
@@ -109,6 +111,11 @@ class GroupFacts:
     def holds(self) -> bool:
         """Whether tasks are held back by records that no member reads, according to the newest assignment."""
         return names_held_tasks(self.why)
+
+    @property
+    def knows_versions(self) -> bool:
+        """False while a classic group rebalances: its members are described without what they run."""
+        return self.kind == "streams" or self.state in STABLE or all(each.epoch is not None for each in self.members)
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -168,6 +175,10 @@ def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
     While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
     these, or which a version has that the group knows.
     """
+    if not facts.knows_versions:
+        seen = {topic for topic, _ in admin.committed(facts.name)}
+        there = seen.intersection(repartition_topics_there(admin, facts.name))
+        return replace(facts, unassigned=unread_records(admin, facts.name, there))
     if any(each.epoch is None for each in facts.members):
         return facts
     topics = frozenset(repartition_topics_there(admin, facts.name)) - _read(facts)

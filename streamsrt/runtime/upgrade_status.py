@@ -21,8 +21,9 @@ from typing import Literal, TypeAlias
 from streamsrt.runtime.group_facts import ROLES, STABLE, GroupFacts, MemberFacts, Role, Task
 from streamsrt.wording import counted
 
-Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member"]
-"""``no new member``: the group has taken a version that nobody runs (any more); the old ones run everything."""
+Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member", "versions unknown"]
+"""``versions unknown``: a classic group rebalances, and reports nothing about its members until that is over.
+``no new member``: the group has taken a version that nobody runs (any more); the old ones run everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class UpgradeStatus:
     """``phase``: the upgrade's phase. ``advice``: what blocks and what to do, most urgent first. ``last_assignment``: why
     the group was assigned last, as its coordinator or leader puts it. ``drain``: None if no topics have to be read to the
     end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those.
+    ``unread_unassigned``: records in all repartition topics, while the versions are unknown.
     ``unread_sources``: records in source topics that the newest version does not read."""
 
     group: str
@@ -93,6 +95,7 @@ class UpgradeStatus:
     unread: Mapping[str, int] = field(default_factory=dict)
     holds: bool = False
     unread_sources: Mapping[str, int] = field(default_factory=dict)
+    unread_unassigned: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -171,6 +174,7 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float], drain: Dr
         unread=now.left,
         holds=_holds(now),
         unread_sources=now.dropped,
+        unread_unassigned=now.unassigned,
     )
 
 
@@ -181,6 +185,8 @@ def _holds(now: GroupFacts) -> bool:
 def _phase(now: GroupFacts) -> Phase:
     if not now.members:
         return "no members"
+    if not now.knows_versions:
+        return "versions unknown"
     newest = now.epochs[0] if now.epochs else None
     if newest is not None and now.epoch is not None and newest < now.epoch:
         return "no new member"
@@ -231,11 +237,10 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
             f"{', '.join(sorted(away))} is stopped and keeps its tasks until its session ends: start it, or give its tasks "
             f"to others at once (streamsrt groups remove-members {now.name} --all --execute)"
         )
-    if any(each.epoch is None for each in now.members):
-        yield (
-            "the versions of the members are not known at this moment: a classic group reports them only between "
-            "rebalances"
-        )
+    if phase == "versions unknown":
+        yield from _while_rebalancing(now)
+    elif any(each.epoch is None for each in now.members):
+        yield "the versions of the members are not known at this moment: some do not report theirs"
     if now.left:
         yield from _of_unread(now)
     if phase == "no new member" and _own(now):
@@ -253,6 +258,18 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
     elif phase == "upgrading":
         yield from _while_rolling(now, warming_up, drain)
     yield from _of_dropped_sources(now)
+
+
+def _while_rebalancing(now: GroupFacts) -> Iterator[str]:
+    yield (
+        "a classic group reports the versions of its members only between rebalances: wait for the next report, and don't "
+        "stop an old instance before"
+    )
+    if now.unassigned:
+        yield (
+            f"unread in repartition topics: {_listed(now.unassigned)}. Only the next report says whether the new version "
+            "reads them, too"
+        )
 
 
 # ------------------------------------------------------------------------------------------- records that nobody reads

@@ -20,6 +20,7 @@ from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.moves import TaskOwners
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+from streamsrt.wording import counted
 
 _LEFT: Mapping[str, str] = {
     SESSION: "is gone: no heartbeat within its session timeout",
@@ -107,7 +108,12 @@ def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
     if waits:
         yield waits.rstrip(".")
     elif old.waiting and not new.waiting:
-        yield "the records in flight in removed repartition topics have been read, or may be lost"
+        left = sum(new.unread.values())
+        yield (
+            f"no task waits for records in flight in removed repartition topics: {counted(left, 'record')} left unread"
+            if left
+            else "all records in flight in removed repartition topics have been read"
+        )
 
 
 def _settings(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamsrt.assignment.in_flight import NOBODY_READS
+from streamsrt.cli.upgrade_status import UNKNOWN, exit_code, summary
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 
@@ -237,3 +238,18 @@ def test_after_a_drain_the_next_instance_is_to_be_stopped() -> None:
     over = watch.status(draining(0), 11.0)
     assert (over.drain, over.to_json()["drain"]) == (None, None)
     assert "stop one of the others" in over.advice[0]
+
+
+def test_a_classic_group_that_rebalances_does_not_say_that_it_has_one_version() -> None:
+    unknown = replace(group(member("a", None), member("b", None), epoch=None), kind="classic")
+    rebalancing = replace(unknown, state="PreparingRebalance", unassigned={"app-by-g-repartition": 208})
+    found = status(rebalancing)
+    assert (found.phase, found.is_over) == ("versions unknown", False)
+    assert "don't stop an old instance before" in found.advice[0]
+    assert "unread in repartition topics: app-by-g-repartition: 208 records" in found.advice[1]
+    assert found.to_json()["unread_unassigned"] == {"app-by-g-repartition": 208}
+    assert summary(found).startswith("app: versions unknown while the group rebalances, PreparingRebalance")
+    assert exit_code(found) == UNKNOWN
+    drained = status(replace(rebalancing, unassigned={}))
+    assert (drained.phase, len(drained.advice), exit_code(drained)) == ("versions unknown", 1, UNKNOWN)
+    assert status(unknown).phase == "one version", "members of another client never report one"

@@ -241,9 +241,23 @@ def test_why_the_group_has_a_new_assignment_names_what_is_read_to_the_end() -> N
     group.waits = {}
     before = group.state
     group.turn("another", "new", "old")
-    assert "the records in flight in removed repartition topics have been read, or may be lost" in reasons_between(
+    assert "all records in flight in removed repartition topics have been read" in reasons_between(
         before, group.state, beat
     )
+
+
+def test_why_the_group_has_a_new_assignment_says_how_many_records_are_left_unread() -> None:
+    group = Backlogged("old", waits={("r", 0): 5})
+    group.join("new", RENAMED, 1)
+    group.turn("new", "old")
+    group.join("another", RENAMED, 1, client_tags=LOSE)
+    group.turn("another", "new", "old")
+    before = group.state
+    group.ask("old", member_epoch=-1)
+    group.turn("another", "new")
+    beat = GroupRequest(CONTEXT, Heartbeat(group_id="app", member_id="new", member_epoch=2))
+    told = "; ".join(reasons_between(before, group.state, beat))
+    assert "no task waits for records in flight in removed repartition topics: 5 records left unread" in told
 
 
 # ------------------------------------------------------------------ versions of which each reads what the other leaves
