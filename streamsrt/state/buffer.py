@@ -299,7 +299,8 @@ class SuppressionBuffer:
         self._load()
         for key in values:
             self._held[bytes.fromhex(str(key))].is_first = False
-        if self.counts_bytes:
+        # Only what counts has values to carry: it counts before its first record, too, so that it carries them again.
+        if values or self.counts_bytes:
             self.count_bytes()
 
     # ------------------------------------------------------------------------------------------------------- as a cache

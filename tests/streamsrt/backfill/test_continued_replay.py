@@ -221,6 +221,11 @@ def test_what_only_memory_knows_goes_on(make: Any, piped: list[Row], cut: int, c
     assert_the_same(make(), found, cut, cached)
 
 
+def test_what_only_memory_knows_goes_on_without_another_record() -> None:
+    found = [Piped("left", "a", "", at, ()) for at in (0, 0, 40, 0, 0)]
+    assert_the_same(held_by_size(), found, len(found), cached=False)
+
+
 def test_records_that_come_too_late_to_be_in_order_are_counted() -> None:
     past = Overtaken({("a", 0): 100, ("b", 0): 50})
     past.add(("b", 0), [70, 99, 100, 60])
