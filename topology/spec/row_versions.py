@@ -58,14 +58,13 @@ StoredUpcasts: TypeAlias = tuple[tuple[int, Upcast], ...]
 
 
 class UpcastError(Exception):
-    """A row of a store can't be converted to the program's version. ``key``: the row's key, as bytes. ``is_newer``: a later
-    version of the program wrote it, so no record that needs the row may be skipped."""
+    """A row of a store can't be converted to the program's version. ``key``: the row's key, as bytes. No handler can skip
+    the records that need the row."""
 
-    def __init__(self, store: str, reason: str, *, is_newer: bool = False) -> None:
+    def __init__(self, store: str, reason: str) -> None:
         super().__init__(store, reason)
         self.store = store
         self.reason = reason
-        self.is_newer = is_newer
         self.key: bytes | None = None
 
     def __str__(self) -> str:
@@ -143,8 +142,7 @@ class _Upcaster:
             raise self._failed(
                 f"its value was written by version {version}, and this program reads {known}: run a later one"
                 if version > self._version
-                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}: add it",
-                is_newer=version > self._version,
+                else f"its value has version {version}, and the store has no upcast={{{version}: ...}}: add it"
             )
         serde = writing_serde(self._upcasts[version], self._inner)
         try:
@@ -178,8 +176,8 @@ class _Upcaster:
             )
         return made
 
-    def _failed(self, reason: str, *, is_newer: bool = False) -> UpcastError:
-        return UpcastError(self._store, reason, is_newer=is_newer)
+    def _failed(self, reason: str) -> UpcastError:
+        return UpcastError(self._store, reason)
 
 
 def writing_serde(upcast: Upcast, serde: ProgramSerde) -> ProgramSerde:
@@ -224,7 +222,6 @@ def unreadable(store: str, key: bytes, data: bytes, error: Exception) -> Excepti
         store,
         f"its value was written by version {version_of(data)} of the store, and this program has no versions of it: run "
         "the later program",
-        is_newer=True,
     )
     newer.key = key
     return newer

@@ -204,17 +204,17 @@ class Environment:
 
     def skip_or_fail(self, context: ErrorContext, error: BaseException) -> None:
         """Calls the processing handler. Exceptions that are not an ``Exception`` (``sys.exit``) always fail, as an Error
-        does in Java; so does a row of a later version of the program, because the record is not at fault."""
+        does in Java; so does a row that can't be upcast, because the record is not at fault."""
         if is_interrupt(error):
             raise error
         calls_handler = isinstance(error, Exception)
-        is_newer = isinstance(error, UpcastError) and error.is_newer
+        always_fails = isinstance(error, UpcastError)
         answer = (
-            self.ask(self.plan.handlers.processing, context, error, always_fails=is_newer)
+            self.ask(self.plan.handlers.processing, context, error, always_fails=always_fails)
             if calls_handler
             else HandlerResponse.FAIL
         )
-        if answer is HandlerResponse.CONTINUE and not is_newer:
+        if answer is HandlerResponse.CONTINUE and not always_fails:
             self.counters.failed_processing += 1
             self.counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
             return

@@ -186,6 +186,21 @@ def test_no_handler_skips_records_because_rows_are_newer(kind: StoreKind) -> Non
             go_back()
 
 
+@pytest.mark.parametrize("kind", StoreKind)
+def test_no_handler_skips_records_because_an_upcast_fails(kind: StoreKind) -> None:
+    handled = {"processing.exception.handler": "continue"}
+    with TopologyTestDriver(build(kind, {}), handled) as driver:
+        pipe(driver, ROWS, reads_other=KINDS[kind].reads_other)
+
+        def go_on() -> None:
+            driver.restart(topology=build(kind, {"version": 2, "upcast": {1: failing}}))
+            pipe(driver, LATER, reads_other=KINDS[kind].reads_other)
+            driver.commit()
+
+        with pytest.raises(ProcessingError, match=r"raised KeyError: 'missing'\. Correct the function"):
+            go_on()
+
+
 def test_what_is_not_there_any_more_is_said() -> None:
     reads = versioned_values(serdes.json, 3, ((2, Upcast(to_third)),), "rows").deserialize
     with pytest.raises(Exception, match=r"its value has version 1, and the store has no upcast=\{1: \.\.\.\}: add it"):
