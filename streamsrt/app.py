@@ -621,7 +621,8 @@ class KafkaStreams(Queryable):
             logger.info("stopped before the cluster answered")
         except StreamsError as error:
             is_replaced = loop is not None and loop.response is Response.REPLACE_THREAD
-            if self._stop_requested or not (is_replaced or self._group_protocol.decides_again(error)):
+            is_stopping = self._stop_requested or (loop is not None and loop.is_stopped_by_program)
+            if is_stopping or not (is_replaced or self._group_protocol.decides_again(error)):
                 raise
             logger.error("a new stream thread replaces one that failed: %s", error)
             self._replaced.wait(_REPLACE_PAUSE_S)

@@ -170,6 +170,7 @@ class RunningApplication:
         self._background: Background | None = None
         self._says_init = says_init
         self._has_begun = False
+        self._request_stop: Callable[[], None] = lambda: None
         self.has_news = False
         """Whether those who listen have to hear of other partitions."""
 
@@ -183,6 +184,7 @@ class RunningApplication:
         own = self._stores(context) if task is None else {}
         loop = self.host.enter()
         if not self._tasks:
+            self._request_stop = env.request_stop
             self._bind(loop)
             self._loose = Outbox(self.app, env, self._on_put())
         if task is None:
@@ -458,6 +460,7 @@ class RunningApplication:
         self._replies = app._reply_consumer = Replies(
             app, lambda: self._open_answers(app, self._loose.env), self._begin_to_ask
         )
+        app.stop = self._stop
         app._loop = loop
         # It belongs to the loop that the application has when it is made.
         app._stopped = app._new_stopped_event()
@@ -472,6 +475,13 @@ class RunningApplication:
             self._says_init = False
             app.on_worker_init.send()
 
+    async def _stop(self) -> None:
+        """``app.stop()``: asks for the end, and waits for nothing, as the end waits for who calls it."""
+        if not self.app._stopped.is_set():
+            logger.info("application %s calls app.stop(): this instance commits and ends", self.app.conf.id)
+            self.app._stopped.set()
+        self._request_stop()
+
     def _unbind(self) -> None:
         for bound in self._bound:
             bound.unbind()
@@ -485,6 +495,7 @@ class RunningApplication:
             setattr(app, name, value)
         if self._replies is not None:
             self._replies.close()
+        del app.stop
         del app.stream
         del app.maybe_start_producer
         del app.maybe_start_client

@@ -13,8 +13,9 @@
    workers end.
 4. No process survives its parent: a supervisor whose application is gone stops its workers, and a worker whose
    supervisor is gone is killed by the kernel.
-5. The supervisor reads its commands between two forks, so that a stop does not wait until all workers are started.
-6. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
+5. A worker whose program asks for the end says so: all workers end, as after SIGTERM.
+6. The supervisor reads its commands between two forks, so that a stop does not wait until all workers are started.
+7. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
 """
 
 from __future__ import annotations
@@ -285,6 +286,9 @@ class Supervisor:
                 worker.is_explained = True
                 self._failure = self._failure or Failure.of(application_shutdown())
                 self._stop(GroupMembershipOperation.DEFAULT)
+            case Stop():
+                # The program asked for the end in one of its processes, and it means all of them.
+                self._stop(self._leaving)
             case Failure():
                 worker.is_explained = True
                 self._failed += 1

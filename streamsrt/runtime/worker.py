@@ -73,18 +73,25 @@ def run_worker(streams: Instance, control: Connection, *, stop_when_quiet: bool)
     signal.signal(signal.SIGTERM, lambda number, frame: terminated.set())
     streams.on_stuck = _end_at_once
     quiet = False
+    thread: StreamThread | None = None
 
     def is_over(loop: StreamThread) -> bool:
-        nonlocal quiet
+        nonlocal quiet, thread
+        thread = loop
         quiet = stop_when_quiet and loop.commit_if_drained()
         return False
 
     over = threading.Event()
 
+    def tell() -> None:
+        with suppress(OSError):
+            control.send(Report(streams.state, streams.progress, quiet))
+            if thread is not None and thread.is_stopped_by_program:
+                control.send(Stop(GroupMembershipOperation.DEFAULT))
+
     def talk() -> None:
         while not over.is_set():
-            with suppress(OSError):
-                control.send(Report(streams.state, streams.progress, quiet))
+            tell()
             if terminated.is_set() or not _take_commands(streams, control):
                 streams.stop()
                 return
@@ -100,8 +107,7 @@ def run_worker(streams: Instance, control: Connection, *, stop_when_quiet: bool)
         raise
     over.set()
     talker.join()
-    with suppress(OSError):
-        control.send(Report(streams.state, streams.progress, quiet))
+    tell()
     if streams.was_shut_down:
         control.send(ShutDown())
 

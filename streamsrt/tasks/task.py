@@ -383,6 +383,10 @@ class Task:
         """Sets a function that is called at intervals while a commit waits for asynchronous calls."""
         self._runner.env.while_calling = check
 
+    def on_stop_request(self, stop: Callable[[], None]) -> None:
+        """Sets what is called when the program asks the instance to end."""
+        self._runner.env.request_stop = stop
+
     def await_calls(self, wait_s: float) -> None:
         """Waits up to this long for an asynchronous call to end, and handles the finished ones. Raises RecordError."""
         self._runner.env.await_calls(wait_s)

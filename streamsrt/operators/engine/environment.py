@@ -161,6 +161,8 @@ class Environment:
         """Called now and then while :meth:`finish_calls` waits."""
         self.is_finishing = False
         """Whether it does: what waits for more records gets none."""
+        self.request_stop: Callable[[], None] = lambda: None
+        """Asks the instance to end as it does after SIGTERM: what is processed is committed first."""
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
         """Functions that return, by input partition, the first offset that must not be committed yet although it was
         processed."""

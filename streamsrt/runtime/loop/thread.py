@@ -141,6 +141,8 @@ class StreamThread:
         self.is_paused = False
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
+        self.is_stopped_by_program = False
+        """Whether the program itself asked for the end."""
         self._state = initial(settings, now_ms())
         self._activity: Activity | None = None
         self._waiting: tuple[str, ...] = ()
@@ -152,6 +154,7 @@ class StreamThread:
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
         manager.on_close = self._reporter.log_last_drops
         manager.while_calling = self._log_pending_calls
+        manager.on_stop_request = self._stop_by_program
         self._calls_logged_ms: int | None = None
         self._has_logged_advice = False
 
@@ -166,6 +169,10 @@ class StreamThread:
         self._stop_requested = True
         if wake:
             self._network.wake()
+
+    def _stop_by_program(self) -> None:
+        self.is_stopped_by_program = True
+        self.stop(wake=False)
 
     def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
         """Runs until :meth:`stop` is called, ``until`` returns true, or something fails. Raises the failure."""

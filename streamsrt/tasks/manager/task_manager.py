@@ -116,6 +116,8 @@ class TaskManager:
         """Called with each task that closes."""
         self.while_calling: Callable[[OwnedTask], None] = lambda _: None
         """Called now and then with a task whose commit waits for asynchronous calls."""
+        self.on_stop_request: Callable[[], None] = lambda: None
+        """Called when the program asks the instance to end."""
 
     # ----------------------------------------------------------------------------------------------------------- state
 
@@ -251,6 +253,7 @@ class TaskManager:
             stack.pop_all()
         owned = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         owned.task.while_calling(lambda: self.while_calling(owned))
+        owned.task.on_stop_request(self.on_stop_request)
         self._tasks[key] = owned
         self.opened += 1
         has_state = any(store.changelog_offset() for store in stores.values())

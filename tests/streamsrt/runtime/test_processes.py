@@ -77,6 +77,14 @@ def shut_down(index: int, control: Connection) -> None:
     obedient(index, control)
 
 
+def stopped_by_its_program(index: int, control: Connection) -> None:
+    if index == 1:
+        control.send(report(index))
+        control.send(Stop(DEFAULT))
+        return
+    obedient(index, control)
+
+
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StreamProcesses]]:
     # Whatever other tests did here: these workers open no stores.
@@ -217,6 +225,13 @@ def test_the_group_may_shut_down_the_application(make: Callable[..., StreamProce
 
     with pytest.raises(ApplicationShutdownError, match="requested a shutdown for the entire application"):
         run()
+
+
+def test_a_program_that_stops_one_process_stops_all(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(stopped_by_its_program)
+    assert processes.join(PATIENCE_S)
+    processes.raise_failure()
+    assert processes.summary.failed == 0
 
 
 def test_what_can_not_be_prepared_is_raised_at_the_start(make: Callable[..., StreamProcesses]) -> None:
