@@ -173,7 +173,7 @@ def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
     (``left``), and in source topics (``dropped``).
 
     While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
-    these, or which a version has that the group knows.
+    these, or which a version has that the group knows: in a classic group, one that a member runs.
     """
     if not facts.knows_versions:
         seen = {topic for topic, _ in admin.committed(facts.name)}
@@ -187,7 +187,8 @@ def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
         topics &= facts.repartition_topics
     committed = {topic for topic, _ in admin.committed(facts.name)}
     if facts.members:
-        topics &= committed.union(*(each.repartition_topics for each in facts.versions))
+        known = [*(each.repartition_topics for each in facts.versions), *(each.reads for each in facts.members)]
+        topics &= committed.union(*known)
     dropped = _dropped_sources(facts, committed)
     unread = unread_records(admin, facts.name, topics | dropped)
     return replace(
