@@ -23,7 +23,7 @@ from faust.types.topics import TopicT
 from faust.types.tuples import TP, FutureMessage, RecordMetadata
 from mode.utils.futures import maybe_async
 
-from streamsrt.errors import ProcessingError, StreamsError
+from streamsrt.errors import ProcessingError, StreamsError, UserError
 from streamsrt.faust.host import SENDER, Host
 from streamsrt.faust.lifecycle import own_hooks
 from streamsrt.faust.places import line_of, written
@@ -155,6 +155,12 @@ class Background:
         if inspect.isawaitable(result):
             self.adopt(self._host.start(_logged(result), copy_context()))
 
+    def fail(self, failure: StreamsError) -> None:
+        """The application can't go on."""
+        # A handler may let a punctuation pass over anything else.
+        self._failure = ProcessingError(str(failure))
+        self._failure.__cause__ = failure
+
     def check(self) -> None:
         """Raises ProcessingError for what has raised."""
         failure, self._failure = self._failure, None
@@ -168,6 +174,8 @@ class Background:
         SENDER.set(what)
         try:
             await work
+        except UserError as error:
+            self.fail(error)
         except Exception as error:
             logger.exception("%s raised", what)
             self._failure = ProcessingError(f"{what} raised {type(error).__name__}: {error}")

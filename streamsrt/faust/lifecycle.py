@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from faust import App
 
-from streamsrt.faust.places import line_of
+from streamsrt.faust.places import NOT_OF_PROGRAM, line_of
 
 if TYPE_CHECKING:
     import faust
@@ -26,7 +26,6 @@ _OF_WORKER = (
     *("start", "stop", "maybe_start", "restart", "crash", "service_reset", "wait_until_stopped"),
     *("worker_init", "worker_init_post_autodiscover", "maybe_start_client", "maybe_start_producer", "start_client"),
 )
-_NOT_OF_PROGRAM = ("faust.", "mode.", "streamsrt.")
 
 
 class Ending(Protocol):
@@ -56,7 +55,7 @@ def uncalled_hooks(app: faust.App) -> Iterator[tuple[str, str]]:
 def _own(kind: type, name: str) -> Callable[..., object] | None:
     owner = next((each for each in kind.__mro__ if name in vars(each)), object)
     found = vars(owner).get(name)
-    is_of_program = not f"{owner.__module__}.".startswith(_NOT_OF_PROGRAM)
+    is_of_program = not f"{owner.__module__}.".startswith(NOT_OF_PROGRAM)
     return found if is_of_program and callable(found) else None
 
 

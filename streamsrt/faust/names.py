@@ -74,6 +74,9 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
 )
 """By class, what is refused, and what to use instead."""
 
+REFUSED_METHODS = ("LiveCheck", "commit", "on_rebalance_end", "on_rebalance_return", "on_rebalance_start", "web_server")
+"""Of the application, those that Faust's own code does not call here: while it runs, a call of one ends it."""
+
 
 class Use(NamedTuple):
     """A use of what is refused."""

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING
 
 from topology.spec.errors import CallSite
@@ -39,6 +39,18 @@ def site_of(function: Callable[..., object]) -> CallSite:
     """The same, as steps of a topology have it."""
     code = written(function).__code__
     return CallSite(code.co_filename, code.co_firstlineno)
+
+
+NOT_OF_PROGRAM = ("faust.", "mode.", "streamsrt.", "contextlib.", "functools.")
+"""How the names of modules begin that the user has not written."""
+
+
+def caller() -> str:
+    """The line of the program that is being executed: ``file:line``, without the code of Faust and this project."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(NOT_OF_PROGRAM):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def declared_at(wanted: object) -> str:

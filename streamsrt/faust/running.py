@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+
+from faust import App
 
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
@@ -21,9 +23,9 @@ from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
-from streamsrt.faust.names import BY_HAND
+from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS
 from streamsrt.faust.pages import LocalRouter
-from streamsrt.faust.places import line_of
+from streamsrt.faust.places import caller, line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.recovery import hears_of_changes, tell_of_rows
 from streamsrt.faust.rows import ReadableRows, Rows
@@ -48,7 +50,6 @@ from streamsrt.faust.tables import (
     shared_name,
 )
 from streamsrt.faust.timers import Jobs, ReadOnlyRows
-from streamsrt.faust.unreadable import UnreadableRowError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule
 from streamsrt.operators.kinds.user_processors import Context
@@ -73,9 +74,16 @@ class ChannelFeed(Protocol):
 class LocalConsumer:
     """What events are acknowledged through (in the place of faust's consumer, which would connect)."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuse: Callable[[str, str], NoReturn]) -> None:
+        self._refuse = refuse
         self._unacked_messages: set[object] = set()
         """Faust's streams over values and channels note theirs here."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raises UserError for what an application wants of a consumer."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._refuse(f"app.consumer.{name}", REFUSED[App]["consumer"])
 
 
 class RunningTask:
@@ -362,10 +370,10 @@ class RunningApplication:
         """Called when running code calls ``ask``. Raises UserError if an agent does; commits no longer wait for a timer
         that does."""
         if not isinstance(CURRENT.get(None), WholeProcess):
-            raise UserError(
-                "an agent, or on_window_close, asks an agent by ask, map or join. A commit waits for the record it works"
-                " on, and the answer for that commit: send with agent.cast() or agent.send(reply_to=topic) instead, and let"
-                " an agent read that topic. Tasks, services and timers may ask"
+            self._refuse(
+                "ask, map or join in an agent or in on_window_close",
+                "a commit waits for the record that it works on, and the answer for that commit: send with agent.cast() or "
+                "agent.send(reply_to=topic), and let an agent read that topic. Tasks, services and timers may ask",
             )
         asks = asyncio.current_task()
         for task in self._tasks.values():
@@ -374,6 +382,27 @@ class RunningApplication:
                 assert self._background is not None
                 self._background.adopt(asks)
         CURRENT.set(self._process())
+
+    def _stream_of(self, channel: object, *arguments: object, **named: object) -> object:
+        """``app.stream`` of all but topics. Raises UserError."""
+        from faust.types import TopicT
+
+        if isinstance(channel, TopicT):
+            self._refuse(f"app.stream of topic {channel}", BY_HAND)
+        return type(self.app).stream(self.app, channel, *arguments, **named)
+
+    def _refuse_method(self, name: str, *_: object, **__: object) -> NoReturn:
+        self._refuse(f"app.{name}", REFUSED[App][name])
+
+    def _refuse(self, what: str, instead: str) -> NoReturn:
+        """Ends the application, whatever its code makes of the exception. Raises UserError with the line of the call."""
+        error = UserError(
+            f"{what} ({caller()}) is not supported by streamsrt.faust: {instead}. The application ends here"
+        )
+        _fail(error)
+        if self._background is not None and not isinstance(CURRENT.get(None), RunningTask):
+            self._background.fail(error)
+        raise error
 
     def _has_all(self, table: str, key: object) -> bool:
         """Whether a row would be in this process, if there is one."""
@@ -439,7 +468,7 @@ class RunningApplication:
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         app = self.app
         self._before = {name: getattr(app, name) for name in _REPLACED}
-        app._consumer = LocalConsumer()
+        app._consumer = LocalConsumer(self._refuse)
         # Channels that no agent reads are queues of the process.
         app.flow_control.resume()
         app._attachments = Attachments(app, _outbox, _give)
@@ -454,7 +483,9 @@ class RunningApplication:
         async def nothing() -> None:
             """The client runs already."""
 
-        app.stream = partial(_stream_of, app)
+        app.stream = self._stream_of
+        for name in REFUSED_METHODS:
+            setattr(app, name, partial(self._refuse_method, name))
         app.maybe_start_producer = its_producer
         app.maybe_start_client = nothing
         self._replies = app._reply_consumer = Replies(
@@ -496,6 +527,8 @@ class RunningApplication:
         if self._replies is not None:
             self._replies.close()
         del app.stop
+        for name in REFUSED_METHODS:
+            delattr(app, name)
         del app.stream
         del app.maybe_start_producer
         del app.maybe_start_client
@@ -523,15 +556,6 @@ async def _close(table: faust.Table, windows: list[tuple[object, object]]) -> No
             logger.exception("on_window_close of table %s raised for %s", table.name, key)
 
 
-def _stream_of(app: faust.App, channel: object, *arguments: object, **named: object) -> object:
-    """``app.stream`` of all but topics. Raises UserError."""
-    from faust.types import TopicT
-
-    if isinstance(channel, TopicT):
-        raise UserError(f"app.stream of topic {channel} is not supported by streamsrt.faust: {BY_HAND}")
-    return type(app).stream(app, channel, *arguments, **named)
-
-
 def _outbox() -> Outbox:
     return current_task().outbox
 
@@ -543,8 +567,8 @@ def _give(channel: faust.ChannelT, key: object, value: object, timestamp: float 
     return bool(feeds)
 
 
-def _fail(error: UnreadableRowError) -> None:
-    task = current_task()
+def _fail(error: StreamsError) -> None:
+    task = CURRENT.get(None)
     if isinstance(task, RunningTask):
         task.failure = error
 

@@ -10,7 +10,7 @@ import pytest
 from mode import Service
 
 import streamsrt
-from streamsrt.errors import UserError
+from streamsrt.errors import ProcessingError, UserError
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
@@ -193,9 +193,62 @@ def test_a_stream_of_a_topic_by_hand_is_refused() -> None:
     with TestApp(own) as test:
         test.send("in", value=1)
         assert own.stream(own.channel())
-        with pytest.raises(UserError, match=r"app\.stream of topic in is not supported"):
+        with pytest.raises(UserError, match=r"app\.stream of topic in \(.*\) is not supported"):
             own.stream(own.topic("in"))
     assert own.stream(own.topic("in"))
+
+
+class Reached:
+    """A part of the program that the search at the start does not read."""
+
+    def __init__(self, own: faust.App) -> None:
+        self.own = own
+
+    async def commit(self) -> None:
+        await self.own.commit(["in"])
+
+    async def pause(self) -> None:
+        self.own.consumer.pause_partitions([])
+
+    async def stream(self) -> None:
+        self.own.stream(self.own.topic("other"))
+
+
+@pytest.mark.parametrize("hides", [False, True])
+@pytest.mark.parametrize("name", ["commit", "pause", "stream"])
+def test_what_is_reached_at_run_time_ends_the_application_and_skips_no_record(name: str, hides: bool) -> None:
+    own, seen = an_app(), []
+    call = getattr(Reached(own), name)
+
+    @own.agent(own.topic("in", value_type=int))
+    async def work(stream: Any) -> None:
+        async for value in stream:
+            try:
+                await call()
+            except Exception:
+                if not hides:
+                    raise
+            seen.append(value)
+
+    line = getattr(Reached, name).__code__.co_firstlineno + 1
+    with (
+        TestApp(own) as test,
+        pytest.raises(UserError, match=rf"^app\.\S+.* \({re.escape(__file__)}:{line}\) is not supported .*ends here$"),
+    ):
+        test.send("in", value=1)
+    assert seen == ([1] if hides else [])
+
+
+@pytest.mark.parametrize("name", ["commit", "stream"])
+def test_a_task_that_reaches_it_ends_the_application_with_one_message(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = an_app()
+    own.agent(own.topic("in"))(_quiet)
+    own.task(getattr(Reached(own), name))
+    with TestApp(own) as test, pytest.raises(ProcessingError, match=r"^app\.\S+.* is not supported .*ends here$"):
+        test.driver.advance_wall_clock_time(10)
+    assert "Traceback" not in caplog.text
 
 
 def test_tables_do_what_dictionaries_do() -> None:
