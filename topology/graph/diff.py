@@ -17,7 +17,9 @@
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
    name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
    certain that its rows are another one's: the sides of a join, or two names, have changed places.
-6. The topology epoch is raised by one whenever the digests differ, and only then.
+6. Stream times are committed with the offsets of a task's inputs, not with its stores. A windowed operator whose tasks share
+   no input with the old ones starts without its stream time, which is said.
+7. The topology epoch is raised by one whenever the digests differ, and only then.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from topology.graph import operations
 from topology.graph.join_sides import changed_places
 from topology.graph.operations.traits import TRAITS, Rereading
 from topology.graph.origins import Origin, have_sides_changed
@@ -247,7 +250,12 @@ class _Compared:
                 "rebuilt",
                 f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
             )
-        said = [each for each in (self._fed_otherwise(old.name, new.name), partial_windows(before, after)) if each]
+        notes = (
+            self._fed_otherwise(old.name, new.name),
+            partial_windows(before, after),
+            self._without_stream_time(old.name, new.name),
+        )
+        said = [each for each in notes if each]
         return self._partitions_of(old, new) or _carried_over(old, new, said)
 
     def _windows(self, old: StoreOutline, new: StoreOutline) -> tuple[RowWindows | None, RowWindows | None]:
@@ -293,6 +301,21 @@ class _Compared:
         if before is None or after is None or _is_same(before, after):
             return ""
         return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
+
+    def _without_stream_time(self, name: str, name_now: str) -> str:
+        """A note about an operator that keeps its store and loses its stream time; empty if there is none."""
+        origin = self._new.origins.get(name_now)
+        if origin is None or not _has_stream_time(origin):
+            return ""
+        before = next((_inputs(part) for part in self._old.subtopologies if name in part.stores), frozenset())
+        after = next((_inputs(part) for part in self._new.subtopologies if name_now in part.stores), frozenset())
+        if not before or any(_reads_same(one, other) for one in before for other in after):
+            return ""
+        return (
+            f"its stream time was committed with the offsets of {', '.join(sorted(before))}, and it now reads "
+            f"{', '.join(sorted(after))}: it starts without one, so late records can reopen closed windows and emit final "
+            "results twice. Let late records pass before the upgrade"
+        )
 
     def _swapped_with(self, name: str, before: Origin, after: Origin) -> str | None:
         """The name with which this one was swapped: each now refers to what the other one referred to."""
@@ -366,6 +389,21 @@ _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""
 
+_OBSERVING = frozenset(
+    kind.__name__
+    for kind in (
+        operations.SlidingAggregate,
+        operations.SessionAggregate,
+        operations.Suppress,
+        operations.StreamStreamJoin,
+        operations.StreamSelfJoin,
+        operations.StreamTableGraceJoin,
+        operations.AsofJoin,
+    )
+)
+"""Steps that observe a stream time, with windows or not."""
+_PATTERN = "pattern "
+
 
 def _sides_changed(before: Origin, after: Origin) -> str:
     (mine, other), (now, other_now) = before.sides, after.sides
@@ -427,6 +465,22 @@ def _is_equal(one: Origin, other: Origin) -> bool:
 
 def _has_equal_structure(one: Origin, other: Origin) -> bool:
     return one.structure == other.structure
+
+
+def _has_stream_time(origin: Origin) -> bool:
+    """Whether what fills a store observes a stream time, which says what is late."""
+    by = set(origin.filled_by)
+    return not by.isdisjoint(_OBSERVING) or (origin.windows is not None and operations.Aggregate.__name__ in by)
+
+
+def _inputs(part: SubtopologyOutline) -> frozenset[str]:
+    patterns = (f"{_PATTERN}{each}" for each in part.source_topic_patterns)
+    return frozenset((*part.source_topics, *part.repartition_source_topics, *patterns))
+
+
+def _reads_same(one: str, other: str) -> bool:
+    """Whether two inputs may be the same topic: nobody knows what a pattern matches."""
+    return one == other or one.startswith(_PATTERN) or other.startswith(_PATTERN)
 
 
 def _python(origin: Origin) -> str:
