@@ -101,7 +101,7 @@ def test_a_version_that_would_lose_what_is_in_flight_does_not_start(
     assert left > 0
     with scene.app("C", SECOND) as c:
         assert c.wait_end() == 2
-        assert f"-by-word-repartition: {left} records" in c.last_words
+        assert f"-by-word-repartition: {left:,} records" in c.last_words
         assert "--lose-in-flight" in c.last_words
         assert "Traceback" not in c.stderr
     # What the message says helps: an old one beside it.
