@@ -66,10 +66,9 @@ def diff(
     """Show what happens to the state when NEW replaces OLD, and which topology epoch NEW needs.
 
     With --group, the partitions, settings and records of the topics are checked as well, and the restore time is
-    measured. OLD can then be omitted, but serdes, value versions and generated names, which a group does not know,
-    are not compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is
-    left behind;
-    12 incompatible.
+    measured. OLD can then be omitted for a streams group, but serdes, value versions and generated names, which a group
+    does not know, are not compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts
+    empty or is left behind; 12 incompatible.
     """
     if len(versions) > 2 or len(versions) < (1 if group else 2):
         raise ConfigError("give OLD and NEW, or NEW and --group APPLICATION_ID")

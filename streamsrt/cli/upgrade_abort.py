@@ -117,6 +117,8 @@ def abort(
         unread = unread_of(network, group, topics)
         if unread and not lose_in_flight and not why_not:
             why_not = refusal(old, facts, epoch, leaving)
+        if facts.epoch is None and not facts.members and not why_not:
+            raise ConfigError(_nothing_to_roll_back(old, group))
         made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
         if made.executed:
             values = {**settings, "application.id": group, "group.protocol": facts.kind}
@@ -141,6 +143,13 @@ def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
 def _writes_newer(group: str, former: Topology, leaving: Sequence[MemberFacts]) -> bool:
     """Whether a leaving member is about to write values that ``former`` can't read."""
     return any(list(newer_values(group, former, each.value_versions)) for each in leaving)
+
+
+def _nothing_to_roll_back(old: str, group: str) -> str:
+    return (
+        f"group {group} is a classic group without members, so it has no topology that could be rolled back. Start {old} "
+        f"with a topology epoch above that of the later version: streamsrt run {old} -a {group} --config topology.epoch=N"
+    )
 
 
 def _nobody_stays(old: str, group: str, epoch: int, *, writes_newer: bool) -> str:

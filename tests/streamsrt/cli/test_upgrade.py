@@ -528,6 +528,18 @@ def test_what_a_classic_group_without_instances_would_be_refused_for_is_found_fi
         assert "start the version that has these topics" in done.out
 
 
+def test_a_classic_group_without_instances_has_nothing_to_roll_back(classic_group: Scene) -> None:
+    scene = classic_group
+    scene.start("a", "by_word", 3)
+    scene.wait_done()
+    scene.close()
+    for options in ((), ("--execute",)):
+        done = scene.upgrade("abort", scene.version("by_word"), *options)
+        assert done.code == 2
+        assert "is a classic group without members, so it has no topology that could be rolled back" in done.err
+        assert "is now that of" not in done.out
+
+
 def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_group: Scene) -> None:
     scene = streams_group
     old = scene.start("a", "plain", 3)
