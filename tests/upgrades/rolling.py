@@ -208,7 +208,7 @@ class Rolling(Simulation):
         for _ in range(self._count):
             self.start(self.add_instance(start=False))
         self._schedule_inputs()
-        self.loop.call_later(0.25, self._look)
+        self.loop.call_later(0.25, self._check)
         for wait in self._script():
             self._until(wait.holds, wait.seconds)
             if self._violation or self.loop.errors:
