@@ -157,6 +157,8 @@ class StreamsConfig(BaseModel):
         frozen=True,
         arbitrary_types_allowed=True,
         str_strip_whitespace=True,
+        # A value may be a secret, also where StreamsConfig.of is not called.
+        hide_input_in_errors=True,
     )
 
     # Who and where

@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from pydantic import ValidationError
 
 from streamsrt.config import _INTS, _OF_THE_GROUP, StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
@@ -334,3 +335,10 @@ def test_settings_by_their_names() -> None:
     assert config.settings()["num.stream.threads"] == 1
     assert set(config.settings()) >= set(known_keys())
     assert StreamsConfig.of(config).settings() == config.settings()
+
+
+def test_a_secret_of_a_wrong_type_is_not_shown_by_the_constructor_either() -> None:
+    with pytest.raises(ValidationError) as raised:
+        StreamsConfig.model_validate({"application.id": "a", "sasl.password": 12345424242})
+    assert "12345424242" not in str(raised.value)
+    assert "sasl.password" in str(raised.value)
