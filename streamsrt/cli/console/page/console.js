@@ -271,22 +271,33 @@ function place() {
 
 let last = null;
 
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
+const known = (element) => element.id || `${element.tagName} ${element.getAttribute("href") ?? ""} ${element.textContent}`;
+
+/** Whoever works with the keyboard stays where they are: on the same element, wherever it is now. */
+function keepFocus(draw) {
+  const at = document.activeElement, from = at?.selectionStart;
+  const index = [...main.querySelectorAll(FOCUSABLE)].indexOf(at), name = index < 0 ? "" : known(at);
+  draw();
+  if (index < 0) return;
+  const drawn = [...main.querySelectorAll(FOCUSABLE)];
+  const same = [drawn[index], ...drawn].find((each) => each && known(each) === name) ?? drawn[index];
+  same?.focus({ preventScroll: true });
+  if (same instanceof HTMLInputElement && from !== undefined && from !== null) same.setSelectionRange(from, from);
+}
+
 function refresh() {
   if (last === null) return;
   const at = place();
   if (last.path !== at.path) return;
-  const focus = document.activeElement?.id, from = document.activeElement?.selectionStart;
   const opened = [...main.querySelectorAll("details")].map((each) => each.open);
   const scrolls = [...main.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
-  main.replaceChildren(...at.draw(last.body).filter(Boolean));
-  main.setAttribute("aria-busy", "false");
-  [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
-  [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
-  if (focus && focus !== "main") {
-    const input = document.getElementById(focus);
-    input?.focus();
-    if (input && from !== undefined && from !== null) input.setSelectionRange(from, from);
-  }
+  keepFocus(() => {
+    main.replaceChildren(...at.draw(last.body).filter(Boolean));
+    main.setAttribute("aria-busy", "false");
+    [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
+    [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
+  });
 }
 
 function frame(at) {

@@ -166,7 +166,12 @@ def test_every_view_is_drawn_in_a_browser(shown_on_bundled: Shown, tmp_path: Pat
             assert text in page.value("main.innerText"), view
             assert page.value("document.getElementById('crumbs').innerText") == name
         page.open(shown_on_bundled.console.url)
-        page.wait_for(f"document.querySelector('main a[href=\"#/app/{name}/topology\"]')")
+        link = f"document.querySelector('main a[href=\"#/app/{name}/topology\"]')"
+        page.wait_for(link)
+        # The list is drawn anew, and the keyboard stays on the link.
+        page.value(f"{link}.wasFirst = true, {link}.focus()")
+        page.wait_for(f"!{link}.wasFirst")
+        assert page.value(f"document.activeElement === {link}")
 
 
 def drawn(view: str) -> str:
