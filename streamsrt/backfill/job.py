@@ -33,7 +33,7 @@ from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.sources import Source, connected
-from streamsrt.backfill.verify import discard_damaged, verify_results
+from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
 TaskState = Literal["waiting", "sorting", "running", "writing", "finished"]
@@ -155,7 +155,8 @@ class Backfill:
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
         with self._locked(), _engine(engine, workers, access) as chosen:
-            for text in discard_damaged(self.directory, plan):
+            checked = CheckedFiles()
+            for text in discard_damaged(self.directory, plan, checked):
                 if on_damage is not None:
                     on_damage(text)
             remove_leftovers(self.directory, plan)
@@ -168,7 +169,7 @@ class Backfill:
                 for manifest in chosen.run(self.directory, open_tasks, self._servers):
                     if on_task is not None:
                         on_task(manifest)
-            manifests = verify_results(self.directory, plan)
+            manifests = verify_results(self.directory, plan, checked)
             # Of workers that died, and of attempts that others were faster than.
             remove_leftovers(self.directory, plan)
             return manifests

@@ -15,6 +15,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import (
     DamagedManifestError,
+    FileResult,
     StoreResult,
     TaskManifest,
     digest_sum,
@@ -35,15 +36,46 @@ class VerificationError(BackfillError):
     results over."""
 
 
-def verify_results(directory: Path, plan: BackfillPlan) -> list[TaskManifest]:
-    """Checks the results of all tasks on disk; their manifests in the order of the plan. Raises PlanError,
-    VerificationError."""
+class CheckedFiles:
+    """Files that had their digest when they were read. They are not read again unless the file system says that they
+    changed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[int, ...]] = {}
+
+    def is_whole(self, directory: Path, file: FileResult) -> bool:
+        """Whether a file of a result exists as it was written."""
+        path = directory / file.path
+        now = _identity(path)
+        if now is None:
+            return False
+        if self._seen.get(path) != now:
+            if not is_whole(directory, file):
+                return False
+            # As it was before it was read: what changes meanwhile is read once more.
+            self._seen[path] = now
+        return True
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """What differs once a file is written, replaced or moved; None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def verify_results(directory: Path, plan: BackfillPlan, checked: CheckedFiles | None = None) -> list[TaskManifest]:
+    """Checks the results of all tasks on disk; their manifests in the order of the plan. ``checked``: files that this
+    process has read already. Raises PlanError, VerificationError."""
+    checked = checked or CheckedFiles()
     manifests = [finished_manifest(directory, plan, task.id) for task in plan.tasks]
     for task, manifest in zip(plan.tasks, manifests, strict=True):
         records = {(read.topic, read.partition): read.records for read in manifest.reads}
         for source in task.sources:
             _check_count(task.id, source, records.get(source.topic_partition, 0))
-        damage = _damage(directory, manifest)
+        damage = _damage(directory, manifest, checked)
         if damage is not None:
             raise VerificationError(f"{damage}: streamsrt backfill resume computes task {task.id} again")
     return manifests
@@ -60,21 +92,21 @@ def _check_count(task_id: str, source: SourceRange, records: int) -> None:
         )
 
 
-def _damage(directory: Path, manifest: TaskManifest) -> str | None:
+def _damage(directory: Path, manifest: TaskManifest, checked: CheckedFiles) -> str | None:
     """What is wrong with the files of a result; None if they are as they were written."""
     for file in manifest.files:
-        if not is_whole(directory, file):
+        if not checked.is_whole(directory, file):
             return f"{directory / file.path} is missing or damaged"
     return None
 
 
-def discard_damaged(directory: Path, plan: BackfillPlan) -> Iterator[str]:
+def discard_damaged(directory: Path, plan: BackfillPlan, checked: CheckedFiles) -> Iterator[str]:
     """Makes tasks unfinished whose results are missing or damaged, so that they are computed again; what was wrong with
     each. Only while no other driver has the backfill."""
     for task in plan.tasks:
         try:
             manifest = load_manifest(directory, plan, task.id)
-            damage = None if manifest is None else _damage(directory, manifest)
+            damage = None if manifest is None else _damage(directory, manifest, checked)
         except DamagedManifestError:
             damage = f"{manifest_path(directory, task.id)} is damaged"
         if damage is not None:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import pytest
 
+from streamsrt.backfill import manifest as manifests_on_disk
 from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, new_attempt, remove_leftovers
 from streamsrt.backfill.errors import BackfillError, PlanError
 from streamsrt.backfill.manifest import TaskManifest, load_manifest, manifest_path, publish
@@ -223,3 +224,24 @@ def test_results_that_are_missing_or_damaged_are_computed_again(tmp_path: Path) 
     with pytest.raises(VerificationError, match=f"streamsrt backfill resume computes task {plan.tasks[-1].id} again"):
         backfill.verify()
     assert (backfill.directory / DRIVER_FILE).exists()
+
+
+def test_a_run_reads_finished_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backfill = planned(tmp_path, [lines(30, seed=11), lines(20, seed=12)])
+    first, *_, last = load_plan(backfill.directory).tasks
+    run_task(backfill.directory, first.id)
+    read: list[Path] = []
+    digest = manifests_on_disk.file_digest
+    monkeypatch.setattr(manifests_on_disk, "file_digest", lambda path: (read.append(path), digest(path))[1])
+    found = backfill.run(InProcess())
+    assert sorted(read) == sorted(backfill.directory / file.path for manifest in found for file in manifest.files)
+
+    # What was whole before the run may be damaged while it goes on.
+    manifest_path(backfill.directory, last.id).unlink()
+    damaged = backfill.directory / next(found[0].files).path
+
+    def damage(_task: TaskManifest) -> None:
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"!")
+
+    with pytest.raises(VerificationError, match=f"{damaged} is missing or damaged"):
+        backfill.run(InProcess(), on_task=damage)
