@@ -48,3 +48,20 @@ def renamed() -> Topology:
     builder = StreamsBuilder()
     _count(builder.stream("in", key=serdes.bytes, value=serdes.bytes), Store("per-key", renamed_from="counts"))
     return builder.build(epoch=1)
+
+
+def mismatched() -> Topology:
+    """It joins topics with different numbers of partitions."""
+    builder = StreamsBuilder()
+    rows = builder.stream("in", key=serdes.bytes, value=serdes.bytes)
+    table = builder.table("more", key=serdes.bytes, value=serdes.bytes, store="more")
+    _count(rows.left_join(table, lambda row, _more: row))
+    return builder.build(epoch=1)
+
+
+def sourceless() -> Topology:
+    """It reads a topic that does not exist."""
+    builder = StreamsBuilder()
+    rows = builder.stream("in", key=serdes.bytes, value=serdes.bytes)
+    _count(rows.merge(builder.stream("nowhere", key=serdes.bytes, value=serdes.bytes)))
+    return builder.build(epoch=1)

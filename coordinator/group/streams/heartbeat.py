@@ -352,8 +352,8 @@ class _Heartbeat:
         if unread and not may_lose(member):
             others = [each.topology_epoch for name, each in self.group.members.items() if name != member.member_id]
             check_in_flight(self.group.group_id, configuration.topology, versions, unread, others)
+        check_update(self.group.group_id, known, configuration, self.context)
         if any(name != member.member_id for name in self.group.members):
-            check_update(self.group.group_id, known, configuration, self.context)
             check_values(self.group, configuration.topology, member, versions)
 
     def _take_offsets(self) -> None:

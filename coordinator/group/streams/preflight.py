@@ -2,9 +2,9 @@
 
 1. A topology update that would leave its members without tasks is refused before it changes anything: source topics are
    missing, partition counts do not fit, internal topics can't be created. The existing members are not affected.
-2. Missing internal topics are no reason to refuse: they are created as soon as the topology is accepted.
-3. A group without other members has nothing to protect: its topology is accepted and waits for its topics, as at a
-   first start.
+2. So is one of a group without other members: accepted, it would fence the version before it, which can run. Only the
+   first topology of a group is accepted in any case and waits for its topics.
+3. Missing internal topics are no reason to refuse: they are created as soon as the topology is accepted.
 4. A topology update after which nobody could read the records in flight is refused, with other members or without. So
    is the first topology of a group with committed offsets of repartition topics that this topology does not have.
 5. So is one whose stores get a later version of their values, if existing members could not continue.

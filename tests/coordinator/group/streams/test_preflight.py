@@ -215,16 +215,37 @@ def test_after_the_topic_is_made_the_same_version_is_taken() -> None:
     assert (response.error_code, statuses(response), group.topology_epoch) == (0, [], 1)
 
 
-@pytest.mark.requirement("SG-124", "SG-141")
-def test_a_group_without_other_members_waits_for_its_topics_as_at_a_first_start() -> None:
-    lines = [*OLD, "2: source=nowhere"]
-    group = Group("A")
-    group.ask("A", member_epoch=-1)
-    alone, back = Group("A"), Group("A", instance_id="i")
-    back.ask("A", member_epoch=-2, instance_id="i")
-    for where, name, fields in ((group, "B", {}), (alone, "A", {}), (back, "B", {"instance_id": "i"})):
-        response, _ = where.join(name, lines, 1, **fields)
-        assert (response.error_code, statuses(response), where.topology_epoch) == (0, [1], 1)
+@pytest.mark.requirement("SG-124")
+@pytest.mark.parametrize(
+    "wrong", ["2: source=nowhere", "2: source=six,two together=six+two", "2: source=two changelog=six"]
+)
+@pytest.mark.parametrize("before", ["empty", "alone", "away"])
+def test_without_other_members_a_version_that_cannot_run_leaves_the_group_to_the_one_before(
+    wrong: str, before: str
+) -> None:
+    fields = {"instance_id": "i"} if before == "away" else {}
+    group = Group("A", **fields)
+    if before != "alone":
+        group.ask("A", member_epoch=-2 if fields else -1, **fields)
+    name = "A" if before == "alone" else "B"
+    there = group.all_there_is()
+    response, _ = group.join(name, [*OLD, wrong], 1, **fields)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "which continues unchanged" in response.error_message
+    assert group.all_there_is() == there
+    # Neither the epoch nor anything else of it is left: the version before is started again, and gets its tasks.
+    assert group.join("C" if before == "empty" else name, OLD, 0, **fields)[0].error_code == 0
+    for _ in range(3):
+        response = group.beat("C" if before == "empty" else name)
+    assert (response.error_code, group.topology_epoch) == (0, 0)
+    assert sum(len(task.partitions) for task in group.given["C" if before == "empty" else name][1]) == 6
+
+
+@pytest.mark.requirement("SG-141")
+def test_the_first_topology_of_a_group_waits_for_its_topics() -> None:
+    group = Group()
+    response, _ = group.join("A", [*OLD, "2: source=nowhere"], 0)
+    assert (response.error_code, statuses(response), group.topology_epoch) == (0, [1], 0)
 
 
 def test_a_static_member_that_comes_back_with_a_bad_version_keeps_its_place() -> None:
