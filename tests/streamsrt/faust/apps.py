@@ -26,3 +26,12 @@ def counting(app: faust.App) -> Any:
             totals[item] += 1
 
     return totals
+
+
+def summing(app: faust.App, totals: Any, kind: type[faust.Record]) -> None:
+    """An agent that adds up the amounts of each item. ``kind``: a model with the fields ``item`` and ``amount``."""
+
+    @app.agent(app.topic("orders", value_type=kind))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount

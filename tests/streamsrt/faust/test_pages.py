@@ -53,13 +53,8 @@ def _answer(test: TestApp, client: socket.socket) -> str:
 
 def test_a_page_shows_rows_of_all_partitions() -> None:
     (port,) = free_ports(1)
-    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
-    totals = app.Table("totals", default=int, key_type=str)
-
-    @app.agent(app.topic("orders", key_type=str, value_type=int))
-    async def count(stream: Any) -> None:
-        async for key, amount in stream.items():
-            totals[key] += amount
+    app = _with_totals(port)
+    totals = app.tables["totals"]
 
     @app.page("/total/{item}/")
     @app.table_route(table=totals, match_info="item")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.streamsrt.faust.apps import an_app
+from tests.streamsrt.faust.apps import an_app, summing
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -66,11 +66,7 @@ def test_keys_of_windows_are_as_in_the_changelog() -> None:
 
     app = an_app()
     counts = app.Table("counts", default=int, on_changelog_event=hear).tumbling(10.0)
-
-    @app.agent(app.topic("orders", value_type=Order))
-    async def count(orders: Any) -> None:
-        async for order in orders:
-            counts[order.item] += order.amount
+    summing(app, counts, Order)
 
     with TestApp(app) as test:
         test.send("orders", value=Order("a", 5), timestamp=12.0)

@@ -22,7 +22,7 @@ from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.committed import committed_rows
 from tests.streamsrt.faust.needed import require_faust
 from tests.streamsrt.in_process_network import InProcessNetwork
-from tests.streamsrt.rig import MakeRig, Rig
+from tests.streamsrt.rig import MakeRig
 
 require_faust()
 
@@ -73,8 +73,12 @@ def copying(declare: Callable[[faust.App], None]) -> faust.App:
     return app
 
 
-def run(rig: Rig) -> None:
-    """The loop runs until the application ends it, or too long."""
+def run_until_stopped(make_rig: MakeRig, app: faust.App) -> InProcessNetwork:
+    """The application gets five records, and runs until it ends itself, or too long."""
+    network = InProcessNetwork({"in": 1, "out": 1})
+    rig = make_rig(topology=streamsrt.faust.topology(app), network=network)
+    network.write(("in", 0), [(None, b"%d" % number) for number in range(5)])
+    rig.give(Tasks(active=rig.tasks(0)))
     rounds = count()
 
     def is_over(_: object) -> bool:
@@ -84,17 +88,14 @@ def run(rig: Rig) -> None:
     # It waits for no answer of the coordinator.
     rig.thread.leaving = GroupMembershipOperation.REMAIN_IN_GROUP
     rig.thread.run(is_over)
+    assert rig.thread.is_stopped_by_program
+    return network
 
 
 @pytest.mark.parametrize("declare", [by_task, by_timer, by_signal])
 def test_the_instance_ends_and_loses_nothing(make_rig: MakeRig, declare: Callable[[faust.App], None]) -> None:
     app = copying(declare)
-    network = InProcessNetwork({"in": 1, "out": 1})
-    rig = make_rig(topology=streamsrt.faust.topology(app), network=network)
-    network.write(("in", 0), [(None, b"%d" % number) for number in range(5)])
-    rig.give(Tasks(active=rig.tasks(0)))
-    run(rig)
-    assert rig.thread.is_stopped_by_program
+    network = run_until_stopped(make_rig, app)
     done = [value for _, value in network.read("out")]
     assert done == [b"%d" % number for number in range(len(done))]
     committed = network.admin.offsets.get(("in", 0))
@@ -113,12 +114,7 @@ def test_an_agent_may_stop_it_in_the_middle_and_its_record_counts(make_rig: Make
                 assert app.should_stop
             await out.send(value=value, partition=0)
 
-    network = InProcessNetwork({"in": 1, "out": 1})
-    rig = make_rig(topology=streamsrt.faust.topology(app), network=network)
-    network.write(("in", 0), [(None, b"%d" % number) for number in range(5)])
-    rig.give(Tasks(active=rig.tasks(0)))
-    run(rig)
-    assert rig.thread.is_stopped_by_program
+    network = run_until_stopped(make_rig, app)
     assert [value for _, value in network.read("out")] == [b"0", b"1", b"2", b"3", b"4"]
     assert network.admin.offsets["in", 0].offset == 5
     assert not app.should_stop, "it can run again"

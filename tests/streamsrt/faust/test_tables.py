@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from streamsrt.errors import UserError
-from tests.streamsrt.faust.apps import an_app, counting
+from tests.streamsrt.faust.apps import an_app, counting, summing
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -70,11 +70,7 @@ def test_models_are_rows() -> None:
 def test_each_partition_has_its_own_rows() -> None:
     app = an_app()
     totals = app.Table("totals", default=int)
-
-    @app.agent(app.topic("orders", value_type=Order))
-    async def count(orders: Any) -> None:
-        async for order in orders:
-            totals[order.item] += order.amount
+    summing(app, totals, Order)
 
     with TestApp(app, partitions=2) as test:
         test.send("orders", value=Order("a", 1), partition=0)
@@ -129,11 +125,7 @@ def test_windows_by_a_field() -> None:
 def test_windows_expire_by_the_wall_clock_after_a_restart_too() -> None:
     app = an_app(table_cleanup_interval=1.0)
     totals = app.Table("totals", default=int).tumbling(10, expires=60)
-
-    @app.agent(app.topic("orders", value_type=Order))
-    async def count(orders: Any) -> None:
-        async for order in orders:
-            totals[order.item] += order.amount
+    summing(app, totals, Order)
 
     with TestApp(app) as test:
         test.send("orders", value=Order("old", 1), timestamp=0.0)
@@ -158,11 +150,7 @@ def test_each_window_that_closes_is_told_with_its_value_in_every_partition() -> 
             raise ValueError("no luck")
 
     totals = app.Table("totals", default=int, on_window_close=closed).tumbling(10, expires=60)
-
-    @app.agent(app.topic("orders", value_type=Order))
-    async def count(orders: Any) -> None:
-        async for order in orders:
-            totals[order.item] += order.amount
+    summing(app, totals, Order)
 
     with TestApp(app, partitions=2) as test:
         for item, amount, at, partition in (
@@ -185,11 +173,7 @@ def test_each_window_that_closes_is_told_with_its_value_in_every_partition() -> 
 def test_an_application_gets_its_tables_back() -> None:
     app = an_app()
     totals = app.Table("totals", default=int)
-
-    @app.agent(app.topic("orders", value_type=Order))
-    async def count(orders: Any) -> None:
-        async for order in orders:
-            totals[order.item] += order.amount
+    summing(app, totals, Order)
 
     own, send = vars(totals).copy(), faust.topics.Topic.send
     attachments = app._attachments
