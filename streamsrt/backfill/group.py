@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.client.interface import Network
@@ -23,9 +23,17 @@ def check_nobody_runs(network: Network, application_id: str) -> None:
             )
 
 
-def check_new_group(network: Network, application_id: str, *, goes_on: bool = False) -> None:
+def check_new_group(
+    network: Network,
+    application_id: str,
+    *,
+    goes_on: bool = False,
+    internal_topics: Iterable[str] = (),
+    servers: str = "",
+) -> None:
     """Raises HandOverError where the application runs, or has processed something already. ``goes_on``: a backfill that was
-    handed over is no hindrance to computing what follows it."""
+    handed over is no hindrance to computing what follows it. ``internal_topics``, ``servers``: for the commands that the
+    error names."""
     check_nobody_runs(network, application_id)
     committed = network.admin.committed(application_id)
     if not committed or (goes_on and is_handed_over(committed)):
@@ -35,15 +43,30 @@ def check_new_group(network: Network, application_id: str, *, goes_on: bool = Fa
     if running is not None:
         raise HandOverError(
             f"backfill {running.backfill_id} of application {application_id!r} is being handed over: finish it with "
-            "streamsrt "
-            "backfill commit --execute, or drop it with streamsrt backfill abort --execute"
+            "streamsrt backfill commit --execute, or drop it with streamsrt backfill abort --execute"
         )
+    steps = steps_to_replace(network, application_id, internal_topics, servers, "plan again")
     raise HandOverError(
         f"application {application_id!r} has committed offsets already, and a backfill is for one that is new: give "
-        "another "
-        "--application-id, or delete the group's offsets and changelogs first (streamsrt groups delete "
-        f"{application_id})"
+        f"another --application-id. To replace its state: {steps}"
     )
+
+
+def steps_to_replace(network: Network, application_id: str, topics: Iterable[str], servers: str, last: str) -> str:
+    """Returns what to do, in this order, so that a backfill can replace the state of an application. ``topics``: its
+    changelogs and repartition topics; ``servers``: empty for the bundled broker; ``last``: what to do then."""
+    names = sorted(topics)
+    present = sorted(network.admin.topics(names)) if names else []
+    where = f" -b {servers}" if servers else ""
+    steps = ["stop all of its instances"]
+    if network.admin.committed(application_id):
+        steps.append(f"streamsrt groups delete {application_id}{where} --execute")
+    if present:
+        # Records in repartition topics would be processed a second time.
+        steps.append(f"streamsrt topics delete {' '.join(present)}{where} --execute")
+    steps.append("delete the state directories of its instances")
+    steps.append(last)
+    return "; ".join(f"({number}) {step}" for number, step in enumerate(steps, 1))
 
 
 def is_handed_over(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:

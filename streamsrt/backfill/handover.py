@@ -19,7 +19,7 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.errors import HandOverError, PlanError
-from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of
+from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of, steps_to_replace
 from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
@@ -140,34 +140,62 @@ class HandOver:
 
     # ------------------------------------------------------------------------------------------------------------ 1 mark
 
-    def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
+    def check(self) -> None:
+        """Raises what :meth:`commit` would raise before it changes anything: PlanError, VerificationError, HandOverError."""
+        if self.state.step == "done":
+            self._check_still_done()
+            return
+        manifests = verify_results(self._directory, self._plan)
+        check_nobody_runs(self._network, self._plan.application_id)
+        if self._before("marked"):
+            self._check_group(manifests)
+            names = [topic.name for topic in self._plan.internal_topics]
+            present = self._network.admin.partitions_for(names) if names else {}
+            self._check_empty([(name, index) for name, count in present.items() for index in range(count)])
+
+    def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
         committed = self._network.admin.committed(self._plan.application_id)
-        if committed and self._plan.after is not None and is_handed_over(committed):
+        if not committed:
+            return
+        name, outputs = self._plan.application_id, sorted({log.topic for each in manifests for log in each.outputs})
+        again = (
+            f". That writes the outputs of the whole history into {', '.join(outputs)}, where readers find them again"
+            if outputs
+            else ""
+        )
+        if self._plan.after is not None and is_handed_over(committed):
             raise HandOverError(
-                f"a backfill of {self._plan.application_id!r} was handed over already, and this one, which continues "
+                f"a backfill of {name!r} was handed over already, and this one, which continues "
                 f"the backfill in {self._plan.after.directory}, would write all of its state and outputs a second time. "
-                "Start the application: it reads what came later itself. To replace what was handed over, delete its group "
-                f"(streamsrt groups delete {self._plan.application_id}) and its changelogs, and commit again: that writes "
-                "all outputs again, too"
+                "Start the application: it reads what came later itself. To replace what was handed over: "
+                f"{self._steps()}{again}"
             )
-        if committed:
-            raise HandOverError(
-                f"application {self._plan.application_id!r} has committed offsets since the plan was made: it ran, "
-                "or another "
-                "backfill was handed over. Give another application id, or delete its group and changelogs first"
-            )
-        created = self._create_topics()
-        partitions = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
-        starts = self._ends_of(partitions)
-        internal = {topic.name for topic in self._plan.internal_topics}
-        filled = [f"{topic}-{partition} ({starts[topic, partition]} records)" for topic, partition in partitions]
-        filled = [text for text, tp in zip(filled, partitions, strict=True) if tp[0] in internal and starts[tp]]
+        raise HandOverError(
+            f"application {name!r} has committed offsets since the plan was made: it ran, or another backfill was handed "
+            f"over. Plan again with another --application-id, or replace its state: {self._steps()}{again}"
+        )
+
+    def _steps(self) -> str:
+        again = f"streamsrt backfill commit --dir {self._directory} --execute"
+        names = (topic.name for topic in self._plan.internal_topics)
+        return steps_to_replace(self._network, self._plan.application_id, names, self._plan.bootstrap_servers, again)
+
+    def _check_empty(self, partitions: Sequence[TopicPartition]) -> None:
+        """Raises HandOverError if changelogs or repartition topics have records."""
+        filled = [f"{tp[0]}-{tp[1]} (up to offset {end})" for tp, end in self._ends_of(partitions).items() if end]
         if filled:
             raise HandOverError(
-                f"changelogs hold records already: {', '.join(filled[:5])}. State of an earlier deployment "
-                "would be mixed in: delete the topics (streamsrt topics delete NAME --execute), or give another "
-                "application id"
+                f"changelogs or repartition topics hold records already: {', '.join(filled[:5])}. State and records of an "
+                "earlier deployment would be mixed in. Plan again with another --application-id, or replace its state: "
+                f"{self._steps()}"
             )
+
+    def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
+        self._check_group(manifests)
+        created = self._create_topics()
+        partitions = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
+        self._check_empty([(topic.name, i) for topic in self._plan.internal_topics for i in range(topic.partitions)])
+        starts = self._ends_of(partitions)
         self._save(
             step="marked",
             created_topics=tuple(sorted({*self.state.created_topics, *created})),

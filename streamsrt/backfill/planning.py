@@ -106,7 +106,13 @@ def make_plan(
     if earlier is not None:
         check_same(earlier, drafted)
         drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
-    check_new_group(network, application_id, goes_on=earlier is not None)
+    check_new_group(
+        network,
+        application_id,
+        goes_on=earlier is not None,
+        internal_topics=_internal_names(topology, application_id),
+        servers=bootstrap_servers,
+    )
     shape = _Shape(topology, settings, _topic_counts(network, topology))
     if earlier is not None:
         check_partitions(earlier, shape.counts)
@@ -133,6 +139,16 @@ def make_plan(
         ),
     }
     return drafted.model_copy(update=found).sealed()
+
+
+def _internal_names(topology: Topology, application_id: str) -> Iterator[str]:
+    """Yields the changelogs and repartition topics of an application, whether or not they exist."""
+    for each in topology.subtopologies:
+        for store in each.stores:
+            if store.has_own_changelog:
+                yield internal_topic_name(application_id, store.changelog_name)
+        for topic in each.repartition_source_topics:
+            yield internal_topic_name(application_id, topic.name)
 
 
 def _version() -> str:

@@ -463,7 +463,8 @@ def commit(
     """Hand over: changelogs and outputs, then the offsets. Run it again after an interruption."""
     found = Backfill(directory).status()
     if not execute:
-        Backfill(directory).verify()
+        with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
+            Backfill(directory, bootstrap_servers=address).check_commit(transactions=transactions)
         note(
             f"would hand plan {found.plan.id} over to application {found.plan.application_id} (reached so far: "
             f"{found.step}); "
