@@ -27,7 +27,7 @@ from coordinator.group.config import BROKER_SETTINGS
 from coordinator.group.settings import InvalidConfigError
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.schema import ApiKey, Message
 from streamsrt.wire.types import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -206,13 +206,8 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer
             _apply_change(broker, resource, changed, change)
         _set(broker, resource, own, changed, validate_only=message.validate_only)
 
-    def carry_out() -> Generator[None, None, IncrementalAlterConfigsResponse]:
-        kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        seen = yield from _seen(message.resources)
-        attempts = (_attempt(kind, seen, resource, alter) for resource in message.resources)
-        return IncrementalAlterConfigsResponse(responses=(yield from in_steps(attempts, 1)))
-
-    return broker.acknowledged(broker.carried_out(carry_out(), len(message.resources)))
+    kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return _alter_each(broker, message.resources, alter, IncrementalAlterConfigsResponse, kind)
 
 
 def handle_alter_configs(broker: Broker, request: Request) -> Answer:
@@ -227,18 +222,25 @@ def handle_alter_configs(broker: Broker, request: Request) -> Answer:
             raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {nulls}")
         _set(broker, resource, own, given, validate_only=message.validate_only)
 
-    def carry_out() -> Generator[None, None, AlterConfigsResponse]:
-        kind = AlterConfigsResponse.AlterConfigsResourceResponse
-        seen = yield from _seen(message.resources)
-        attempts = (_attempt(kind, seen, resource, alter) for resource in message.resources)
-        return AlterConfigsResponse(responses=(yield from in_steps(attempts, 1)))
-
-    return broker.acknowledged(broker.carried_out(carry_out(), len(message.resources)))
+    kind = AlterConfigsResponse.AlterConfigsResourceResponse
+    return _alter_each(broker, message.resources, alter, AlterConfigsResponse, kind)
 
 
-def _seen(resources: Sequence[_Resource]) -> Generator[None, None, Counter[tuple[int, str]]]:
-    """Counts each resource in a request."""
-    return Counter((yield from in_steps((each.resource_type, each.resource_name) for each in resources)))
+def _alter_each(
+    broker: Broker,
+    resources: Sequence[Resource],
+    alter: Callable[[Resource], None],
+    response: Callable[..., Message],
+    kind: Callable[..., Result],
+) -> Answer:
+    """Changes the settings of each resource. ``response``, ``kind``: the classes of the response and of its entries."""
+
+    def carry_out() -> Generator[None, None, Message]:
+        seen = Counter((yield from in_steps((each.resource_type, each.resource_name) for each in resources)))
+        attempts = (_attempt(kind, seen, resource, alter) for resource in resources)
+        return response(responses=(yield from in_steps(attempts, 1)))
+
+    return broker.acknowledged(broker.carried_out(carry_out(), len(resources)))
 
 
 def _attempt(
