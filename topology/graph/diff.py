@@ -29,9 +29,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph import operations
 from topology.graph.join_sides import changed_places
-from topology.graph.operations.traits import TRAITS, Rereading
+from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
 from topology.graph.origins import Origin, have_sides_changed
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
@@ -389,19 +388,7 @@ _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""
 
-_OBSERVING = frozenset(
-    kind.__name__
-    for kind in (
-        operations.SlidingAggregate,
-        operations.SessionAggregate,
-        operations.Suppress,
-        operations.StreamStreamJoin,
-        operations.StreamSelfJoin,
-        operations.StreamTableGraceJoin,
-        operations.AsofJoin,
-    )
-)
-"""Steps that observe a stream time, with windows or not."""
+_STREAM_TIMES: Mapping[str, ObservedTime] = {kind.__name__: row.stream_time for kind, row in TRAITS.items()}
 _PATTERN = "pattern "
 
 
@@ -469,8 +456,8 @@ def _has_equal_structure(one: Origin, other: Origin) -> bool:
 
 def _has_stream_time(origin: Origin) -> bool:
     """Whether what fills a store observes a stream time, which says what is late."""
-    by = set(origin.filled_by)
-    return not by.isdisjoint(_OBSERVING) or (origin.windows is not None and operations.Aggregate.__name__ in by)
+    times = {_STREAM_TIMES.get(step, ObservedTime.NONE) for step in origin.filled_by}
+    return ObservedTime.ALWAYS in times or (origin.windows is not None and ObservedTime.OF_WINDOWS in times)
 
 
 def _inputs(part: SubtopologyOutline) -> frozenset[str]:

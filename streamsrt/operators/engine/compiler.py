@@ -25,7 +25,7 @@ from streamsrt.operators.engine.plan import StreamTime
 from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
-from topology.graph.operations.traits import Reads, has_one_result, has_sessions, traits_of, window_size_ms
+from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
 
 _FAR = 2**63
 NODES_MAX = 300
@@ -234,8 +234,7 @@ class Compiler:
             case Reads.BOTH:
                 return (True, True)
             case Reads.MAPPED_VALUE:
-                assert isinstance(node.operation, operations.MapValues | operations.FlatMapValues)
-                return (node.operation.with_key or any(self._reads(child)[0] for child in node.children), True)
+                return (takes_key(node.operation) or any(self._reads(child)[0] for child in node.children), True)
             case Reads.AS_CHILDREN:
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))

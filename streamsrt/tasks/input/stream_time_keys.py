@@ -12,23 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TypeAlias
 
 from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, Subtopology
+from topology.graph.operations.traits import stream_time_store
 
 _OF_STORE = "@"
 """What no name of an operator or a store begins with."""
-_WithStore: TypeAlias = (
-    operations.Aggregate
-    | operations.SlidingAggregate
-    | operations.SessionAggregate
-    | operations.Suppress
-    | operations.StreamStreamJoin
-    | operations.StreamSelfJoin
-    | operations.AsofJoin
-)
 
 
 def stream_time_keys(subtopology: Subtopology) -> dict[str, str]:
@@ -37,7 +27,7 @@ def stream_time_keys(subtopology: Subtopology) -> dict[str, str]:
     keys: dict[str, str] = {}
     taken: Counter[str] = Counter()
     for node in subtopology.nodes:
-        store = _store_of(node.operation) if isinstance(node, ProcessorNode) else None
+        store = stream_time_store(node.operation) if isinstance(node, ProcessorNode) else None
         if store is None or not isinstance(node, ProcessorNode):
             continue
         name = kept_as.get(store, store)
@@ -45,14 +35,6 @@ def stream_time_keys(subtopology: Subtopology) -> dict[str, str]:
         keys[getattr(node.operation, "time", node.name)] = f"{_OF_STORE}{name}{number}"
         taken[name] += 1
     return keys
-
-
-def _store_of(operation: object) -> str | None:
-    if isinstance(operation, operations.StreamTableGraceJoin):
-        return operation.buffer
-    if isinstance(operation, operations.StreamStreamJoin) and operation.side == "left":
-        return None
-    return operation.store if isinstance(operation, _WithStore) else None
 
 
 def committed_times(metadata: str, subtopology: Subtopology) -> tuple[int, dict[str, int]] | None:

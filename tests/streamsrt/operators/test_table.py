@@ -27,6 +27,7 @@ def test_no_row_relies_on_a_default() -> None:
         traits.RowSource,
         traits.Code,
         traits.Rereading,
+        traits.ObservedTime,
         bool,
     }
 
@@ -38,6 +39,8 @@ def test_what_a_row_says_fits_the_operations_fields(kind: type) -> None:
     assert row.key is not traits.Key.CHOSEN or "fixed_key" in fields
     assert row.results is not traits.ResultsPerRecord.BY_WINDOW or {"windows", "emit_on_close"} <= set(fields)
     assert row.reads is not traits.Reads.MAPPED_VALUE or "with_key" in fields
+    assert row.stream_time is not traits.ObservedTime.OF_WINDOWS or {"windows", "store"} <= set(fields)
+    assert row.stream_time is not traits.ObservedTime.ALWAYS or {"store", "buffer"} & set(fields)
 
 
 def test_what_has_code_runs_record_by_record_too() -> None:

@@ -72,6 +72,14 @@ class Rereading(Enum):
     AGAIN = "a record counts once more, or meets what it had left behind"
 
 
+class ObservedTime(Enum):
+    """Whether an operation observes a stream time, which decides what is late."""
+
+    NONE = "it observes none"
+    OF_WINDOWS = "it observes one if it has windows"
+    ALWAYS = "it observes one"
+
+
 class Traits(NamedTuple):
     """One row. ``keeps_result``: the operation's ``store`` holds its own result. ``holds_back``: records leave it later than
     they came, also after a restart."""
@@ -84,74 +92,119 @@ class Traits(NamedTuple):
     keeps_result: bool
     holds_back: bool
     rereading: Rereading
+    stream_time: ObservedTime
 
 
-_K, _R, _D, _T, _C, _A = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading
+_K, _R, _D, _T, _C, _A, _S = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading, ObservedTime
 
 TRAITS: Mapping[type, Traits] = MappingProxyType(
     {
         # One record at a time.
-        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
         basic.KeyNotNull: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
         ),
-        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.MapValues: Traits(_K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.FlatMapValues: Traits(_K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING),
-        basic.ForEach: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING),
-        basic.PassThrough: Traits(_K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        batches.MapBatches: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        batches.JoinLookup: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.MapValues: Traits(
+            _K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.FlatMapValues: Traits(
+            _K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE),
+        basic.ForEach: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE
+        ),
+        basic.PassThrough: Traits(
+            _K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        batches.MapBatches: Traits(
+            _K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        batches.JoinLookup: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
         # Processors of the user's.
-        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False, _A.AGAIN),
+        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False, _A.AGAIN, _S.NONE),
         grouped_tables.TableTransformValues: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False, _A.AGAIN
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False, _A.AGAIN, _S.NONE
         ),
         # Tables.
-        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME),
-        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME),
-        basic.TableMapValues: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME),
-        basic.TableToStream: Traits(_K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        grouped_tables.GroupTable: Traits(_K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        # Aggregates.
-        basic.Aggregate: Traits(_K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
-        grouped_tables.TableAggregate: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.SAME
+        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE),
+        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE),
+        basic.TableMapValues: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE
         ),
-        windowed.SlidingAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
-        windowed.CountWindowAggregate: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
-        windowed.SessionAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN),
-        windowed.TableMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING),
-        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME),
+        basic.TableToStream: Traits(
+            _K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        grouped_tables.GroupTable: Traits(
+            _K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        # Aggregates.
+        basic.Aggregate: Traits(
+            _K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.OF_WINDOWS
+        ),
+        grouped_tables.TableAggregate: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE
+        ),
+        windowed.SlidingAggregate: Traits(
+            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS
+        ),
+        windowed.CountWindowAggregate: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE
+        ),
+        windowed.SessionAggregate: Traits(
+            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS
+        ),
+        windowed.TableMerge: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING, _S.NONE
+        ),
+        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME, _S.ALWAYS),
         # Joins.
         basic.StreamTableJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
         ),
-        joins.StreamJoinWindow: Traits(_K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
-        joins.StreamStreamJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
-        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
-        joins.StreamTableGraceJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN),
+        joins.StreamJoinWindow: Traits(
+            _K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE
+        ),
+        joins.StreamStreamJoin: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS
+        ),
+        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS),
+        joins.StreamTableGraceJoin: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS
+        ),
         joins.StreamGlobalTableJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
         ),
-        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN),
-        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN),
-        joins.TableTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        joins.TableJoinMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME),
-        joins.SubscriptionSend: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS),
+        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE),
+        joins.TableTableJoin: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        joins.TableJoinMerge: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME, _S.NONE
+        ),
+        joins.SubscriptionSend: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
         joins.SubscriptionReceive: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.SAME
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.SAME, _S.NONE
         ),
         joins.SubscriptionJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
         ),
-        joins.ForeignTableJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
-        joins.ResponseJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING),
+        joins.ForeignTableJoin: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
+        joins.ResponseJoin: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+        ),
     }
 )
 
@@ -184,6 +237,24 @@ def has_one_result(operation: Any) -> bool:
 def own_store(operation: Any) -> str | None:
     """The store in which an operation keeps its result."""
     store: str | None = operation.store if traits_of(operation).keeps_result else None
+    return store
+
+
+def takes_key(operation: object) -> bool:
+    """Whether the function of an operation that maps values (:attr:`Reads.MAPPED_VALUE`) takes the key as well."""
+    return bool(getattr(operation, "with_key", False))
+
+
+def stream_time_store(operation: object) -> str | None:
+    """The store that an operation's stream time belongs to. Of a stream-stream join, the right side has that of both."""
+    observed = traits_of(operation).stream_time
+    has_windows = getattr(operation, "windows", None) is not None
+    if observed is ObservedTime.NONE or (observed is ObservedTime.OF_WINDOWS and not has_windows):
+        return None
+    if isinstance(operation, joins.StreamStreamJoin) and operation.side == "left":
+        return None
+    field = "buffer" if isinstance(operation, joins.StreamTableGraceJoin) else "store"
+    store: str = getattr(operation, field)
     return store
 
 
