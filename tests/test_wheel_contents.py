@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.tools.wheel_contents import COMMAND, PACKAGES, PYTHONS, ROOT, main, missing
+from tests.tools.wheel_contents import COMMAND, DATA, PACKAGES, PYTHONS, ROOT, main, missing
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 METADATA = [
@@ -33,6 +33,7 @@ def files() -> dict[str, str]:
         f"{FOLDER}/licenses/LICENSE": (ROOT / "LICENSE").read_text(encoding="utf-8"),
         f"{FOLDER}/entry_points.txt": f"[console_scripts]\n{COMMAND}\n",
         **{f"{name}/py.typed": "" for name in PACKAGES},
+        **dict.fromkeys(DATA, ""),
     }
 
 
@@ -63,6 +64,7 @@ def test_each_line_of_metadata_is_needed(tmp_path: Path, line: int) -> None:
         (f"{FOLDER}/licenses/LICENSE", "the text of LICENSE"),
         (f"{FOLDER}/entry_points.txt", f"the command {COMMAND}"),
         ("topology/py.typed", "topology/py.typed"),
+        *((name, name) for name in DATA),
     ],
 )
 def test_each_file_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str) -> None:

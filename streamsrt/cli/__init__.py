@@ -8,6 +8,7 @@ module                  commands
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes
+``demo``                ``demo``: a whole application with its data
 ``faust``               ``faust run|command``: applications of faust-streaming
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``

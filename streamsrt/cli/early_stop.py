@@ -19,7 +19,7 @@ from types import FrameType
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C has ended."""
 
-_RUN_APPLICATIONS = (["run"], ["upgrade", "start"], ["faust", "run"])
+_RUN_APPLICATIONS = (["run"], ["demo"], ["upgrade", "start"], ["faust", "run"])
 _AGAIN_S = 0.05
 _told = threading.Event()
 _USUAL: dict[signal.Signals, Callable[[int, FrameType | None], None] | signal.Handlers] = {

@@ -34,6 +34,11 @@ COMMANDS = {
     "init": _Command(
         "init", "init", "Write a project: application, tests, Dockerfile, compose file with Apache Kafka, CI workflow."
     ),
+    "demo": _Command(
+        "demo.command",
+        "demo",
+        "Run a whole application on the bundled broker: 12,208 departures of airplanes in, tables of their delays out.",
+    ),
     "faust": _Command("faust", "app", "Run faust-streaming applications unchanged."),
     "broker": _Command(
         "broker", "broker", "Run the bundled broker until it is stopped; its address is the first line on stdout."

@@ -1,7 +1,7 @@
 """``python -m tests.tools.wheel_contents dist/*.whl``: what a wheel must have to be published. ``make dist`` runs it.
 
 Its licence, with the text of the repository; where the project is at home; the Pythons that it is tested with; the types;
-the command. Everything that is missing is named.
+the command; the data of ``streamsrt demo``. Everything that is missing is named.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PACKAGES = ("streamsrt", "topology", "coordinator")
 COMMAND = "streamsrt = streamsrt.cli:main"
+DEMO = "streamsrt/cli/demo"
+DATA = tuple(f"{DEMO}/data/{file.name}" for file in sorted((ROOT / DEMO / "data").iterdir()))
 
 
 def missing(wheel: Path) -> Iterator[str]:
@@ -34,6 +36,7 @@ def missing(wheel: Path) -> Iterator[str]:
             yield f"the command {COMMAND}"
     yield from _missing_metadata(metadata)
     yield from (f"{name}/py.typed" for name in PACKAGES if f"{name}/py.typed" not in names)
+    yield from (name for name in DATA if name not in names)
 
 
 def _missing_metadata(metadata: Message) -> Iterator[str]:
