@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 from examples import flights
-from streamsrt.cli.demo.program import Input, console, run_demo
+from streamsrt.cli.demo.program import DemoInput, console, run_demo
 from streamsrt.errors import StreamsError
 
 TOTAL = 336_776
-WHOLE_YEAR = Input(
+WHOLE_YEAR = DemoInput(
     airlines=flights.read_airlines, departures=flights.read_departures, title="Departures from New York City, 2013"
 )
 

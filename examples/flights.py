@@ -26,7 +26,6 @@ from streamsrt.cli.demo.flights import (
     Delays,
     Departure,
     NamedDeparture,
-    Row,
     add_delays_per_hour,
     add_departure,
     airlines_of,
@@ -34,6 +33,9 @@ from streamsrt.cli.demo.flights import (
     name_departure,
     no_delays,
     topology,
+)
+from streamsrt.cli.demo.flights import (
+    DepartureRow as Row,
 )
 
 __all__ = [

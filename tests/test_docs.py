@@ -89,7 +89,11 @@ def shown_commands(page: Path) -> Iterator[list[str]]:
     """The arguments of each ``streamsrt`` command in an indented block of a page."""
     for line in re.sub(r"\\\n +", "", page.read_text(encoding="utf-8")).splitlines():
         shown = re.search(r"^    (?:\$ )?(?:.*\| )?streamsrt ([a-z].*)", line)
-        if shown and " | " not in shown[1].split("   #")[0].removesuffix(" | sort") and "|" not in shown[1].split()[1]:
+        if (
+            shown
+            and " | " not in shown[1].split("   #")[0].removesuffix(" | sort")
+            and "|" not in "".join(shown[1].split()[1:2])
+        ):
             yield shlex.split(shown[1].split("   #")[0].split("  > ")[0].split(" | ")[0])
 
 

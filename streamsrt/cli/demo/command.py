@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.demo.flights import Row, airlines_of, departures_of
-from streamsrt.cli.demo.program import Input, console, run_demo
+from streamsrt.cli.demo.flights import DepartureRow, airlines_of, departures_of
+from streamsrt.cli.demo.program import DemoInput, console, run_demo
 from streamsrt.cli.early_stop import INTERRUPTED
 from streamsrt.errors import ConfigError
 
@@ -25,12 +25,12 @@ def read_airlines() -> Iterator[tuple[str, str]]:
     yield from airlines_of(io.StringIO((_DATA / "airlines.csv").read_text(encoding="utf-8")))
 
 
-def read_departures() -> Iterator[Row]:
+def read_departures() -> Iterator[DepartureRow]:
     """The departures of two weeks, day by day."""
     yield from departures_of(io.StringIO(gzip.decompress((_DATA / "departures.csv.gz").read_bytes()).decode()))
 
 
-TWO_WEEKS = Input(
+TWO_WEEKS = DemoInput(
     airlines=read_airlines, departures=read_departures, title="Departures from New York City, 1 to 14 January 2013"
 )
 

