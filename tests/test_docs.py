@@ -89,12 +89,12 @@ def shown_commands(page: Path) -> Iterator[list[str]]:
     """The arguments of each ``streamsrt`` command in an indented block of a page."""
     for line in re.sub(r"\\\n +", "", page.read_text(encoding="utf-8")).splitlines():
         shown = re.search(r"^    (?:\$ )?(?:.*\| )?streamsrt ([a-z].*)", line)
-        if (
-            shown
-            and " | " not in shown[1].split("   #")[0].removesuffix(" | sort")
-            and "|" not in "".join(shown[1].split()[1:2])
-        ):
-            yield shlex.split(shown[1].split("   #")[0].split("  > ")[0].split(" | ")[0])
+        if shown is None:
+            continue
+        command = shown[1].split("   #")[0]
+        is_one = " | " not in command.removesuffix(" | sort") and "|" not in "".join(shown[1].split()[1:2])
+        if is_one:
+            yield shlex.split(command.split("  > ")[0].split(" | ")[0])
 
 
 def anchors(page: Path) -> set[str]:
