@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, Flushed, RowFormat, average_bytes
 from streamsrt.state.columns import ChangelogColumns, Headers
-from streamsrt.state.sessions import session_key, split_session_key
+from streamsrt.state.sessions import session_keys, split_session_key
 
 SessionKey = tuple[bytes, int, int]
 """Key, end, start."""
@@ -152,9 +152,10 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
-        keys = [session_key(e.key, e.start, e.end) for e in changed]
-        flushed = Flushed.of(list(changed), self.format.serialize, keys, [entry.start for entry in changed])
-        flushed.ends = [e.end for e in changed]
+        starts, ends = [e.start for e in changed], [e.end for e in changed]
+        keys = session_keys([e.key for e in changed], starts, ends)
+        flushed = Flushed.of(list(changed), self.format.serialize, keys, starts)
+        flushed.ends = ends
         self._unwritten.update(zip(keys, flushed.raw_values, strict=True))
         self._flushed_keys.update(flushed.keys)
         self._row_bytes = average_bytes(flushed.store_keys, flushed.raw_values)

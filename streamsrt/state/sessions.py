@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from operator import add
 from struct import Struct
 
 from streamsrt.errors import StateError
@@ -25,6 +26,11 @@ _LAST = b"\xff" * 9
 def session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
     """The changelog's key of a session."""
     return key + _TIMES.pack(end_ms, start_ms)
+
+
+def session_keys(keys: Iterable[bytes], starts_ms: Iterable[int], ends_ms: Iterable[int]) -> list[bytes]:
+    """:func:`session_key` of each key, start and end."""
+    return list(map(add, keys, map(_TIMES.pack, ends_ms, starts_ms)))
 
 
 def split_session_key(session_key: bytes) -> tuple[bytes, int, int]:

@@ -19,7 +19,7 @@ from typing import Protocol
 from streamsrt.state.cache import Entry, Flushed, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.window_cache import WindowByteStore, WindowCache, WindowRows
-from streamsrt.state.windowed import split_window_key, window_key
+from streamsrt.state.windowed import split_window_key, window_keys
 
 _by_start = attrgetter("start")
 _LATEST_MS = 2**63 - 1
@@ -110,13 +110,18 @@ class SlidingCache(WindowCache):
             if entries[at].start == start:
                 return entries[at]
         entry = Entry(key, None, -1, start)
+        self.insert(entries, at, entry)
+        return entry
+
+    def insert(self, entries: list[Entry], at: int, entry: Entry) -> None:
+        """Puts an entry at its place among ``entries``, where there is none with its start."""
         entries.insert(at, entry)
         self.entries += 1
+        start = entry.start
         if start > self.newest_start:
             self.newest_start = start
         if self._at is not None:
             self._at.setdefault(start, []).append(entry)
-        return entry
 
     def put(self, key: bytes, start: int, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         entry = self.add(self.windows_of(key), key, start)
@@ -156,8 +161,8 @@ class SlidingCache(WindowCache):
         changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
-        store_keys = [window_key(entry.key, entry.start) for entry in changed]
         starts = [entry.start for entry in changed]
+        store_keys = window_keys([entry.key for entry in changed], starts)
         flushed = Flushed.of(changed, self.format.serialize, store_keys, starts)
         self._unwritten.update(zip(store_keys, self._rows_of(flushed), strict=True))
         return flushed

@@ -16,8 +16,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, repeat
+from operator import add, itemgetter
 from struct import Struct
 
 from streamsrt.errors import StateError
@@ -25,6 +25,7 @@ from streamsrt.state.over_bytes import OverBytes
 from streamsrt.state.store import BytesStore
 
 _TIME = Struct(">q")
+_TIME_AND_SEQUENCE = Struct(">qi")
 pack_start = _TIME.pack
 """A window's start as it stands in the key of its row."""
 _NO_SEQUENCE = b"\0\0\0\0"
@@ -42,6 +43,11 @@ MIN_SEGMENT_INTERVAL_MS = 60_000
 def window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
     """The changelog's key of a row."""
     return key + _TIME.pack(start_ms) + sequence.to_bytes(4, "big")
+
+
+def window_keys(keys: Iterable[bytes], starts_ms: Iterable[int]) -> list[bytes]:
+    """:func:`window_key` of each key and start."""
+    return list(map(add, keys, map(_TIME_AND_SEQUENCE.pack, starts_ms, repeat(0))))
 
 
 def split_window_key(key: bytes) -> tuple[bytes, int]:

@@ -12,7 +12,9 @@ Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from streamsrt.operators.engine.compiler import Compiler
@@ -30,6 +32,8 @@ from streamsrt.state.windowed import pack_start
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SlidingAggregate
 from topology.spec.windows import Windowed
+
+_by_start = attrgetter("start")
 
 
 class SlidingChange(NamedTuple):
@@ -126,29 +130,35 @@ class Sliding:
         own = holding[0] if holding and holding[0].start == own_start else None
         is_complete = own is not None and own.timestamp >= timestamp
         last = left or own
-        previous = None if last is None else last.timestamp
-        before = None if left is None or left.timestamp < own_start else left.value
+        right_start = -1 if last is None else last.timestamp + 1
+        before = 0 if left is None or left.timestamp < own_start else left.value
         # None of the windows is closed, since the record itself is not late.
         self.is_taken = True
+        dirty, sequence = self._cache.dirty, self._sequence
         for entry in reversed(holding):
-            self._set_count(entry, entry.value + 1, timestamp, headers)
+            # As the cache's change(), without a call.
+            if not entry.dirty:
+                entry.dirty = True
+                entry.old = entry.value
+                dirty.append(entry)
+            entry.value += 1
+            entry.timestamp = timestamp
+            entry.headers = headers
+            entry.sequence = next(sequence)
         if is_complete:
             return True
-        if previous is not None and previous + 1 >= own_start and all(e.start != previous + 1 for e in holding):
-            self._set_count(self._cache.add(entries, raw, previous + 1), 1, timestamp, headers)
-        if own is None:
-            count = 1 if before is None else before + 1
-            self._set_count(self._cache.add(entries, raw, own_start), count, timestamp, headers)
+        if right_start >= own_start and all([entry.start != right_start for entry in holding]):
+            at = bisect_left(entries, right_start, first, key=_by_start)
+            self._insert_count(entries, at, Entry(raw, 1, timestamp, right_start), headers)
+        if own is None and right_start != own_start:
+            self._insert_count(entries, first, Entry(raw, before + 1, timestamp, own_start), headers)
         return True
 
-    def _set_count(self, entry: Entry, count: int, timestamp: int, headers: Headers) -> None:
-        """As the cache's ``change``, which calls one function more."""
-        if not entry.dirty:
-            entry.dirty = True
-            entry.old = entry.value
-            self._cache.dirty.append(entry)
-        entry.value = count
-        entry.timestamp = timestamp
+    def _insert_count(self, entries: list[Entry], at: int, entry: Entry, headers: Headers) -> None:
+        """Adds a window that there was not."""
+        self._cache.insert(entries, at, entry)
+        entry.dirty = True
+        self._cache.dirty.append(entry)
         entry.headers = headers
         entry.sequence = next(self._sequence)
 
