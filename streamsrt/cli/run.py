@@ -190,7 +190,7 @@ def run_application(
         finally:
             stop.set()
         _show(done, streams.state, as_json=as_json)
-        if advice := late_records_advice(done.counters):
+        if advice := late_records_advice(done.subtopology_counters):
             note(advice)
     raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
 

@@ -17,7 +17,7 @@ from streamsrt.wording import counted
 INTERVAL_MS = 10_000
 _MANY_LATE = 100
 _LARGE_SHARE_LATE = 0.05
-"""From how many late records on, and from which part of all that were processed, it is worth an advice."""
+"""From how many late records on, and from which part of what its subtopology processed, it is worth an advice."""
 
 _REASONS: Mapping[str, str] = {
     "dropped_null": "their key or value is null",
@@ -87,14 +87,27 @@ def _line(drops: Drops, name: str, count: int) -> str:
     return f"{drops.who}: dropped {counted(count, 'record')}{drops.of}: {_REASONS[name]}{last}"
 
 
-def late_records_advice(counters: Mapping[str, int]) -> str:
-    """Returns advice for a run that dropped many records as late, empty if there were few. ``counters``: of all tasks."""
-    late, processed = counters.get("dropped_late", 0), counters.get("processed", 0)
-    if late < _MANY_LATE or late < processed * _LARGE_SHARE_LATE:
+def late_records_advice(subtopology_counters: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns advice for a run in which a subtopology dropped many records as late, empty if there were few.
+
+    ``subtopology_counters``: the totals of each subtopology, by its id. The late records are a share of what the same
+    subtopology processed: a record before a repartition topic can't be late behind it.
+    """
+    affected = {
+        name: (late, processed)
+        for name, counters in sorted(subtopology_counters.items())
+        if (late := counters.get("dropped_late", 0)) >= _MANY_LATE
+        and late >= (processed := counters.get("processed", 0)) * _LARGE_SHARE_LATE
+    }
+    if not affected:
         return ""
+    shares = ", ".join(
+        f"{late:,} of {processed:,} records in subtopology {name}" + (f" ({late / processed:.0%})" if processed else "")
+        for name, (late, processed) in affected.items()
+    )
     return (
-        f"{late:,} of {processed:,} processed records ({late / processed:.0%}) came after their window had closed and "
-        "were not counted. A window closes by the stream time of its task. Behind a repartition topic or a foreign-key "
-        "join, tasks that catch up with a backlog write at their own pace, so what the slower ones write is late: give the "
-        "windows a longer grace period (grace=), or take the late records as a stream with late()"
+        f"{shares} came after their window had closed and were not counted. A window closes by the stream time of its "
+        "task. Behind a repartition topic or a foreign-key join, tasks that catch up with a backlog write at their own "
+        "pace, so what the slower ones write is late: give the windows a longer grace period (grace=), or take the late "
+        "records as a stream with late()"
     )

@@ -359,8 +359,11 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
     """Adds up the progress of several stream threads."""
     parts = list(parts)
     counters: Counter[str] = Counter()
+    of_subtopologies: dict[str, Counter[str]] = {}
     for part in parts:
         counters.update(part.counters)
+        for subtopology_id, counted in part.subtopology_counters.items():
+            of_subtopologies.setdefault(subtopology_id, Counter()).update(counted)
     return Progress(
         state=state,
         tasks=tuple(task for part in parts for task in part.tasks),
@@ -368,6 +371,7 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
         restored_records=sum(part.restored_records for part in parts),
         commits=sum(part.commits for part in parts),
         counters=dict(counters),
+        subtopology_counters=of_subtopologies,
         statuses=tuple(dict.fromkeys(status for part in parts for status in part.statuses)),
         opened_tasks=sum(part.opened_tasks for part in parts),
         closed_tasks=sum(part.closed_tasks for part in parts),

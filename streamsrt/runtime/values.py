@@ -145,6 +145,10 @@ class Progress:
     """Totals over all tasks, including those that have moved away: records that were dropped, or failed and were
     skipped.
     """
+    subtopology_counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The same for the tasks of each subtopology, by its id. A record that passes a repartition topic is processed by two
+    subtopologies, and so counts twice in ``counters``.
+    """
     statuses: tuple[str, ...] = field(default=())
     """What the group coordinator reports about the group: why nothing is processed, if nothing is."""
 

@@ -54,6 +54,7 @@ class ProgressReporter:
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
             counters=self._manager.counters(),
+            subtopology_counters=self._manager.subtopology_counters(),
             statuses=statuses,
             member_id=self._member.member_id,
             member_epoch=self._member.member_epoch,

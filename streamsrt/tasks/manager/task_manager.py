@@ -111,7 +111,7 @@ class TaskManager:
         self.opened = 0
         self.assignment_changes = AssignmentChanges()
         self.closed = 0
-        self._counted: Counter[str] = Counter()
+        self._counted: dict[str, Counter[str]] = {}
         self.on_close: Callable[[OwnedTask], None] = lambda _: None
         """Called with each task that closes."""
         self.while_calling: Callable[[OwnedTask], None] = lambda _: None
@@ -130,11 +130,18 @@ class TaskManager:
     def running(self) -> list[OwnedTask]:
         return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
 
+    def subtopology_counters(self) -> dict[str, Counter[str]]:
+        """Totals over all tasks of a subtopology that were ever open here, by the subtopology's id."""
+        totals = {subtopology_id: Counter(counted) for subtopology_id, counted in self._counted.items()}
+        for owned in self._tasks.values():
+            totals.setdefault(owned.key[0], Counter()).update(owned.task.counters())
+        return totals
+
     def counters(self) -> dict[str, int]:
         """Totals over all tasks that were ever open here, by name."""
-        total = Counter(self._counted)
-        for owned in self._tasks.values():
-            total.update(owned.task.counters())
+        total: Counter[str] = Counter()
+        for counted in self.subtopology_counters().values():
+            total.update(counted)
         refused = self._collector.dropped_records
         total.update({"dropped": refused + self._collector.unplaced_records, "failed_production": refused})
         total["shortened_letters"] = self._collector.shortened_letters
@@ -315,7 +322,7 @@ class TaskManager:
         self._dormant.left(owned)
         owned.enter(Phase.CLOSED)
         del self._tasks[owned.key]
-        self._counted.update(owned.task.counters())
+        self._counted.setdefault(owned.key[0], Counter()).update(owned.task.counters())
         self.on_close(owned)
         self.closed += 1
         self.assignment_changes.closed(str(owned), owned.role, becomes)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
 from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, late_records_advice
+from streamsrt.runtime.supervisor import total_of
+from streamsrt.runtime.values import State
 from streamsrt.tasks.output.refused_records import RefusedRecords
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.conftest import MakeRig
-from tests.streamsrt.rig import Rig, number
-from topology import KTable, Store, StreamsBuilder, serdes
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import CHANGELOG, Rig, number
+from topology import KTable, Store, StreamsBuilder, TimeWindows, serdes
 
 LATE = "they came after their window had closed, or are older than what their store keeps"
 
@@ -141,7 +147,7 @@ def test_of_changes_that_were_overtaken_is_said_which_result_they_may_lack() -> 
 
 @pytest.mark.parametrize(("late", "processed"), [(99, 100), (4_999, 100_000), (0, 0)])
 def test_few_late_records_are_worth_no_advice(late: int, processed: int) -> None:
-    assert late_records_advice({"dropped_late": late, "processed": processed}) == ""
+    assert late_records_advice({"0": {"dropped_late": late, "processed": processed}}) == ""
 
 
 def test_changes_that_were_overtaken_are_neither_late_nor_worth_an_advice() -> None:
@@ -157,11 +163,45 @@ def test_changes_that_were_overtaken_are_neither_late_nor_worth_an_advice() -> N
             topic.pipe_input("a", "x", timestamp)
         counters = driver.counters()
     assert (counters["dropped_outdated"], counters["dropped_late"], counters["dropped"]) == (200, 0, 200)
-    assert late_records_advice(counters) == ""
+    assert late_records_advice({"0": counters}) == ""
 
 
 def test_who_dropped_many_records_as_late_is_told_why_and_what_helps() -> None:
-    advice = late_records_advice({"dropped_late": 8_500, "processed": 10_000})
-    assert advice.startswith("8,500 of 10,000 processed records (85%) came after their window had closed")
+    advice = late_records_advice({"counts": {"dropped_late": 8_500, "processed": 10_000}})
+    assert advice.startswith(
+        "8,500 of 10,000 records in subtopology counts (85%) came after their window had closed and were not counted"
+    )
     assert "grace=" in advice
     assert "late()" in advice
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_late_records_are_a_share_of_what_their_own_subtopology_processed(tmp_path: Path, is_closed: bool) -> None:
+    """Most records here are dropped before the repartition topic; those behind it are late."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=serdes.string, value=serdes.integer)
+        .filter(lambda key, value: value > 0)
+        .group_by(lambda key, value: key, key=serdes.string, value=serdes.integer, name="by_key")
+        .windowed_by(TimeWindows(size=100, grace=0))
+        .count(store="counts")
+    )
+    topology = builder.build()
+    network = InProcessNetwork({"in": 1, "app-by_key-repartition": 1, CHANGELOG: 1})
+    first, second = (Rig(tmp_path / str(at), topology, network, partitions=1, subtopology=at) for at in (0, 1))
+    with closing(first), closing(second):
+        network.write(("in", 0), [(b"a", number(0))] * 700, timestamp=100_000)
+        network.write(("in", 0), [(b"a", number(1))], timestamp=100_000)
+        network.write(("in", 0), [(b"a", number(1))] * 299, timestamp=5)
+        for rig in (first, second):
+            rig.give(Tasks(active=rig.tasks(0)))
+            rig.clock_ms += 1_000
+            rig.iterate(3)
+            rig.commit()
+            if is_closed:
+                rig.give(Tasks())
+            rig.clock_ms += 1_000
+            rig.iterate()
+        done = total_of(State.RUNNING, [first.thread.progress, second.thread.progress])
+    assert (done.counters["processed"], done.counters["dropped_late"]) == (1_300, 299)
+    assert late_records_advice(done.subtopology_counters).startswith("299 of 300 records in subtopology")
