@@ -196,7 +196,7 @@ def test_late_records_are_a_share_of_what_their_own_subtopology_processed(tmp_pa
         for rig in (first, second):
             rig.give(Tasks(active=rig.tasks(0)))
             rig.clock_ms += 1_000
-            rig.iterate(3)
+            rig.iterate(10)
             rig.commit()
             if is_closed:
                 rig.give(Tasks())
