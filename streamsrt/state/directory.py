@@ -259,9 +259,10 @@ class StateDirectory:
             raise failed
 
     def _unlock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        # The number is forgotten first: another thread that closes, too, must not close who has the number next.
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     def _check_usable(self) -> None:
         if self._lock < 0:

@@ -2,7 +2,7 @@
 
 ``SLOW_READER_MS``: how long a version takes for each record that it reads of the repartition topic, so that there are always
 records in flight. It takes a quarter of that for each that it writes, so that they come in small batches: a batch
-is read to its end before anything else happens.
+is read to its end before anything else happens. ``SLOW_WHILE``: only while this file exists.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 SLOW_S = int(os.environ.get("SLOW_READER_MS", "0")) / 1000
-
+WHILE = os.environ.get("SLOW_WHILE")
 
 ANSWER = threading.Event()
 """Of a slow database, which never comes."""
 
 
 def _slowly(value: bytes, took_s: float) -> bytes:
-    if took_s:
+    if took_s and (WHILE is None or os.path.exists(WHILE)):
         ANSWER.wait(took_s)
     return value
 
