@@ -2,18 +2,20 @@
 
 1. A credential is a row of an internal log, and in force once that is written. So is the key that the salts of users who
    are not there follow from: made once, or a start would tell them from those of users who are.
-2. Of several changes in one request each succeeds or fails by itself; two for one user fail both.
+2. Of several changes in one request each succeeds or fails by itself; two for one user fail both. Requests are handled
+   in steps: one may name thousands of users.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import orjson
 
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.broker.slices import ITEMS_PER_STEP, in_steps
 from coordinator.log import LogError
 from coordinator.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism, credential_of
 from streamsrt.wire.error_codes import ErrorCode
@@ -27,6 +29,7 @@ from streamsrt.wire.types import (
 _ROW = "scram/"
 _DECOY_ROW = "scram.decoy.key"
 _DECOY_KEY_BYTES = 32
+_WRITTEN_PER_STEP = 4
 Name = tuple[Mechanism, str]
 Change = (
     AlterUserScramCredentialsRequest.ScramCredentialDeletion | AlterUserScramCredentialsRequest.ScramCredentialUpsertion
@@ -60,6 +63,9 @@ class Credentials:
             self._decoy_key = made
         return self._decoy_key
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, mechanism: Mechanism, user: str) -> Credential | None:
         return self._known.get((mechanism, user))
 
@@ -83,25 +89,30 @@ class Credentials:
 
     # ---------------------------------------------------------------------------------------------------- requests
 
-    def alter(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+    def altering(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> Generator[None, None, AlterUserScramCredentialsResponse]:
         """Handles AlterUserScramCredentials."""
         changes: list[Change] = [*request.deletions, *request.upsertions]
-        twice = {name for name, count in Counter((each.name, each.mechanism) for each in changes).items() if count > 1}
+        seen = Counter((yield from in_steps((each.name, each.mechanism) for each in changes)))
         errors: dict[str, tuple[int, str | None]] = {}
-        for each in changes:
+        for count, each in enumerate(changes, 1):
             code, message = errors.get(each.name, (0, None))
             if not code:
-                code, message = self._refusal(each, twice)
+                code, message = self._refusal(each, is_twice=seen[each.name, each.mechanism] > 1)
             errors[each.name] = (code, message)
-        for each in changes:
+            if not count % ITEMS_PER_STEP:
+                yield
+        for count, each in enumerate(changes, 1):
+            if not count % _WRITTEN_PER_STEP:
+                yield
             if not errors[each.name][0]:
                 errors[each.name] = self._carry_out(each)
         result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-        return AlterUserScramCredentialsResponse(
-            results=[
-                result(user=user, error_code=code, error_message=message) for user, (code, message) in errors.items()
-            ]
+        results = (
+            result(user=user, error_code=code, error_message=message) for user, (code, message) in errors.items()
         )
+        return AlterUserScramCredentialsResponse(results=(yield from in_steps(results)))
 
     def _carry_out(self, change: Change) -> tuple[int, str | None]:
         mechanism, made = Mechanism(change.mechanism), None
@@ -113,14 +124,10 @@ class Credentials:
             return error.error_code, str(error)
         return 0, None
 
-    def _refusal(
-        self,
-        change: Change,
-        twice: Iterable[tuple[str, int]],
-    ) -> tuple[int, str | None]:
+    def _refusal(self, change: Change, *, is_twice: bool) -> tuple[int, str | None]:
         if not change.name:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
-        if (change.name, change.mechanism) in twice:
+        if is_twice:
             return ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
         if change.mechanism not in Mechanism.__members__.values():
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
@@ -134,15 +141,19 @@ class Credentials:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
         return 0, None
 
-    def described(self, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    def describing(
+        self, request: DescribeUserScramCredentialsRequest
+    ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
         """Handles DescribeUserScramCredentials: mechanisms and iterations, nothing secret."""
         known: dict[str, list[tuple[Mechanism, int]]] = {}
         for (mechanism, user), credential in sorted(self._known.items()):
             known.setdefault(user, []).append((mechanism, credential.iterations))
-        wanted = [each.name for each in request.users or ()] or list(known)
+        wanted = (yield from in_steps(each.name for each in request.users or ())) or list(known)
         response = DescribeUserScramCredentialsResponse(results=[])
         counts = Counter(wanted)
-        for user in counts:
+        for done, user in enumerate(counts):
+            if done and not done % ITEMS_PER_STEP:
+                yield
             result = response.DescribeUserScramCredentialsResult(user=user, credential_infos=[])
             if counts[user] > 1:
                 result.error_code = ErrorCode.DUPLICATE_RESOURCE

@@ -53,12 +53,20 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     message.min_bytes = min(message.min_bytes, message.max_bytes)
     looked, found = broker.purgatory.round, _Found()
     steps = _collect(broker, message, found, by_id=by_id)
-    if sum(len(each.partitions) for each in message.topics) > PARTITIONS_AT_ONCE:
+    if _is_wide(message):
         return _fetch_wide(broker, message, steps, found, by_id=by_id)
     whole(steps)
     if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
     return _wait(broker, message, looked, found, by_id=by_id)
+
+
+def _is_wide(message: FetchRequest) -> bool:
+    """Whether it is collected in slices. Topics without partitions have to be answered, too."""
+    return (
+        len(message.topics) > PARTITIONS_AT_ONCE
+        or sum(len(each.partitions) for each in message.topics) > PARTITIONS_AT_ONCE
+    )
 
 
 async def _fetch_wide(
@@ -78,7 +86,9 @@ def _fold(message: FetchRequest) -> Steps:
     """Keeps each partition once in the request: the last of equal ones counts, as on Kafka."""
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
-    for each in message.topics:
+    for topic_count, each in enumerate(message.topics, 1):
+        if not topic_count % PARTITIONS_PER_STEP:
+            yield
         key = each.topic, each.topic_id
         topics.setdefault(key, each)
         known = partitions.setdefault(key, {})
@@ -86,7 +96,9 @@ def _fold(message: FetchRequest) -> Steps:
             known[data.partition] = data
             if not count % PARTITIONS_PER_STEP:
                 yield
-    for key, each in topics.items():
+    for topic_count, (key, each) in enumerate(topics.items(), 1):
+        if not topic_count % PARTITIONS_PER_STEP:
+            yield
         each.partitions = list(partitions[key].values())
     message.topics = list(topics.values())
 
@@ -109,7 +121,7 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
             else:
                 # Records were appended since the last check, to whatever partition: on a busy broker that is always so.
                 is_over = loop.time() >= deadline
-        is_wide = len(found.sizes) > PARTITIONS_AT_ONCE
+        is_wide = max(len(found.sizes), len(message.topics)) > PARTITIONS_AT_ONCE
         looked, found = broker.purgatory.round, _Found()
         steps = _collect(broker, message, found, by_id=by_id)
         if is_wide:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.slices import whole
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
-from streamsrt.wire.types import SaslAuthenticateResponse, SaslHandshakeResponse
+from streamsrt.wire.types import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
+
+_USERS_AT_ONCE = 64
 
 
 def handle_alter_user_scram_credentials(broker: Broker, request: Request) -> Answer:
-    return broker.acknowledged(broker.credentials.alter(request.message))
+    message: AlterUserScramCredentialsRequest = request.message
+    size = len(message.deletions) + len(message.upsertions)
+    return broker.acknowledged(broker.carried_out(broker.credentials.altering(message), size))
 
 
 def handle_describe_user_scram_credentials(broker: Broker, request: Request) -> Answer:
-    return broker.credentials.described(request.message)
+    message: DescribeUserScramCredentialsRequest = request.message
+    described = broker.credentials.describing(message)
+    count = len(message.users or ()) or len(broker.credentials)
+    return whole(described) if count <= _USERS_AT_ONCE else broker.slices.run_alone(described)
 
 
 def handle_create_acls(broker: Broker, request: Request) -> Answer:

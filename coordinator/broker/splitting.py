@@ -21,6 +21,7 @@ ELEMENTS_MAX = 50_000
 """How many elements the arrays of one request may have together: five times what a request may create."""
 WHOLE_ELEMENTS_MAX = 20_000
 _FOLDED_AT_ONCE = 64
+_COMMITTED_AT_ONCE = 400
 _BATCHED_FETCH_VERSION = 8
 
 M = TypeVar("M", bound=Message)
@@ -31,13 +32,15 @@ class Level(NamedTuple):
     """An array of a request and the one of the answer that has an entry for each of its entries.
 
     ``key``: entries with the same one are the same question; None: each stays. ``same``: the names of the answer's
-    attributes by which entries that were taken apart are recognised.
+    attributes by which entries that were taken apart are recognised. ``cost``: how many of the innermost entries one of
+    these costs at least.
     """
 
     wanted: str
     answered: str
     key: Callable[[Entry], object] | None = None
     same: tuple[str, ...] = ()
+    cost: int = 1
 
 
 class Split(NamedTuple):
@@ -71,13 +74,15 @@ SPLITS: Mapping[int, Split] = {
     ApiKey.LIST_OFFSETS: Split((_TOPICS, Level("partitions", "partitions", _partition_index)), 4),
     ApiKey.METADATA: Split((Level("topics", "topics", _by_name_or_id),), 64),
     ApiKey.OFFSET_COMMIT: Split(
-        (Level("topics", "topics", None, _NAMED_OR_ID), Level("partitions", "partitions")), 1000
+        (Level("topics", "topics", None, _NAMED_OR_ID, 2), Level("partitions", "partitions")), _COMMITTED_AT_ONCE
     ),
-    ApiKey.TXN_OFFSET_COMMIT: Split((Level("topics", "topics", None, _NAMED), Level("partitions", "partitions")), 1000),
+    ApiKey.TXN_OFFSET_COMMIT: Split(
+        (Level("topics", "topics", None, _NAMED), Level("partitions", "partitions")), _COMMITTED_AT_ONCE
+    ),
     ApiKey.OFFSET_DELETE: Split((Level("topics", "topics", None, _NAMED), Level("partitions", "partitions")), 200),
     ApiKey.OFFSET_FETCH: Split(
         (
-            Level("groups", "groups", attrgetter("group_id"), ("group_id",)),
+            Level("groups", "groups", attrgetter("group_id"), ("group_id",), 8),
             Level("topics", "topics", _by_name_or_id, _NAMED_OR_ID),
             Level("partition_indexes", "partitions", _itself),
         ),
@@ -130,24 +135,35 @@ SPLITS: Mapping[int, Split] = {
     ApiKey.ALTER_CLIENT_QUOTAS: Split((Level("entries", "entries"),)),
 }
 
+_FETCH_OF_ONE_GROUP = Split(
+    (Level("topics", "topics", None, _NAMED), Level("partition_indexes", "partitions")),
+    200,
+)
+"""OffsetFetch before it had several groups. Each repeated entry was answered."""
 
-def elements_max(api_key: int, api_version: int) -> int:
-    """Returns how many array elements a request of this API may have."""
-    is_split = api_key in SPLITS or api_key == ApiKey.FETCH
+
+def split_of(api_key: int, api_version: int) -> Split | None:
+    """Returns how requests of this API and version are taken apart; None if they are not."""
     if api_key == ApiKey.OFFSET_FETCH and api_version < _BATCHED_FETCH_VERSION:
-        is_split = False
-    return ELEMENTS_MAX if is_split else WHOLE_ELEMENTS_MAX
+        return _FETCH_OF_ONE_GROUP
+    return SPLITS.get(api_key)
 
 
-def is_long(api_key: int, message: Message) -> bool:
+def elements_max(api_key: int) -> int:
+    """Returns how many array elements a request of this API may have."""
+    return ELEMENTS_MAX if api_key in SPLITS or api_key == ApiKey.FETCH else WHOLE_ELEMENTS_MAX
+
+
+def is_long(split: Split | None, message: Message) -> bool:
     """Whether a request has more entries than are handled at once."""
-    split = SPLITS.get(api_key)
     return split is not None and _exceeds(message, split.levels, split.entries)
 
 
 def _exceeds(message: Message, levels: tuple[Level, ...], entries: int) -> bool:
     found = getattr(message, levels[0].wanted) or ()
-    return len(found) > entries or (len(levels) > 1 and any(_exceeds(each, levels[1:], entries) for each in found))
+    return len(found) * levels[0].cost > entries or (
+        len(levels) > 1 and any(_exceeds(each, levels[1:], entries) for each in found)
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- apart
@@ -161,7 +177,7 @@ def in_pieces(split: Split, message: M) -> Generator[M | None, None, None]:
         yield message
         return
     folded = yield from _folded(whole, split.levels + split.merged)
-    for _, entries in _bundles(folded, split.levels[1:], split.entries):
+    for _, entries in _bundles(folded, split.levels, split.entries):
         piece = copy(message)
         setattr(piece, first.wanted, entries)
         yield piece
@@ -202,7 +218,7 @@ def _extend(first: Entry, entry: Entry, name: str, is_own: bool) -> None:
 
 
 def _bundles(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Entry]]]:
-    """Yields the entries in lists with about ``size`` innermost ones, each with their number."""
+    """Yields the entries of the first level in lists with about ``size`` innermost ones, each with their number."""
     bundle: list[Entry] = []
     held = 0
     for count, part in _parts(entries, levels, size):
@@ -216,17 +232,19 @@ def _bundles(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> 
 
 
 def _parts(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, Entry]]:
+    cost = levels[0].cost
     for entry in entries:
-        inner = getattr(entry, levels[0].wanted) if levels else None
+        inner = getattr(entry, levels[1].wanted) if len(levels) > 1 else None
         if not inner:
-            yield 1, entry
+            yield cost, entry
             continue
         for count, bundle in _bundles(inner, levels[1:], size):
+            count = max(count, cost)
             if len(bundle) == len(inner) and all(map(_is, bundle, inner)):
                 yield count, entry
                 continue
             part = copy(entry)
-            setattr(part, levels[0].wanted, bundle)
+            setattr(part, levels[1].wanted, bundle)
             yield count, part
 
 

@@ -32,7 +32,7 @@ from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.metadata_of_all import MetadataOfAll
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
-from coordinator.broker.splitting import SPLITS, Split, elements_max, in_pieces, is_long, joined, released
+from coordinator.broker.splitting import Split, elements_max, in_pieces, is_long, joined, released, split_of
 from coordinator.security.acls import ANONYMOUS
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
@@ -134,13 +134,13 @@ class Dispatcher:
     def _handle_large(self, frame: memoryview | bytes, client_host: str, principal: str) -> Answer:
         """Reads a few elements; what is whole then, and not long, is answered as any other request."""
         api_key, api_version = int.from_bytes(frame[:2], "big", signed=True), int.from_bytes(frame[2:4], "big")
-        steps = decode_request_in_steps(frame, elements_max(api_key, api_version))
+        steps = decode_request_in_steps(frame, elements_max(api_key))
         try:
             for _ in range(STEPS_AT_ONCE):
                 next(steps)
         except StopIteration as stop:
             header, message = stop.value
-            if not is_long(api_key, message):
+            if not is_long(split_of(api_key, api_version), message):
                 return self._answer(frame, header, message, client_host, principal)
             return self._in_slices(at_once(stop.value), client_host, principal)
         except UnsupportedVersionError as error:
@@ -173,9 +173,9 @@ class Dispatcher:
     async def _long_answer(self, request: Request) -> MessageOrLater:
         """The answer to a request that may be long, or something to await it."""
         api_key = request.header.api_key
-        if not is_long(api_key, request.message):
+        split = split_of(api_key, request.header.api_version)
+        if split is None or not is_long(split, request.message):
             return self._handlers[api_key](self._broker, request)
-        split = SPLITS[api_key]
         slices = self._broker.slices
         answers, waiting = await slices.run(self._piecewise(split, request))
         for index, answer in waiting:
