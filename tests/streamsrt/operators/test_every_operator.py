@@ -41,6 +41,8 @@ from topology import (
     serdes,
 )
 from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, Subtopology
+from topology.graph.operations.traits import ObservedTime, traits_of
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 Row = tuple[str, str, str | None, int]
@@ -357,6 +359,29 @@ def test_every_operation_has_a_program() -> None:
     }
     missing = sorted(each.__name__ for each in known - used)
     assert not missing, f"no program in PROGRAMS of this module has {', '.join(missing)}: add one, or a step to one"
+
+
+def observing(part: Subtopology) -> set[str]:
+    """The names of the stream times that the rows of ``TRAITS`` promise for a task of this subtopology."""
+    found = set()
+    for node in part.nodes:
+        if isinstance(node, ProcessorNode):
+            observed, windows = traits_of(node.operation).stream_time, getattr(node.operation, "windows", None)
+            if observed is ObservedTime.ALWAYS or (observed is ObservedTime.OF_WINDOWS and windows is not None):
+                found.add(getattr(node.operation, "time", node.name))
+    return found
+
+
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_operator_has_a_stream_time_if_its_row_says_so(program: str, generate: bool) -> None:
+    topology = topology_of(program)
+    with TopologyTestDriver(topology, generate=generate) as driver:
+        for part in topology.subtopologies:
+            for at_ms, topic in enumerate(sorted(part.source_topics)):
+                driver.pipe_raw(topic, b"a", b"x", at_ms)
+        found = {task.subtopology.id: set(task._runner.env.stream_times) for task in driver._tasks}
+    assert found == {part.id: observing(part) for part in topology.subtopologies}
 
 
 rows = st.lists(
