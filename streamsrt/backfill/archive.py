@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -33,12 +32,16 @@ from streamsrt.backfill.parquet_files import (
     check_columns,
     check_no_nulls,
     check_size,
-    is_data_file,
+    check_times,
+    folder_partition,
     key_bytes,
     milliseconds,
+    nothing_found,
     numbers,
     opened,
+    other_folder,
     parquet,
+    parquet_paths,
 )
 from streamsrt.backfill.plan import ArchiveFile, SourceRange
 from streamsrt.wire.records import Headers, RecordColumns
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS = 4_000
 FILE_RECORDS = 100_000
-_PARTITION_FOLDER = re.compile(r"partition=(\d+)$")
 _REQUIRED = (OFFSET, TIMESTAMP, KEY, VALUE)
 
 
@@ -57,19 +59,19 @@ _REQUIRED = (OFFSET, TIMESTAMP, KEY, VALUE)
 
 
 def scan_archive(
-    root: Path, *, allow_gaps: bool = False, times: TimesRead | None = None
+    root: Path, *, allow_gaps: bool = False, times: TimesRead | None = None, topic: str = "TOPIC"
 ) -> dict[int, tuple[ArchiveFile, ...]]:
     """The files of a topic's archive by partition, in the order of offsets. ``times`` gets how their times are written.
     Raises ArchiveError."""
     if not root.is_dir():
         raise ArchiveError(f"archive {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     found: dict[int, list[ArchiveFile]] = {}
-    for path in sorted(root.rglob("*.parquet")):
-        described = _describe(path.absolute(), times) if is_data_file(root, path) else None
+    for path in parquet_paths(root):
+        described = _describe(path.absolute(), times)
         if described is not None:
             found.setdefault(described[0], []).append(described[1])
     if not found:
-        raise ArchiveError(f"archive {root} has no Parquet files with records: check the path")
+        raise nothing_found("archive", root, topic)
     return {partition: _in_order(partition, files, allow_gaps=allow_gaps) for partition, files in sorted(found.items())}
 
 
@@ -80,6 +82,8 @@ def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | 
             return None
         first, last = bounds(path, file, OFFSET)
         check_no_nulls(path, file, TIMESTAMP)
+        if times is None or not times.is_extracted:
+            check_times(path, file)
         if times is not None:
             times.add(file.schema_arrow.field(TIMESTAMP).type)
         partition = _partition_of(path, file)
@@ -90,6 +94,7 @@ def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | 
 
 
 def _partition_of(path: Path, file: ParquetFile) -> int:
+    folder = folder_partition(reversed(path.parts[:-1]), path)
     if PARTITION in file.schema_arrow.names:
         low, high = bounds(path, file, PARTITION)
         if low != high:
@@ -98,11 +103,11 @@ def _partition_of(path: Path, file: ParquetFile) -> int:
                 "--engine "
                 "spark with a lake, or write the files by partition"
             )
+        if folder not in (None, low):
+            raise other_folder(path, folder, low)
         return low
-    for part in reversed(path.parts):
-        match = _PARTITION_FOLDER.match(part)
-        if match is not None:
-            return int(match[1])
+    if folder is not None:
+        return folder
     raise ArchiveError(
         f"{path} does not say which partition it holds: it has no column partition and is in no folder partition=N"
     )

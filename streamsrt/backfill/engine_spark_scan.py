@@ -23,7 +23,7 @@ from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
-from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
+from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE
 from streamsrt.backfill.plan import LakeFile, LakePlan
 
 if TYPE_CHECKING:
@@ -38,9 +38,10 @@ _DAY_MS = 86_400_000
 
 
 def scan_by_spark(
-    spark: SparkSession, lake: Lake, topic: str, partitions: int
+    spark: SparkSession, lake: Lake, topic: str, partitions: int, *, any_time: bool = False
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
-    """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
+    """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. ``any_time``: records may be from before 1970. Raises
+    ArchiveError, BackfillError."""
     check_format(topic, lake.format)
     unknown = sorted(set(lake.columns) - set(MAPPED))
     if unknown:
@@ -70,6 +71,8 @@ def scan_by_spark(
     if not by[_BY_OWNER]:
         raise _empty(plan)
     _check_keys(plan, by[_BY_OWNER])
+    if not any_time:
+        _check_times(plan, by[_BY_FILE])
     shares = {row[_OWNER]: _share(plan, row, partitions, allow_gaps=lake.allow_gaps) for row in by[_BY_OWNER]}
     update = {
         "files": _read_files(plan, by[_BY_FILE]),
@@ -117,6 +120,7 @@ def _counted(frame: DataFrame) -> DataFrame:
         f.count("*").alias("records"),
         f.min(_POSITION).alias("first"),
         f.max(_POSITION).alias("last"),
+        f.min(_TIME).alias("earliest_ms"),
         f.count_if(f.col(_TIME).isNull() | f.col(_POSITION).isNull()).alias("lost"),
         f.count_if("no_key").alias("nulls"),
         f.min(f.when(f.col("no_key"), f.col(_FILE))).alias("null_file"),
@@ -151,6 +155,17 @@ def _check_keys(plan: LakePlan, rows: Sequence[Row]) -> None:
             )
 
 
+def _check_times(plan: LakePlan, rows: Sequence[Row]) -> None:
+    """Raises ArchiveError for records from before 1970."""
+    for row in rows:
+        if row["earliest_ms"] is not None and row["earliest_ms"] < 0:
+            where = f", in {plain_path(row[_FILE])}" if row[_FILE] else ""
+            raise ArchiveError(
+                f"the lake of {plan.topic} has records with a time before 1970 (the lowest is {row['earliest_ms']} ms)"
+                f"{where}: {NEGATIVE_TIME}"
+            )
+
+
 def _read_files(plan: LakePlan, rows: Sequence[Row]) -> tuple[LakeFile, ...]:
     """Returns the files that are read, with their numbers of records. Of a table, all files: nothing else shows which ones
     are new."""
@@ -178,7 +193,10 @@ def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> La
     owner = row[_OWNER]
     if owner is None or row["lost"]:
         what, count = (PARTITION, row["records"]) if owner is None else (f"{TIMESTAMP} or {plan.order}", row["lost"])
-        raise ArchiveError(f"the lake of {plan.topic} has {count} rows without {what}: nothing says where they belong")
+        raise ArchiveError(
+            f"the lake of {plan.topic} has {count} rows without {what}: nothing says where they belong. Correct them, or "
+            f"leave them out with --lake-where {plan.topic}='... is not null'"
+        )
     if not 0 <= owner < partitions:
         raise ArchiveError(
             f"the lake of {plan.topic} has records of partition {owner}, and the topic has {partitions} partitions: it "
@@ -187,7 +205,7 @@ def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> La
     if plan.order != OFFSET:
         return LakeShare(row["records"], files=row["files"])
     if row["first"] < 0:
-        raise ArchiveError(f"the lake of {plan.topic} has offset {row['first']}: it must not be negative")
+        raise ArchiveError(f"the lake of {plan.topic} has offset {row['first']}: it must not be negative. Correct it")
     share = LakeShare(row["records"], row["first"], row["last"] + 1, row["files"])
     check_share((plan.topic, owner), share, allow_gaps=allow_gaps)
     return share

@@ -21,8 +21,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +43,15 @@ from streamsrt.backfill.parquet_files import (
     check_columns,
     check_no_nulls,
     check_size,
-    is_data_file,
+    check_times,
+    folder_partition,
     is_int96,
     key_bytes,
+    nothing_found,
     numbers,
     opened,
+    other_folder,
+    parquet_paths,
 )
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.client.values import TopicPartition
@@ -109,7 +114,7 @@ def scan_lake(
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
     """The files of a lake, and what they hold of each partition. ``times`` gets how their times are written. Raises
     ArchiveError."""
-    root, paths = paths_of(lake)
+    root, paths = paths_of(lake, topic)
     first = _schema_of(paths[0])
     names = set(first.names)
     in_folders = PARTITION not in names and is_in_folders(root, paths)
@@ -119,6 +124,7 @@ def scan_lake(
     if missing:
         raise ArchiveError(f"{paths[0]} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
     used = dict.fromkeys((*_REQUIRED, order))
+    rows = _Rows(topic, partitions, order, root, partitioned=partitioned, in_folders=in_folders)
     count = _Counts(topic, partitions, exact=order == OFFSET)
     files = []
     for path in paths:
@@ -130,15 +136,16 @@ def scan_lake(
             if not records:
                 continue
             check_no_nulls(path, file, TIMESTAMP)
-            folder = _folder_partition(root, path) if in_folders else None
-            for owners, offsets in _scan(path, file, order, folder, partitioned=partitioned, partitions=partitions):
+            if times is None or not times.is_extracted:
+                check_times(path, file)
+            for owners, offsets in rows.of(path, file):
                 count.add(path, owners, offsets)
             count.end_file()
             if times is not None:
                 times.add(file.schema_arrow.field(TIMESTAMP).type)
         files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
     if not files:
-        raise _empty(root)
+        raise nothing_found("lake", root, topic)
     described = LakePlan(
         topic=topic,
         files=tuple(files),
@@ -147,27 +154,23 @@ def scan_lake(
         headers=HEADERS in names,
         root=str(root.absolute()) if in_folders else None,
     )
-    return described, count.shares(allow_gaps=lake.allow_gaps)
+    return described, count.shares(allow_gaps=lake.allow_gaps, twice=partial(_twice, paths, rows))
 
 
-def paths_of(lake: Lake) -> tuple[Path, list[Path]]:
+def paths_of(lake: Lake, topic: str = "TOPIC") -> tuple[Path, list[Path]]:
     """The folder of a lake, and its files. Raises ArchiveError where there are none."""
     root = Path(lake.path)
     if not root.is_dir():
         raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
-    paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
+    paths = [path.absolute() for path in parquet_paths(root)]
     if not paths:
-        raise _empty(root)
+        raise nothing_found("lake", root, topic)
     return root, paths
 
 
 def _folder_partition(root: Path, path: Path) -> int | None:
     """The partition that a folder of a lake names."""
-    for part in path.parts[len(root.absolute().parts) : -1]:
-        name, _, number = part.partition("=")
-        if name == PARTITION and number.isdecimal():
-            return int(number)
-    return None
+    return folder_partition(path.parts[len(root.absolute().parts) : -1], path)
 
 
 def is_in_folders(root: Path, paths: Sequence[Path]) -> bool:
@@ -179,10 +182,6 @@ def is_in_folders(root: Path, paths: Sequence[Path]) -> bool:
             "are: move it into the folder of its partition, or out of the lake"
         )
     return not outside
-
-
-def _empty(root: Path) -> ArchiveError:
-    return ArchiveError(f"lake {root} has no Parquet files with records: check the path")
 
 
 def _schema_of(path: Path) -> pyarrow.Schema:
@@ -234,31 +233,75 @@ def order_of(lake: Lake, path: Path | str, names: set[str]) -> str:
     return order
 
 
-def _scan(
-    path: Path, file: ParquetFile, order: str, folder: int | None, *, partitioned: bool, partitions: int
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """The partition and the position of each row."""
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the rows of a lake belong. ``in_folders``: the folders under ``root`` name the partitions, not a column."""
 
-    memo = PartitionMemo()
-    kind = file.schema_arrow.field(order).type
-    if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
-        raise ArchiveError(f"{path}: column {order} is {kind}; order is integers or timestamps")
-    owner = order if folder is not None else PARTITION if partitioned else KEY
-    columns = list(dict.fromkeys([owner, order]))
-    for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
-        positions, owners = batch.column(order), batch.column(owner)
-        if positions.null_count or owners.null_count:
-            raise ArchiveError(
-                f"{path} has rows without {order if positions.null_count else owner}: their place is not known"
-            )
-        if folder is not None:
-            found = np.full(len(positions), folder, np.int64)
-        elif partitioned:
-            found = numbers(owners)
-        else:
-            found = np.array(memo.partitions(key_bytes(owners), partitions), np.int64)
-        yield found, numbers(positions)
+    topic: str
+    partitions: int
+    order: str
+    root: Path
+    partitioned: bool
+    in_folders: bool
+
+    def of(self, path: Path, file: ParquetFile) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """The partition and the position of each row of a file. Raises ArchiveError."""
+        import pyarrow as pa
+
+        memo = PartitionMemo()
+        kind = file.schema_arrow.field(self.order).type
+        if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+            raise ArchiveError(f"{path}: column {self.order} is {kind}; order is integers or timestamps")
+        folder = _folder_partition(self.root, path)
+        owner = self.order if self.in_folders else PARTITION if self.partitioned else KEY
+        columns = list(dict.fromkeys([owner, self.order]))
+        for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
+            positions, owners = batch.column(self.order), batch.column(owner)
+            if positions.null_count or owners.null_count:
+                raise self._without(path, self.order if positions.null_count else owner)
+            if self.in_folders:
+                found = np.full(len(positions), folder, np.int64)
+            elif self.partitioned:
+                found = numbers(owners)
+                if folder is not None and (found != folder).any():
+                    raise other_folder(path, folder, int(found[found != folder][0]))
+            else:
+                found = np.array(memo.partitions(key_bytes(owners), self.partitions), np.int64)
+            yield found, numbers(positions)
+
+    def _without(self, path: Path, column: str) -> ArchiveError:
+        also = f", add a column {PARTITION}" if column == KEY else ""
+        return ArchiveError(
+            f"{path} has rows without {column}: their place is not known. Rewrite the file with it{also}, or leave them out "
+            f"with --lake-where {self.topic}='{column} is not null'"
+        )
+
+
+def _twice(paths: Sequence[Path], rows: _Rows, share: LakeShare, partition: int) -> str:
+    """Which offset of a partition comes twice, and in which files: looked for once it is known that there is one."""
+    assert share.first_offset is not None
+    assert share.next_offset is not None
+    seen = np.zeros(share.next_offset - share.first_offset, np.bool_)
+    for number, path in enumerate(paths):
+        for offsets in _offsets_in(path, rows, partition):
+            values, counts = np.unique(offsets - share.first_offset, return_counts=True)
+            again = values[(counts > 1) | seen[values]]
+            seen[values] = True
+            if len(again):
+                offset = int(again[0]) + share.first_offset
+                holders = [
+                    each
+                    for each in paths[: number + 1]
+                    if any((found == offset).any() for found in _offsets_in(each, rows, partition))
+                ]
+                return f", such as {offset} in {' and in '.join(map(str, holders))}"
+    return ""
+
+
+def _offsets_in(path: Path, rows: _Rows, partition: int) -> Iterator[npt.NDArray[np.int64]]:
+    with opened(path) as file:
+        for owners, offsets in rows.of(path, file):
+            yield offsets[owners == partition]
 
 
 class _Counts:
@@ -294,7 +337,8 @@ class _Counts:
         self._files += self._records > self._before
         self._before = self._records.copy()
 
-    def shares(self, *, allow_gaps: bool) -> dict[int, LakeShare]:
+    def shares(self, *, allow_gaps: bool, twice: Callable[[LakeShare, int], str]) -> dict[int, LakeShare]:
+        """What was counted of each partition. ``twice``: where its offsets are that come twice."""
         found = {}
         for partition in np.flatnonzero(self._records).tolist():
             records, files = int(self._records[partition]), int(self._files[partition])
@@ -302,22 +346,24 @@ class _Counts:
                 found[partition] = LakeShare(records, files=files)
                 continue
             first, end = int(self._first[partition]), int(self._last[partition]) + 1
-            found[partition] = LakeShare(records, first, end, files)
-            check_share((self._topic, partition), found[partition], allow_gaps=allow_gaps)
+            share = found[partition] = LakeShare(records, first, end, files)
+            where = twice(share, partition) if records > end - first else ""
+            check_share((self._topic, partition), share, allow_gaps=allow_gaps, where=where)
         return found
 
 
-def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> None:
-    """Raises ArchiveError where offsets are missing, or there twice."""
+def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool, where: str = "") -> None:
+    """Raises ArchiveError where offsets are missing, or there twice; ``where`` says in which files."""
     first, end, records = share.first_offset, share.next_offset, share.records
     if first is None or end is None or records == end - first or (records < end - first and allow_gaps):
         return
     raise ArchiveError(
         f"the lake of {tp[0]}-{tp[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
         + (
-            "some offsets occur twice"
+            f"some offsets occur twice{where}. Remove one of the copies, or read one row of each with --lake-id "
+            f"{tp[0]}='struct(partition, offset)'"
             if records > end - first
-            else "some are missing. If the topic was compacted or written in transactions, use --allow-gaps"
+            else "some are missing. Add them; if the topic was compacted or written in transactions, use --allow-gaps"
         )
     )
 

@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -28,8 +30,23 @@ if TYPE_CHECKING:
 
 OFFSET, PARTITION, TIMESTAMP, KEY, VALUE, HEADERS = "offset", "partition", "timestamp", "key", "value", "headers"
 HEADERS_TYPE = "list<struct<key: string, value: binary>>"
+NEGATIVE_TIME = (
+    "the application would fail at them, as live. Correct the times, leave these records out, or give the source a "
+    "timestamp extractor"
+)
 _READ_BYTES = 1 << 20
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
+_MAGIC = (b"PAR1", b"PARE")
+_PACKED = (".gz", ".bz2", ".zst", ".zip", ".snappy", ".lz4", ".deflate")
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".orc": "orc",
+    ".avro": "avro",
+}
 _FINER = {"us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -59,13 +76,98 @@ def is_data_file(root: Path, path: Path) -> bool:
     return not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
 
 
+def parquet_paths(root: Path) -> list[Path]:
+    """The Parquet files under a folder, in the order of their names. Folders may be called ``orders.parquet``, too."""
+    return [path for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path) and not path.is_dir()]
+
+
+def nothing_found(kind: str, root: Path, topic: str) -> ArchiveError:
+    """Returns the error for an archive or a lake without a record. It says what is there instead."""
+    there = [path for path in root.rglob("*") if is_data_file(root, path) and path.is_file()]
+    if any(path.suffix == ".parquet" for path in there):
+        return ArchiveError(f"{kind} {root} has no Parquet files with records: all of them are empty. Check the path")
+    endings = Counter(_ending(path) for path in there)
+    if not endings:
+        return ArchiveError(f"{kind} {root} has no Parquet files with records, nor any other: check the path")
+    listed = ", ".join(
+        f"{count} {'file' if count == 1 else 'files'} {ending or 'without an ending'}"
+        for ending, count in endings.most_common(3)
+    )
+    formats = [_FORMATS[first] for ending in endings for first in [_unpacked(ending)] if first in _FORMATS]
+    if formats:
+        how = f"if they are its records, read them with --lake {topic}=... --lake-format {topic}={formats[0]}"
+    else:
+        how = "check the path. Parquet files are found by the ending .parquet: rename them if they have another one"
+    return ArchiveError(f"{kind} {root} has no Parquet files with records. It has {listed}: {how}")
+
+
+def _ending(path: Path) -> str:
+    suffixes = path.suffixes[-2:]
+    packed = suffixes and suffixes[-1].lower() in _PACKED
+    return "".join(suffixes if packed else suffixes[-1:]).lower()
+
+
+def _unpacked(ending: str) -> str:
+    return next((ending.removesuffix(packed) for packed in _PACKED if ending.endswith(packed)), ending)
+
+
+def folder_partition(parts: Iterable[str], path: Path) -> int | None:
+    """The partition that a folder ``partition=N`` among these names; None if there is no such folder. Raises ArchiveError
+    where it is no number."""
+    for part in parts:
+        name, sign, number = part.partition("=")
+        if name == PARTITION and sign:
+            if not (number.isascii() and number.isdecimal()):
+                raise ArchiveError(
+                    f"{path} is in the folder {part!r}, and partitions of a topic are 0, 1, 2 and so on: rename the folder "
+                    f"to {PARTITION}=N. If it is not the partition in Kafka, give it another name"
+                )
+            return int(number)
+    return None
+
+
+def other_folder(path: Path, folder: int, partition: int) -> ArchiveError:
+    """Returns the error for a file whose folder and column don't name one partition."""
+    return ArchiveError(
+        f"{path} is in the folder {PARTITION}={folder}, and its column {PARTITION} says {partition}: one of them is wrong. "
+        "Move the file, or rewrite it"
+    )
+
+
 def unreadable(path: Path | str, error: object) -> ArchiveError:
     """Returns the error for a file that can't be read."""
-    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+    local = Path(str(path).removeprefix("file:"))
+    if local.is_symlink() and not local.exists():
+        return ArchiveError(
+            f"{path} can't be read: it is a link to {os.readlink(local)}, where there is no file. Bring that file back; "
+            "without it the history has a hole. If it is not needed, remove the link"
+        )
+    head = _foreign_head(local)
+    if head is not None:
+        begins = f"it begins with {head!r}" if head else "it is empty"
+        return ArchiveError(
+            f"{path} can't be read: it is no Parquet file ({begins}), in spite of its name. Name it by its format and read "
+            "the folder with --lake and --lake-format, write it as Parquet, or move it out of the folder"
+        )
+    if isinstance(error, OSError) and error.errno:
+        said = os.strerror(error.errno)
+    else:
+        said = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
     return ArchiveError(
-        f"{path} can't be read ({kind}{error}). Bring the file back from where it was written; without it the history has "
-        "a hole"
+        f"{path} can't be read ({said}). Bring the file back from where it was written; without it the history has a hole"
     )
+
+
+def _foreign_head(path: Path) -> bytes | None:
+    """How a file begins that has the ending of Parquet and is none; None where it can't be said."""
+    if path.suffix != ".parquet":
+        return None
+    try:
+        with open(path, "rb") as file:
+            head = file.read(20)
+    except OSError:
+        return None
+    return None if head.startswith(_MAGIC) else head
 
 
 def changed(path: Path, size_bytes: int, planned_bytes: int) -> ArchiveError:
@@ -198,6 +300,23 @@ def check_no_nulls(path: Path, file: ParquetFile, column: str) -> None:
         raise _nulls(path, column, nulls)
 
 
+def check_times(path: Path, file: ParquetFile) -> None:
+    """Raises ArchiveError for records from before 1970, which a source without a timestamp extractor does not take."""
+    import pyarrow.compute as pc
+
+    index = _leaf(file, TIMESTAMP)
+    groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
+    if all(group is not None and group.has_min_max for group in groups):
+        low = min(int(group.min_raw) for group in groups)
+    else:
+        parts = (batch.column(0) for batch in file.iter_batches(columns=[TIMESTAMP], use_threads=False))
+        low = min((int(pc.min(part).cast("int64").as_py() or 0) for part in parts), default=0)
+    if low < 0:
+        raise ArchiveError(
+            f"{path} has records with a time before 1970 (the lowest {TIMESTAMP} is {low}): {NEGATIVE_TIME}"
+        )
+
+
 def _nulls(path: Path, column: str, count: int) -> ArchiveError:
     return ArchiveError(
         f"{path} has {count} rows without {column}, which each row needs. Rewrite it without them, or with "
@@ -229,9 +348,11 @@ def key_bytes(column: pyarrow.Array) -> list[bytes | None]:
 
 
 class TimesRead:
-    """The plan's note about how the times in a topic's files are read."""
+    """The plan's note about how the times in a topic's files are read. ``is_extracted``: the application takes the time of
+    a record from elsewhere, so that it may be any."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_extracted: bool = False) -> None:
+        self.is_extracted = is_extracted
         self._without_zone = 0
         self._files = 0
         self._finer: set[str] = set()

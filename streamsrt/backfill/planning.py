@@ -52,6 +52,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
+from streamsrt.tasks.task import TaskConfig
 from topology.graph.nodes import Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
@@ -122,7 +123,7 @@ def make_plan(
             f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
             f"{', '.join(sorted(shape.source_topics))}"
         )
-    times = {topic: TimesRead() for topic in sources}
+    times = {topic: TimesRead(is_extracted=shape.is_extracted(topic)) for topic in sources}
     lakes = _lakes(shape, sources, times, spark or SparkAccess())
     shares = {topic: shares for topic, (_, shares) in lakes.items()}
     ranges = _ranges(network, shape, sources, shares, times, earlier)
@@ -135,6 +136,7 @@ def make_plan(
         "warnings": (
             *_warnings(topology, ranges.values(), earlier),
             *_lake_warnings(lake for lake, _ in lakes.values()),
+            *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
         ),
     }
@@ -258,6 +260,12 @@ class _Shape:
                 )
         return levels
 
+    def is_extracted(self, topic: str) -> bool:
+        """Whether the application takes the times of a topic's records from elsewhere, so that theirs may be any."""
+        default = TaskConfig.of(self.config).default_timestamp_extractor
+        sources = [each for part in self.topology.subtopologies for each in part.sources if topic in each.topics]
+        return all(each.timestamp_extractor or default for each in sources)
+
     def task_count(self, subtopology: Subtopology) -> int:
         return max(self.counts[topic] for topic in self._inputs(subtopology))
 
@@ -343,7 +351,8 @@ def _lakes(
                 session = stack.enter_context(contextlib.closing(opened))
             from streamsrt.backfill.engine_spark_scan import scan_by_spark
 
-            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic])
+            any_time = times[topic].is_extracted
+            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic], any_time=any_time)
     return found
 
 
@@ -364,7 +373,7 @@ def _ranges(
         source = sources.get(topic)
         files: dict[int, tuple[ArchiveFile, ...]] = {}
         if isinstance(source, Archive):
-            files = scan_archive(Path(source.path), allow_gaps=source.allow_gaps, times=times[topic])
+            files = scan_archive(Path(source.path), allow_gaps=source.allow_gaps, times=times[topic], topic=topic)
         surplus = sorted(index for index in files if index >= shape.counts[topic])
         if surplus:
             raise ArchiveError(
@@ -401,7 +410,7 @@ def _range(
         exact = any(each.first_offset is not None for each in shares.values())
         if exact and share is None:
             # As an archive without a file of the partition: what the log has deleted is nowhere.
-            return splice(tp, (), first, end, allow_gaps=source.allow_gaps)
+            return splice(tp, (), first, end, allow_gaps=source.allow_gaps, kind="lake")
         return splice_lake(tp, share, first, end, allow_gaps=source.allow_gaps)
     if isinstance(source, Archive):
         return splice(tp, files, first, end, allow_gaps=source.allow_gaps)
@@ -471,33 +480,37 @@ def _check_archived(source: SourceRange, offset: int, archived: Container[int]) 
 
 
 def splice(
-    tp: TopicPartition, files: tuple[ArchiveFile, ...], log_first: int, log_end: int, *, allow_gaps: bool
+    tp: TopicPartition,
+    files: tuple[ArchiveFile, ...],
+    log_first: int,
+    log_end: int,
+    *,
+    allow_gaps: bool,
+    kind: str = "archive",
 ) -> SourceRange:
     """Returns the range of a partition that is read from its archive up to some offset, and from the log after that. Raises
     ArchiveError.
 
-    ``log_first``, ``log_end``: what the log holds now, the end not included.
+    ``log_first``, ``log_end``: what the log holds now, the end not included. ``kind``: what errors call the archive.
     """
     topic, partition = tp
     archive_first = files[0].first_offset if files else log_first
     archive_end = files[-1].next_offset if files else 0
     if archive_end > log_end:
         raise ArchiveError(
-            f"the archive of {topic}-{partition} goes to offset {archive_end - 1}, and the log ends at {log_end}: it "
-            "is the "
-            "archive of another topic, or the topic was recreated. Give the archive that belongs to this topic"
+            f"the {kind} of {topic}-{partition} goes to offset {archive_end - 1}, and the log ends at {log_end}: it "
+            f"is the {kind} of another topic, or the topic was recreated. Give the {kind} that belongs to this topic"
         )
     if archive_first > 0 and not allow_gaps:
         raise ArchiveError(
-            f"the history of {topic}-{partition} begins at offset {archive_first}: the archive has nothing before "
+            f"the history of {topic}-{partition} begins at offset {archive_first}: the {kind} has nothing before "
             "that. Bring "
             "the missing files back, or use --allow-gaps to start there"
         )
     if archive_end < log_first and files and not allow_gaps:
         raise ArchiveError(
-            f"offsets {archive_end} to {log_first - 1} of {topic}-{partition} are missing: the archive ends before "
-            "them, and "
-            "the log begins after them. Archive up to there, or use --allow-gaps to skip them"
+            f"offsets {archive_end} to {log_first - 1} of {topic}-{partition} are missing: the {kind} ends before "
+            f"them, and the log begins after them. Add them to the {kind}, or use --allow-gaps to skip them"
         )
     return SourceRange(
         topic=topic,
@@ -530,7 +543,7 @@ def splice_lake(
     as_one_file = ArchiveFile(
         path="", first_offset=share.first_offset, next_offset=share.next_offset, records=share.records, size_bytes=0
     )
-    found = splice(tp, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps)
+    found = splice(tp, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps, kind="lake")
     return found.model_copy(update={"archive": (), "lake_records": share.records, "lake_files": share.files})
 
 
@@ -566,12 +579,27 @@ def _gaps(ranges: Iterable[SourceRange]) -> Iterator[str]:
     for source in ranges:
         if source.archive and source.allow_gaps:
             end = source.archive[-1].next_offset
-            missing = end - source.start - source.archived_records
-            if missing:
-                span = end - source.start
-                yield f"the archive of {source.topic}-{source.partition} spans {span} offsets, {missing} have no record"
-            if end < source.log_start < source.end:
-                yield (
-                    f"offsets {end} to {source.log_start - 1} of {source.topic}-{source.partition} are neither in the "
-                    "archive nor in the log: they are left out"
-                )
+            yield from _gaps_before(source, end, "archive")
+
+
+def _lake_gaps(
+    ranges: Mapping[TopicPartition, SourceRange], shares: Mapping[str, Mapping[int, LakeShare]]
+) -> Iterator[str]:
+    """Yields the gaps in lakes with offsets that are allowed and exist."""
+    for (topic, partition), source in ranges.items():
+        share = shares.get(topic, {}).get(partition)
+        if share is not None and share.next_offset is not None and source.allow_gaps and source.lake_records:
+            yield from _gaps_before(source, share.next_offset, "lake")
+
+
+def _gaps_before(source: SourceRange, end: int, kind: str) -> Iterator[str]:
+    """Yields the gaps in an archive or a lake that ends at an offset, and between it and the log."""
+    span = end - source.start
+    missing = span - source.archived_records
+    if missing:
+        yield f"the {kind} of {source.topic}-{source.partition} spans {span} offsets, {missing} have no record"
+    if end < source.log_start < source.end:
+        yield (
+            f"offsets {end} to {source.log_start - 1} of {source.topic}-{source.partition} are neither in the {kind} nor "
+            "in the log: they are left out"
+        )

@@ -339,6 +339,32 @@ def test_what_is_wrong_with_expressions_is_said_when_planning(
 
 
 @pytest.mark.spark
+def test_times_before_1970_are_refused_when_planning(spark: SparkSession, tmp_path: Path) -> None:
+    root = typed_lake(tmp_path / "lake", [lines(20, 1)])
+    lake = Lake(root, columns={**COLUMNS, "timestamp": "cast(-5 as bigint)"})
+    with pytest.raises(ArchiveError, match=r"before 1970 .the lowest is -5 ms., in file:/\S+: .*timestamp extractor"):
+        scan_by_spark(spark, lake, "lines", 1)
+    scan_by_spark(spark, lake, "lines", 1, any_time=True)
+
+
+@pytest.mark.spark
+def test_the_advice_for_duplicate_offsets_leaves_out_the_copies(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table(
+        {name: [0, 1, 2] for name in ("partition", "offset", "timestamp")} | {"key": ["k"] * 3, "value": ["v"] * 3}
+    )
+    (tmp_path / "lake").mkdir()
+    zeros = table.set_column(0, "partition", pa.array([0, 0, 0]))
+    pq.write_table(zeros, tmp_path / "lake" / "a.parquet")
+    pq.write_table(zeros.slice(1), tmp_path / "lake" / "b.parquet")
+    with pytest.raises(ArchiveError, match="--lake-id lines=") as raised:
+        scan_lake(Lake(tmp_path / "lake"), "lines", 1)
+    advised = str(raised.value).rpartition("--lake-id lines=")[2].strip("'")
+    plan, shares = scan_by_spark(spark, Lake(tmp_path / "lake", id=advised), "lines", 1)
+    assert plan.duplicates == 2
+    assert (shares[0].records, shares[0].next_offset) == (3, 3)
+
+
+@pytest.mark.spark
 def test_folders_that_name_the_partition_are_a_column(spark: SparkSession, tmp_path: Path) -> None:
     parts = [lines(60, 1), lines(50, 2)]
     plan = load_plan(planned(tmp_path / "archived", parts).directory)

@@ -124,6 +124,16 @@ def test_what_is_wrong_with_a_lake_is_said(
         scan_lake(Lake(root, **options), "t", 3)
 
 
+def test_an_offset_that_comes_twice_is_said_with_its_files(tmp_path: Path) -> None:
+    root = write_lake(tmp_path / "lake", some(10), EXACT, files=2)
+    write_lake(tmp_path / "more", some(10)[7:8], EXACT, files=1)
+    (tmp_path / "more" / "part-0.parquet").rename(root / "part-2.parquet")
+    holder = next(n for n in (0, 1) if 7 in pq.read_table(root / f"part-{n}.parquet")["offset"].to_pylist())
+    says = rf"twice, such as 7 in \S+part-{holder}\.parquet and in \S+part-2\.parquet\. Remove one .*--lake-id"
+    with pytest.raises(ArchiveError, match=says):
+        scan_lake(Lake(root), "t", 3)
+
+
 def test_a_file_beside_the_folders_of_partitions_is_refused(tmp_path: Path) -> None:
     """Else all of the lake would be dealt out by the keys' hash."""
     root = write_lake(tmp_path / "lake", some(10), KEYED, files=2)
@@ -144,6 +154,8 @@ def test_a_column_of_nanoseconds_that_nobody_reads_is_refused_too(tmp_path: Path
 def test_a_lake_goes_on_in_the_log() -> None:
     exact = splice_lake(("t", 0), LakeShare(10, 0, 10), 6, 15, allow_gaps=False)
     assert (exact.start, exact.log_start, exact.end, exact.archived_records) == (0, 10, 15, 10)
+    with pytest.raises(ArchiveError, match=r"the lake of t-0 goes to offset 9, .*Give the lake that belongs"):
+        splice_lake(("t", 0), LakeShare(10, 0, 10), 0, 5, allow_gaps=False)
     with pytest.raises(ArchiveError, match="are missing"):
         splice_lake(("t", 0), LakeShare(10, 0, 10), 12, 15, allow_gaps=False)
     before = splice_lake(("t", 0), LakeShare(10), 6, 15, allow_gaps=False)
@@ -183,6 +195,19 @@ def archived(root: Path, records: Iterable[Record]) -> Archive:
         )
         write_archive(root, partition, [columns])
     return Archive(root)
+
+
+def test_gaps_that_are_allowed_are_said(scene: Scene) -> None:
+    """As those of an archive are."""
+    scene.load(departures(200))
+    found = [record for record in history(scene, "departures") if record.partition or record.offset not in (3, 4)]
+    scene.network.admin.delete_records(scene.ends("departures"))
+    lake = Lake(write_lake(scene.folder / "lake", found, EXACT), allow_gaps=True)
+    plan = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers).plan(
+        APPLICATION, application_id="flights", sources={"departures": lake}
+    )
+    end = max(record.offset for record in found if not record.partition) + 1
+    assert f"the lake of departures-0 spans {end} offsets, 2 have no record" in plan.warnings
 
 
 @pytest.mark.spark
