@@ -3,8 +3,8 @@
 1. Data are only read: nothing is repaired or deleted. RocksDB writes into its log and rocksdict its configuration when they
    open a store; both are no data. A directory that a running instance holds is refused, as its files are behind what it has
    committed.
-2. Without the application, rows are the bytes that RocksDB has. With it, they are read by the store's serdes, as an export
-   has them.
+2. Without the application, rows are the bytes that RocksDB has, but for what a store keeps there for itself, such as its
+   stream time. With it, they are read by the store's serdes, as an export has them.
 3. States are compared by key, window and start of version, whatever partition a row is in. Of rows that are read by serdes,
    values are compared; of bytes, all. The rows of the first state are held in memory.
 """
@@ -31,8 +31,9 @@ from streamsrt.backfill.state_reading import (
     row_schema,
 )
 from streamsrt.errors import ConfigError
+from streamsrt.state.kinds import own_keys_of
 from streamsrt.state.rocksdb import RocksDBFiles
-from streamsrt.state.store_format import read_format
+from streamsrt.state.store_format import StoreFormat, read_format
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,9 +90,11 @@ class StoppedState:
                     yield from snapshot.rows
             return
         for partition in partitions:
+            own_keys = own_keys_of(self._kind(store, partition))
             with RocksDBFiles(self._store_path(store, partition), store) as files_of_store:
                 for key, row in files_of_store.range():
-                    yield StateRow(key, row, None, None, None, None, partition)
+                    if key not in own_keys:
+                        yield StateRow(key, row, None, None, None, None, partition)
 
     def _on_disk(self) -> list[tuple[str, int]]:
         found = (self.path / "stores").glob("*/*")
@@ -100,18 +103,26 @@ class StoppedState:
     def _store_path(self, store: str, partition: int) -> Path:
         return self.path / "stores" / store / str(partition)
 
-    def _found(self, store: str, partition: int) -> FoundStore:
+    def _noted(self, store: str, partition: int) -> StoreFormat:
         path = self._store_path(store, partition)
-        noted = read_format(path.with_name(f"{path.name}.json")) or {}
-        kind, changelog = noted.get("kind"), noted.get("changelog")
+        return read_format(path.with_name(f"{path.name}.json")) or {}
+
+    def _kind(self, store: str, partition: int) -> str | None:
+        kind = self._noted(store, partition).get("kind")
+        return None if kind is None else str(kind)
+
+    def _found(self, store: str, partition: int) -> FoundStore:
+        path, kind = self._store_path(store, partition), self._kind(store, partition)
+        changelog = self._noted(store, partition).get("changelog")
         # Who only looks writes, too: RocksDB into its log LOG, rocksdict its configuration.
         files = [each.stat() for each in path.iterdir() if each.suffix in _DATA or each.name.startswith("MANIFEST")]
         with RocksDBFiles(path, store) as opened:
+            own = sum(opened.get(key) is not None for key in own_keys_of(kind))
             return FoundStore(
                 store,
                 partition,
-                None if kind is None else str(kind),
-                opened.estimated_rows(),
+                kind,
+                max(0, opened.estimated_rows() - own),
                 sum(each.st_size for each in files),
                 None if changelog is None else str(changelog),
                 opened.changelog_offset(),

@@ -126,7 +126,8 @@ def inspect(
     """Show the stores of a stopped instance on disk, with kind, size and position, or the rows of a store.
 
     The number of rows is RocksDB's estimate. The position is the changelog offset from which the store would be
-    restored. Without --application, keys and values are shown as bytes. The stores are not changed.
+    restored. Without --application, keys and values are shown as bytes, also of expired windows that are not deleted yet.
+    The stores are not changed.
     """
     stopped = StoppedState(directory)
     if store is None:
@@ -161,8 +162,8 @@ def diff(
     """Compare two states row by row: exports, state directories, or one of each (with --application and --store).
 
     Rows are matched by key and window, regardless of their partitions, and compared by value. Without --application,
-    the bytes of two state directories are compared, timestamps included. The first state is held in memory. Exit codes: 0
-    the states are equal; 10 they differ.
+    the bytes of two state directories are compared, timestamps and expired windows that are not deleted yet included. The
+    first state is held in memory. Exit codes: 0 the states are equal; 10 they differ.
     """
     if is_export(first) != is_export(second) and (store is None or application is None):
         raise ConfigError(

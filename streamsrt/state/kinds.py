@@ -42,9 +42,9 @@ from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
-from streamsrt.state.windowed import WindowBytesStore, pack_start, split_window_key
+from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_start, split_window_key
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_of, store_traits
+from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_called, kind_of, store_traits
 from topology.spec.codecs import AnySerde, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.windows import Windowed
 
@@ -84,7 +84,8 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
     the table that keeps its result there; None: no table does. ``rows``: all rows of the store. ``unpack``: timestamp and
     value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
-    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``metrics_suffix``: what ends the name
+    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``own_keys``: the keys in the bytes
+    below under which the store keeps what it needs itself, such as its stream time. ``metrics_suffix``: what ends the name
     that metrics have for it.
     """
 
@@ -97,6 +98,7 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     rows: Callable[[StoreSpec, S], Iterator[StoredRow]]
     unpack: Callable[[str, bytes, bytes], tuple[int, bytes | None]] | None
     keeps: Callable[[S, bytes], bool] | None
+    own_keys: frozenset[bytes]
     metrics_suffix: str
 
 
@@ -359,6 +361,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            own_keys=frozenset(),
             metrics_suffix="",
         ),
         StoreKind.LRU: StoreFunctions(
@@ -371,6 +374,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            own_keys=frozenset(),
             metrics_suffix="-lru",
         ),
         StoreKind.EXPIRING: StoreFunctions(
@@ -383,6 +387,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            own_keys=frozenset(),
             metrics_suffix="",
         ),
         StoreKind.WINDOW: StoreFunctions(
@@ -395,6 +400,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_window_rows,
             unpack=None,
             keeps=WindowBytesStore.keeps,
+            own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
         ),
         StoreKind.DUPLICATES: StoreFunctions(
@@ -407,6 +413,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_duplicate_rows,
             unpack=None,
             keeps=DuplicatesBytesStore.keeps,
+            own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
         ),
         StoreKind.SESSION: StoreFunctions(
@@ -419,6 +426,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_session_rows,
             unpack=None,
             keeps=SessionBytesStore.keeps,
+            own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-session",
         ),
         StoreKind.VERSIONED: StoreFunctions(
@@ -431,6 +439,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_versioned_rows,
             unpack=None,
             keeps=None,
+            own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="",
         ),
         StoreKind.BUFFER: StoreFunctions(
@@ -443,6 +452,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=_unpack_held,
             keeps=None,
+            own_keys=frozenset(),
             metrics_suffix="-suppression",
         ),
     }
@@ -455,6 +465,13 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
 def functions_of(spec: StoreSpec) -> StoreFunctions[Any, Any, Any]:  # which store a kind has is in its row
     """The row of a store's kind."""
     return STORES[kind_of(spec)]
+
+
+def own_keys_of(kind: str | None) -> frozenset[bytes]:
+    """The keys in the files of a store under which there are no data. ``kind``: as the note beside the files has it; None:
+    not known."""
+    found = None if kind is None else kind_called(kind.partition(",")[0])
+    return frozenset() if found is None else STORES[found].own_keys
 
 
 def check_kind(spec: StoreSpec) -> None:

@@ -14,7 +14,7 @@ from operator import add
 from struct import Struct
 
 from streamsrt.errors import StateError
-from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore
 
 _TIME = Struct(">q")
 _TIMES = Struct(">qq")
@@ -70,7 +70,7 @@ class SessionBytesStore(WindowBytesStore):
         marks = self._marks()
         if marks != self._stored_marks:
             self._stored_marks = marks
-            stored_keys.append(b"")
+            stored_keys.append(STREAM_TIME_KEY)
             stored_values.append(marks)
         self._store.restore(stored_keys, stored_values, next_offset)
         self._delete_expired()

@@ -23,10 +23,10 @@ from typing import NamedTuple
 from streamsrt.errors import StateError
 from streamsrt.state.over_bytes import OverBytes
 from streamsrt.state.store import BytesStore
+from streamsrt.state.windowed import STREAM_TIME_KEY
 
 _TIME = Struct(">q")
 _TIME_BYTES = 8
-_STREAM_TIME_KEY = b""
 _LATEST = b"\0"
 _HISTORY = b"\1"
 _DELETED = b"\0"
@@ -60,7 +60,7 @@ class VersionedBytesStore(OverBytes):
         self.segment_interval_ms = segment_interval_ms
         self.dropped_rows = 0
         """How many versions were expired when they were put."""
-        stored = store.get(_STREAM_TIME_KEY)
+        stored = store.get(STREAM_TIME_KEY)
         self._stream_time_ms = -1 if stored is None else int(_TIME.unpack(stored)[0])
         self._newest_deletion_ms = self._stream_time_ms
         self._oldest_segment = self._first_stored_segment()
@@ -95,7 +95,7 @@ class VersionedBytesStore(OverBytes):
                 self._put(key, timestamp_ms, value)
             batch = self._batch
             if self._stream_time_ms > before_ms:
-                batch[_STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
+                batch[STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
             self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
         finally:
             self._batch = {}

@@ -32,7 +32,8 @@ _NO_SEQUENCE = b"\0\0\0\0"
 _LAST_SEQUENCE = b"\xff\xff\xff\xff"
 _SUFFIX_BYTES = 12
 _SEGMENT_BYTES = 8
-_STREAM_TIME_KEY = b""
+STREAM_TIME_KEY = b""
+"""Where the stream time of a store is; no row of a record has that key."""
 _LATEST_MS = 2**63 - 1
 _REMEMBERED_STARTS = 10_000
 _row_key = itemgetter(0)
@@ -70,7 +71,7 @@ class WindowBytesStore(OverBytes):
         self.segment_interval_ms = segment_interval_ms or max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
         self.dropped_rows = 0
         """How many rows were expired when they were written."""
-        stored = store.get(_STREAM_TIME_KEY)
+        stored = store.get(STREAM_TIME_KEY)
         self._stream_time_ms = -1 if stored is None else int(_TIME.unpack_from(stored)[0])
         self.last_sequence = 0 if stored is None else int.from_bytes(stored[_TIME.size :], "big")
         self._stored_marks = self._marks()
@@ -221,7 +222,7 @@ class WindowBytesStore(OverBytes):
         marks = self._marks()
         if marks != self._stored_marks:
             self._stored_marks = marks
-            stored_keys.append(_STREAM_TIME_KEY)
+            stored_keys.append(STREAM_TIME_KEY)
             stored_values.append(marks)
         self._store.restore(stored_keys, stored_values, next_offset)
         self._delete_expired()
@@ -237,7 +238,7 @@ class WindowBytesStore(OverBytes):
         marks = self._marks()
         if marks != self._stored_marks:
             self._stored_marks = marks
-            rows.append((_STREAM_TIME_KEY, marks))
+            rows.append((STREAM_TIME_KEY, marks))
         self._store.write(rows, changelog_offset=changelog_offset)
         self._delete_expired()
 

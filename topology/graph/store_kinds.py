@@ -101,6 +101,11 @@ def kind_of(spec: StoreSpec) -> StoreKind:
     return StoreKind.DUPLICATES if kind is StoreKind.WINDOW and spec.retain_duplicates else kind
 
 
+def kind_called(name: str) -> StoreKind | None:
+    """The kind of which ``StoreSpec.kind`` is that name, without what else a store is said to be; None: there is none."""
+    return _BY_NAME.get(name)
+
+
 def store_traits(spec: StoreSpec) -> StoreTraits:
     """The row of the kind of store that ``spec`` asks for."""
     return STORE_TRAITS[kind_of(spec)]
