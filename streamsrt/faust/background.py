@@ -26,6 +26,7 @@ from mode.utils.futures import maybe_async
 from streamsrt.errors import ProcessingError, StreamsError, UserError
 from streamsrt.faust.host import SENDER, Host
 from streamsrt.faust.lifecycle import own_hooks
+from streamsrt.faust.options import given_options
 from streamsrt.faust.places import line_of, written
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ TICK_MS = 10
 _TURNS = 4
 """How often the loop turns in a tick: what waits for what is ready goes on at once."""
 _PATIENCE_S = 10.0
+_PORT_OF_FAUST = 6066
+"""Unless the program, the environment or an option of the command line gives another one."""
 SIGNALS = ("on_partitions_assigned", "on_partitions_revoked", "on_rebalance_complete", "on_before_shutdown")
 
 
@@ -293,6 +296,13 @@ class PageServer:
 
 
 def has_pages(app: faust.App) -> bool:
-    """Whether the application serves pages."""
+    """Whether the application serves pages: those that it declares, or Faust's own if it sets a ``web_`` option.
+
+    Every other application would take Faust's port for pages that it may not know of.
+    """
+    if not app.conf.web_enabled:
+        return False
+    if any(name.startswith("web_") for name in given_options(app)) or app.conf.web_port != _PORT_OF_FAUST:
+        return True
     is_used: bool = getattr(app, "uses_web", True)
-    return is_used and app.__dict__.get("web") is not None and bool(app.conf.web_enabled)
+    return is_used and app.__dict__.get("web") is not None

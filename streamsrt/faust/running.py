@@ -24,7 +24,7 @@ from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
 from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS
-from streamsrt.faust.pages import LocalRouter
+from streamsrt.faust.pages import LocalAssignor, LocalRouter
 from streamsrt.faust.places import caller, line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.recovery import hears_of_changes, tell_of_rows
@@ -404,14 +404,14 @@ class RunningApplication:
             self._background.fail(error)
         raise error
 
-    def _has_all(self, table: str, key: object) -> bool:
+    def has_all(self, table: str, key: object) -> bool:
         """Whether a row would be in this process, if there is one."""
         tasks = list(self._tasks.values())
         topics = {topic for task in tasks for topic in task.env.plan.subtopology.source_topics}
         count = max((tasks[0].env.partitions_of_topic(topic) for topic in topics), default=0) if tasks else 0
         return len({task.partition for task in tasks}) >= count or self._all_rows()[table].get(key) is not None
 
-    def _reads(self, topic: str, key: bytes) -> bool:
+    def reads(self, topic: str, key: bytes) -> bool:
         """Whether an agent of this process gets the records of that key."""
         found = [task for task in self._tasks.values() if topic in task.env.plan.subtopology.source_topics]
         if not found:
@@ -420,6 +420,15 @@ class RunningApplication:
         chosen = placed(self.app, key, count)
         place = (topic, partition_for_key(key, count) if chosen is None else chosen)
         return any(place in task.partitions() for task in found)
+
+    def of_topics(self) -> set[tuple[str, int]]:
+        """The partitions that agents of this process read, with their topics."""
+        return {each for task in self._tasks.values() for each in task.partitions()}
+
+    def of_tables(self) -> dict[str, set[int]]:
+        """The partitions whose rows are in this process, by table."""
+        tasks = list(self._tasks.values())
+        return {each.name: {task.partition for task in tasks if each.name in task.stores} for each in self._tables}
 
     def _leads(self) -> bool:
         return any(task.leads for task in self._tasks.values())
@@ -432,7 +441,7 @@ class RunningApplication:
         """Tells those who listen which partitions there are. Raises ProcessingError."""
         self.has_news = False
         assert self._background is not None
-        partitions = {each for task in self._tasks.values() for each in task.partitions()}
+        partitions = self.of_topics()
         with _current(self._process()):
             self._background.tell(partitions)
 
@@ -501,7 +510,10 @@ class RunningApplication:
             for table in self._tables
         ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
-        app.router = LocalRouter(self._has_all, self._reads)
+        app.router = LocalRouter(app, self)
+        app.assignor = LocalAssignor(
+            app, self, lambda name: self._refuse(f"app.assignor.{name}", REFUSED[App]["assignor"])
+        )
         if self._says_init:
             self._says_init = False
             app.on_worker_init.send()
@@ -535,6 +547,7 @@ class RunningApplication:
         del app._reply_consumer
         del app.is_leader
         del app.router
+        del app.assignor
 
 
 @contextmanager

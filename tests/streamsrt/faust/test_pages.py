@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 
 require_faust()
@@ -15,9 +19,11 @@ require_faust()
 import faust  # noqa: E402
 from faust.exceptions import SameNode  # noqa: E402
 from faust.web import Blueprint, View  # noqa: E402
+from faust.web.apps import router as views  # noqa: E402
 from faust.web.exceptions import ServiceUnavailable  # noqa: E402
 
 from streamsrt.faust import TestApp  # noqa: E402
+from streamsrt.faust.background import has_pages  # noqa: E402
 from streamsrt.faust.pages import LocalRouter  # noqa: E402
 from tests.kafka_server import free_ports  # noqa: E402
 
@@ -70,9 +76,31 @@ def test_a_page_shows_rows_of_all_partitions() -> None:
         assert get(test, port, "/total/milk/").endswith('{"milk":0}')
 
 
+class Here:
+    """A process without partitions, which has all rows or none."""
+
+    def __init__(self, *, has: bool) -> None:
+        self._has = has
+        self.asked: list[tuple[str, bytes]] = []
+
+    def has_all(self, table: str, key: object) -> bool:
+        return self._has
+
+    def reads(self, topic: str, key: bytes) -> bool:
+        self.asked.append((topic, key))
+        return False
+
+    def of_topics(self) -> list[tuple[str, int]]:
+        return []
+
+    def of_tables(self) -> dict[str, list[int]]:
+        return {}
+
+
 @pytest.mark.parametrize(("has", "raised"), [(True, SameNode), (False, ServiceUnavailable)])
 def test_a_row_that_may_be_elsewhere_is_not_served(has: bool, raised: type[Exception]) -> None:
-    routed = LocalRouter(lambda table, key: has, lambda topic, key: False).route_req("totals", "tea", None, None)
+    app = faust.App("shop", broker="kafka://localhost:9092")
+    routed = LocalRouter(app, Here(has=has)).route_req("totals", "tea", None, None)
     with pytest.raises(raised):
         routed.send(None)
 
@@ -100,13 +128,15 @@ def test_a_key_of_a_topic_is_served_by_the_process_that_reads_its_partition() ->
 
 
 def test_a_key_that_another_process_reads_is_not_served() -> None:
-    asked: list[Any] = []
     app = faust.App("shop", broker="kafka://localhost:9092")
-    router = LocalRouter(lambda table, key: True, lambda topic, key: bool(asked.append((topic, key))))
+    here = Here(has=True)
+    router = LocalRouter(app, here)
     for key in ("tea", None):
         with pytest.raises(ServiceUnavailable):
             router.route_topic_req(app.topic("orders", key_type=str), key, None, None).send(None)
-    assert asked == [("orders", b"tea")]
+        with pytest.raises(KeyError):
+            router.external_topic_key_store(app.topic("orders", key_type=str), key)
+    assert here.asked == [("orders", b"tea")] * 2
 
 
 class Totals(View):
@@ -117,8 +147,8 @@ class Totals(View):
         return self.json({item: self.app.tables["totals"][item]})
 
 
-def _with_totals(port: int) -> faust.App:
-    app = faust.App("shop", broker="kafka://localhost:9092", web_port=port, web_bind="127.0.0.1")
+def _with_totals(port: int, **options: Any) -> faust.App:
+    app = an_app(web_port=port, web_bind="127.0.0.1", **options)
     totals = app.Table("totals", default=int, key_type=str)
 
     @app.agent(app.topic("orders", key_type=str, value_type=int))
@@ -157,6 +187,45 @@ def test_views_that_are_classes_are_served_however_they_are_declared(declare: Ca
         # Pages of Faust's own.
         assert get(test, port, "/table/totals/tea/").endswith("5")
         assert '"totals"' in get(test, port, "/table/")
+
+
+def body(answer: str) -> Any:
+    assert answer.startswith("HTTP/1.1 200 OK"), answer
+    return json.loads(answer.partition("\r\n\r\n")[2])
+
+
+def test_faust_s_own_pages_show_the_partitions_of_this_process() -> None:
+    (port,) = free_ports(1)
+    app = _with_totals(port, web_host="here", debug=True)
+    url, topics, changelog = f"http://here:{port}", {"orders": [0, 1]}, {"shop-totals-changelog": [0, 1]}
+    with TestApp(app, partitions=2, serves=True) as test:
+        test.send("orders", key="tea", value=5, partition=1)
+        assert body(get(test, port, "/router/")) == {url: changelog}
+        assert body(get(test, port, "/router/totals/")) == {url: changelog}
+        assert body(get(test, port, "/router/totals/tea/")) == url
+        assert body(get(test, port, "/router/topics")) == {url: topics}
+        assert get(test, port, "/router/nothing/").startswith("HTTP/1.1 404")
+        assert get(test, port, "/router/nothing/tea/").startswith("HTTP/1.1 503")
+        assert body(get(test, port, "/assignment/")) == {"actives": topics | changelog, "standbys": {}}
+
+
+def test_the_router_has_each_method_that_faust_s_pages_call() -> None:
+    called = set(re.findall(r"router\.(\w+)\(", inspect.getsource(views)))
+    assert len(called) >= 4
+    assert called <= set(dir(LocalRouter))
+
+
+@pytest.mark.parametrize("options", [{"web_enabled": True}, {"web_port": 6067}, {"web_bind": "127.0.0.1"}])
+def test_faust_s_own_pages_are_served_where_the_application_wants_a_web_server(options: dict[str, Any]) -> None:
+    assert has_pages(an_app(**options))
+    assert not has_pages(an_app())
+    assert not has_pages(an_app(**{**options, "web_enabled": False}))
+
+
+def test_without_pages_of_its_own_an_application_has_a_status() -> None:
+    (port,) = free_ports(1)
+    with TestApp(_with_totals(port), serves=True) as test:
+        assert body(get(test, port, "/")) == {"status": "OK"}
 
 
 def test_without_serving_nothing_listens() -> None:
