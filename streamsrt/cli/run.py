@@ -267,6 +267,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
             {
                 "state": state.value,
                 "processed_records": progress.processed_records,
+                "pending_calls": progress.pending_calls,
                 "restored_records": progress.restored_records,
                 "lag_records": progress.lag_records,
                 "restoring_records": restoring,
@@ -284,9 +285,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
         )
         sys.stdout.flush()
         return
-    parts = [
-        f"{state.value}: {counted(len(progress.tasks), 'task')}, {counted(progress.processed_records, 'record')} processed"
-    ]
+    parts = [f"{state.value}: {counted(len(progress.tasks), 'task')}, {progress.processed_text}"]
     if progress.restored_records or restoring:
         eta = progress.restore_eta_s
         parts.append(f"{progress.restored_records} restored, {restoring} to restore")

@@ -132,6 +132,11 @@ class Jobs:
         return bool(self.tasks) or self._failure is not None
 
     @property
+    def unfinished(self) -> int:
+        """How many there are."""
+        return len(self.tasks)
+
+    @property
     def under_way(self) -> str:
         """What a commit waits for, in words."""
         return f"{len(self.tasks)} timers, for as long as they take" if self.tasks else ""

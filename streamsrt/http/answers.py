@@ -362,6 +362,7 @@ def tasks(instance: Instance) -> Answer:
         "member_epoch": progress.member_epoch,
         "statuses": progress.statuses,
         "processed_records": progress.processed_records,
+        "pending_calls": progress.pending_calls,
         "lag_records": progress.lag_records,
         "tasks": [{**asdict(task), "counters": dict(task.counters), "why": why_task(task)} for task in progress.tasks],
         "loops": [asdict(loop) for loop in progress.loops],

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamsrt.runtime.values import Progress, State
-from streamsrt.wording import counted
 
 TEXT_COLUMNS = ("task", "role", "phase")
 NUMBER_COLUMNS = ("processed", "dropped", "lag", "to restore")
@@ -24,7 +23,7 @@ class TaskTable:
 
 def task_table(state: State, progress: Progress) -> TaskTable:
     """What each task of an instance is doing; without rows where it has no task."""
-    title = f"{state.value}: {counted(progress.processed_records, 'record')} processed, lag {progress.lag_records:,}"
+    title = f"{state.value}: {progress.processed_text}, lag {progress.lag_records:,}"
     rows = []
     for task in progress.tasks:
         restoring = sum(each.remaining_records for each in task.restoring)

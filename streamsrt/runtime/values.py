@@ -12,6 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from streamsrt.tasks.manager.assignment_changes import AssignmentChange
+from streamsrt.wording import counted
 
 
 class State(Enum):
@@ -85,7 +86,9 @@ class RestoreProgress:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """One task of this instance."""
+    """One task of this instance. ``pending_calls``: asynchronous calls that are unfinished, those that wait for their turn
+    included.
+    """
 
     task_id: str
     role: str
@@ -94,6 +97,7 @@ class TaskProgress:
     stream_time_ms: int
     counters: Mapping[str, int]
     restoring: tuple[RestoreProgress, ...] = ()
+    pending_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class Progress:
     state: State = State.CREATED
     tasks: tuple[TaskProgress, ...] = ()
     processed_records: int = 0
+    """Records that the tasks have taken in. An asynchronous call counts when it begins: see ``pending_calls``."""
     restored_records: int = 0
     commits: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -188,6 +193,20 @@ class Progress:
     def state_lag_records(self) -> int:
         """The number of records by which standby and warm-up tasks are behind their changelogs."""
         return sum(each.remaining_records for task in self.tasks if task.role != "active" for each in task.restoring)
+
+    @property
+    def pending_calls(self) -> int:
+        """The number of unfinished calls of asynchronous functions, those that wait for their turn included. Their records
+        count as processed already; they are committed when the calls have finished.
+        """
+        return sum(task.pending_calls for task in self.tasks)
+
+    @property
+    def processed_text(self) -> str:
+        """How many records are processed, and how many of their calls are pending, in words."""
+        text = f"{counted(self.processed_records, 'record')} processed"
+        pending = self.pending_calls
+        return f"{text}, {counted(pending, 'asynchronous call')} pending" if pending else text
 
     @property
     def lag_records(self) -> int:

@@ -375,6 +375,10 @@ class Task:
         """Whether asynchronous calls are pending."""
         return self._runner.env.is_calling
 
+    def pending_calls(self) -> int:
+        """How many asynchronous calls are unfinished, those that wait for their turn included."""
+        return self._runner.env.pending_calls
+
     def calls_under_way(self) -> list[str]:
         """Describes the pending asynchronous calls and their maximum duration."""
         return self._runner.env.calls_under_way()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import re
@@ -181,6 +182,22 @@ def test_run_until_so_many_records_are_processed(scene: Scene) -> None:
     scene.write(*numbers(*range(10)))
     assert scene.streams().run(records=10, timeout_s=PATIENCE_S).processed_records >= 10
     assert scene.read() == [2 * number for number in range(10)]
+
+
+def test_so_many_records_have_their_asynchronous_results_when_the_run_ends(scene: Scene) -> None:
+    async def double(number: int) -> int:
+        answer = asyncio.get_running_loop().create_future()
+        answer.get_loop().call_later(0.05, answer.set_result, 2 * number)
+        return int(await answer)
+
+    builder = StreamsBuilder()
+    read = builder.stream(scene.source, key=serdes.string, value=serdes.integer)
+    read.map_async(double, concurrency=2).to(scene.sink, key=serdes.string, value=serdes.integer)
+    scene.write(*numbers(*range(50)))
+    done = KafkaStreams(builder.build(), scene.config()).run(records=3, timeout_s=PATIENCE_S)
+    assert 3 <= done.processed_records < 50
+    assert done.pending_calls == 0
+    assert scene.read() == [2 * number for number in range(done.processed_records)]
 
 
 def test_run_until_the_time_is_up(scene: Scene) -> None:

@@ -72,6 +72,8 @@ class Window(Protocol):
     @property
     def is_calling(self) -> bool: ...
     @property
+    def unfinished(self) -> int: ...
+    @property
     def room(self) -> int: ...
     @property
     def under_way(self) -> str: ...
@@ -341,6 +343,11 @@ class Environment:
     def is_calling(self) -> bool:
         """Whether asynchronous calls are under way."""
         return any(window.is_calling for window in self.windows)
+
+    @property
+    def pending_calls(self) -> int:
+        """Returns how many asynchronous calls are unfinished, those that wait for their turn included."""
+        return sum(window.unfinished for window in self.windows)
 
     @property
     def room(self) -> int | None:

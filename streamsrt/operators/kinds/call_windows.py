@@ -62,6 +62,11 @@ class CallWindow:
         return self._unfinished > 0
 
     @property
+    def unfinished(self) -> int:
+        """How many calls are not settled yet, those that wait for their turn included."""
+        return self._unfinished
+
+    @property
     def under_way(self) -> str:
         """Returns what it waits for and for how long at most; empty if nothing is pending."""
         if not self._unfinished:

@@ -126,4 +126,5 @@ def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
             )
             for each in owned.changelogs.values()
         ),
+        pending_calls=owned.task.pending_calls(),
     )

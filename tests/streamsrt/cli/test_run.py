@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from streamsrt.cli.run import _show, open_door
+from streamsrt.runtime.task_table import task_table
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from tests.system.processes import run_command
 
@@ -28,6 +29,23 @@ def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     _show(restoring(7.2), State.REBALANCING, as_json=True)
     told = orjson.loads(capsys.readouterr().out)
     assert (told["restoring_records"], told["restore_eta_s"]) == (700, 7.2)
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"), [((0, 0), ""), ((1, 0), "1 asynchronous call pending"), ((200, 56), "256 ")]
+)
+def test_how_many_calls_are_pending_beside_the_processed_records(
+    capsys: pytest.CaptureFixture[str], calls: tuple[int, int], told: str
+) -> None:
+    tasks = (TaskProgress(f"0_{at}", "active", "running", 0, 0, {}, (), count) for at, count in enumerate(calls))
+    progress = Progress(tasks=tuple(tasks), processed_records=12_000)
+    _show(progress, State.RUNNING, as_json=False)
+    line = capsys.readouterr().err
+    assert f"12,000 records processed, {told}" in line
+    assert ("pending" in line) == bool(told)
+    assert task_table(State.RUNNING, progress).title.startswith(f"RUNNING: 12,000 records processed, {told}")
+    _show(progress, State.RUNNING, as_json=True)
+    assert orjson.loads(capsys.readouterr().out)["pending_calls"] == sum(calls)
 
 
 @pytest.mark.parametrize("arguments", [("-b", "not-a-host"), ("-b", "127.0.0.1:1", "--state-dir", "/proc/nope")])

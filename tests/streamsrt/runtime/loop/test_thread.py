@@ -446,6 +446,9 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     rig.network.write(("in", 0), [(b"k", b"v")])
     began(rig, 0)
     assert slow.under_way.wait(30)
+    rig.clock_ms += 1_000
+    rig.iterate()
+    assert (rig.thread.progress.processed_records, rig.thread.progress.pending_calls) == (1, 1)
     rig.thread.stop()
     rig.iterate()
     rig.member.waiting += [ReleaseTasks(), LeftGroup()]
@@ -467,4 +470,6 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     assert told.startswith("before it ends, task ")
     assert " waits for 1 asynchronous call of KSTREAM-MAPASYNC-0000000001 (" in told
     assert "A second Ctrl-C ends it at once" in told
+    rig.thread._publish()
+    assert (rig.thread.progress.processed_records, rig.thread.progress.pending_calls) == (1, 0)
     assert rig.network.read("out") == [(b"k", b"v")]
