@@ -17,8 +17,8 @@
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
    name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
    certain that its rows are another one's: the sides of a join, or two names, have changed places.
-6. Stream times are committed with the offsets of a task's inputs, not with its stores. A windowed operator whose tasks share
-   no input with the old ones starts without its stream time, which is said.
+6. Stream times are committed with the offsets of a task's inputs, not with its stores. A windowed operator, or a store with
+   a ``ttl``, whose tasks share no input with the old ones starts without its stream time, which is said.
 7. The topology epoch is raised by one whenever the digests differ, and only then.
 """
 
@@ -252,7 +252,7 @@ class _Compared:
         notes = (
             self._fed_otherwise(old.name, new.name),
             partial_windows(before, after),
-            self._without_stream_time(old.name, new.name),
+            self._without_stream_time(old, new),
         )
         said = [each for each in notes if each]
         return self._partitions_of(old, new) or _carried_over(old, new, said)
@@ -301,19 +301,24 @@ class _Compared:
             return ""
         return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
 
-    def _without_stream_time(self, name: str, name_now: str) -> str:
-        """A note about an operator that keeps its store and loses its stream time; empty if there is none."""
-        origin = self._new.origins.get(name_now)
-        if origin is None or not _has_stream_time(origin):
+    def _without_stream_time(self, old: StoreOutline, new: StoreOutline) -> str:
+        """A note about a store that is kept by an operator, or a task, that loses its stream time; empty if none is."""
+        origin = self._new.origins.get(new.name)
+        effects = []
+        if origin is not None and _has_stream_time(origin):
+            effects.append("late records can reopen closed windows and emit final results twice")
+        if new.ttl_ms is not None:
+            effects.append("late records stay in it beyond their ttl, until current ones come")
+        if not effects:
             return ""
-        before = next((_inputs(part) for part in self._old.subtopologies if name in part.stores), frozenset())
-        after = next((_inputs(part) for part in self._new.subtopologies if name_now in part.stores), frozenset())
+        before = next((_inputs(part) for part in self._old.subtopologies if old.name in part.stores), frozenset())
+        after = next((_inputs(part) for part in self._new.subtopologies if new.name in part.stores), frozenset())
         if not before or any(_reads_same(one, other) for one in before for other in after):
             return ""
         return (
             f"its stream time was committed with the offsets of {', '.join(sorted(before))}, and it now reads "
-            f"{', '.join(sorted(after))}: it starts without one, so late records can reopen closed windows and emit final "
-            "results twice. Let late records pass before the upgrade"
+            f"{', '.join(sorted(after))}: it starts without one, so {' and '.join(effects)}. Let late records pass before "
+            "the upgrade"
         )
 
     def _swapped_with(self, name: str, before: Origin, after: Origin) -> str | None:
@@ -521,6 +526,8 @@ def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> 
         if (new.retention_ms or 0) < (old.retention_ms or 0):
             becomes = "what is older expires"
         reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; {becomes}")
+    if None not in (old.ttl_ms, new.ttl_ms) and old.ttl_ms != new.ttl_ms:
+        reasons.append(f"ttl {old.ttl_ms} -> {new.ttl_ms} ms, from the last update of each entry that is there, too")
     kept_ms = (old.changelog_retention_ms, new.changelog_retention_ms)
     if new.changelog is not None and None not in kept_ms and kept_ms[0] != kept_ms[1]:
         if _is_longer(*kept_ms):

@@ -46,6 +46,8 @@ class StoreOutline:
     """Of its values."""
     upcasts: Mapping[str, str | None] = field(default_factory=dict)
     """The serdes that values of earlier versions are read by, by version."""
+    ttl_ms: int | None = None
+    """After which entries expire by the stream time of their task; None where they don't, too."""
 
     @property
     def kept_as(self) -> str:
@@ -187,6 +189,7 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         renamed_from=spec.renamed_from,
         version=spec.version,
         upcasts={str(version): _name_of_read(upcast, value_serde) for version, upcast in spec.upcasts},
+        ttl_ms=spec.ttl_ms,
     )
 
 
