@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
@@ -48,6 +48,18 @@ PyFiles = Annotated[
 DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
 MOST_DAYS = 31
 """So many days are counted one by one."""
+
+
+class _SaidOfLakes(NamedTuple):
+    """What the options of ``plan`` say about lakes, each a list of texts ``TOPIC=...`` or ``TOPIC.NAME=...``."""
+
+    order: Sequence[str]
+    format: Sequence[str]
+    where: Sequence[str]
+    id: Sequence[str]
+    until: Sequence[str]
+    column: Sequence[str]
+    option: Sequence[str]
 
 
 @app.command("plan")
@@ -127,36 +139,16 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Record which input is read and which tasks there are. Nothing is computed yet."""
-    archives, lakes = key_value_pairs(archive or (), "--archive"), key_value_pairs(lake or (), "--lake")
-    orders = key_value_pairs(lake_order or (), "--lake-order")
-    formats = key_value_pairs(lake_format or (), "--lake-format")
-    conditions = key_value_pairs(lake_where or (), "--lake-where")
-    ids = key_value_pairs(lake_id or (), "--lake-id")
-    cuts = {topic: _time_ms(text) for topic, text in key_value_pairs(lake_until or (), "--lake-until").items()}
-    columns = _of_lakes("--lake-column", "COLUMN=SQL", lake_column or (), lakes)
-    options = _of_lakes("--lake-option", "OPTION=VALUE", lake_option or (), lakes)
-    wrong = sorted(
-        (archives.keys() & lakes.keys())
-        | ((orders.keys() | formats.keys() | conditions.keys() | ids.keys() | cuts.keys()) - lakes.keys())
+    said = _SaidOfLakes(
+        order=lake_order or (),
+        format=lake_format or (),
+        where=lake_where or (),
+        id=lake_id or (),
+        until=lake_until or (),
+        column=lake_column or (),
+        option=lake_option or (),
     )
-    if wrong:
-        raise ConfigError(
-            f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order, a "
-            "--lake-format, a --lake-where, a --lake-id and a --lake-until"
-        )
-    sources: dict[str, Source] = {topic: Archive(path, allow_gaps) for topic, path in archives.items()}
-    for topic, path in lakes.items():
-        sources[topic] = Lake(
-            path,
-            orders.get(topic),
-            allow_gaps,
-            columns.get(topic, {}),
-            formats.get(topic, "parquet"),
-            options.get(topic, {}),
-            conditions.get(topic),
-            ids.get(topic),
-            cuts.get(topic),
-        )
+    sources = _sources(archive or (), lake or (), said, allow_gaps=allow_gaps)
     with bootstrap(bootstrap_servers, begins=True) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application,
@@ -172,6 +164,46 @@ def plan(
             after=after,
         )
     _show_plan(made, directory, as_json=as_json)
+
+
+def _sources(archive: Sequence[str], lake: Sequence[str], said: _SaidOfLakes, *, allow_gaps: bool) -> dict[str, Source]:
+    """Where the history of each topic is, by topic. Raises ConfigError."""
+    archives, paths = key_value_pairs(archive, "--archive"), key_value_pairs(lake, "--lake")
+    lakes = _lakes(paths, said, archives, allow_gaps=allow_gaps)
+    return {**{topic: Archive(path, allow_gaps) for topic, path in archives.items()}, **lakes}
+
+
+def _lakes(
+    paths: Mapping[str, str], said: _SaidOfLakes, archives: Collection[str], *, allow_gaps: bool
+) -> dict[str, Lake]:
+    orders = key_value_pairs(said.order, "--lake-order")
+    formats = key_value_pairs(said.format, "--lake-format")
+    conditions = key_value_pairs(said.where, "--lake-where")
+    ids = key_value_pairs(said.id, "--lake-id")
+    cuts = {topic: _time_ms(text) for topic, text in key_value_pairs(said.until, "--lake-until").items()}
+    columns = _of_lakes("--lake-column", "COLUMN=SQL", said.column, paths)
+    options = _of_lakes("--lake-option", "OPTION=VALUE", said.option, paths)
+    named = orders.keys() | formats.keys() | conditions.keys() | ids.keys() | cuts.keys()
+    wrong = sorted((set(archives) & paths.keys()) | (named - paths.keys()))
+    if wrong:
+        raise ConfigError(
+            f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order, a "
+            "--lake-format, a --lake-where, a --lake-id and a --lake-until"
+        )
+    return {
+        topic: Lake(
+            path,
+            orders.get(topic),
+            allow_gaps,
+            columns.get(topic, {}),
+            formats.get(topic, "parquet"),
+            options.get(topic, {}),
+            conditions.get(topic),
+            ids.get(topic),
+            cuts.get(topic),
+        )
+        for topic, path in paths.items()
+    }
 
 
 def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
@@ -326,23 +358,7 @@ def run(
     )
 
 
-def resume(
-    bootstrap_servers: BootstrapServers = None,
-    engine: EngineOption = "local",
-    workers: Workers = 2,
-    master: Master = None,
-    conf: Conf = None,
-    bundle: Bundle = None,
-    py_files: PyFiles = None,
-    directory: Directory = DEFAULT_DIRECTORY,
-    progress_interval_s: ProgressInterval = 5.0,
-    as_json: AsJson = False,
-) -> None:
-    """Resume an interrupted run; the same as run."""
-    run(bootstrap_servers, engine, workers, master, conf, bundle, py_files, directory, progress_interval_s, as_json)
-
-
-app.command("resume")(resume)
+app.command("resume", help="Resume an interrupted run; the same as run.")(run)
 
 
 def _report(job: Backfill, interval_s: float, stop: threading.Event) -> None:

@@ -223,27 +223,14 @@ def running_group(
     Raises ConfigError where there is none, or where nobody but its members knows its topology.
     """
     facts = describe_when_settled(network.admin, name)
-    described = described_group(network, name).topology if facts.kind == "streams" else None
+    parts = _described_parts(network, name) if facts.kind == "streams" else []
     epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
     digests = frozenset(each.digest for each in facts.members if each.digest is not None and each.epoch == epoch)
-    if facts.kind == "streams" and described is None:
-        raise ConfigError(f"group {name!r} has no topology yet: no member has joined it")
     if facts.kind == "classic":
-        old = old or (new if any(new.digest.startswith(each) for each in digests) else None)
-        if old is None:
-            raise ConfigError(
-                f"group {name!r} is a classic group, whose topology is known only to its members: "
-                f"give the running version{how}, as its module or as a file written by `topology describe --json`"
-            )
+        old = old or _version_of_members(name, digests, new, how)
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None
-    parts = [] if described is None else list(described.subtopologies or ())
-    internal = {f"{name}-{topic}" for topic in old.repartition_topics} if old is not None else set()
-    repartitions = internal | {topic.name for part in parts for topic in part.repartition_source_topics}
-    wanted = repartitions | {topic.name for part in parts for topic in part.state_changelog_topics}
-    wanted.update(topic for part in parts for topic in part.source_topics)
-    for version in (new, old):
-        wanted |= set() if version is None else _topics_of(name, version)
+    repartitions = _repartition_topics(name, parts, old)
     return RunningGroup(
         name=name,
         kind=facts.kind,
@@ -252,8 +239,48 @@ def running_group(
         members=dict(sorted(Counter(each.epoch for each in facts.members if each.epoch is not None).items())),
         digests=digests,
         subtopologies=parts,
-        topics=_topics(network, name, wanted, repartitions | _dropped_sources(parts, old, new)),
+        topics=_topics(
+            network,
+            name,
+            repartitions | _other_topics(name, parts, (new, old)),
+            repartitions | _dropped_sources(parts, old, new),
+        ),
     )
+
+
+def _described_parts(network: NetworkThread, name: str) -> list[DescribedPart]:
+    """The subtopologies that a streams group has. Raises ConfigError if it has no topology yet."""
+    described = described_group(network, name).topology
+    if described is None:
+        raise ConfigError(f"group {name!r} has no topology yet: no member has joined it")
+    return list(described.subtopologies or ())
+
+
+def _version_of_members(name: str, digests: frozenset[str], new: TopologyOutline, how: str) -> TopologyOutline:
+    """The version that the members of a classic group say they run. Raises ConfigError if it is not ``new``."""
+    if any(new.digest.startswith(each) for each in digests):
+        return new
+    raise ConfigError(
+        f"group {name!r} is a classic group, whose topology is known only to its members: "
+        f"give the running version{how}, as its module or as a file written by `topology describe --json`"
+    )
+
+
+def _repartition_topics(group: str, parts: Iterable[DescribedPart], old: TopologyOutline | None) -> set[str]:
+    """The repartition topics that are read now."""
+    found = {topic.name for part in parts for topic in part.repartition_source_topics}
+    return found | ({f"{group}-{topic}" for topic in old.repartition_topics} if old is not None else set())
+
+
+def _other_topics(group: str, parts: Iterable[DescribedPart], versions: Iterable[TopologyOutline | None]) -> set[str]:
+    """The changelogs and source topics of the group that runs, and all topics of the versions that are known."""
+    found: set[str] = set()
+    for part in parts:
+        found.update(topic.name for topic in part.state_changelog_topics)
+        found.update(part.source_topics)
+    for version in versions:
+        found |= set() if version is None else _topics_of(group, version)
+    return found
 
 
 def _dropped_sources(
