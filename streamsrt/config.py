@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -585,3 +585,14 @@ def _is_secret(key: str) -> bool:
     """Whether a setting's value must not be printed: it, or its first part, names something secret."""
     field = StreamsConfig.model_fields.get(key.split(".")[0]) or StreamsConfig.model_fields.get(key.replace(".", "_"))
     return (field is not None and not field.repr) or any(word in key.lower() for word in _SECRET_WORDS)
+
+
+def key_value_pairs(texts: Iterable[str], source: str = "--config") -> dict[str, str]:
+    """The pairs, later ones over earlier ones. Raises ConfigError that names ``source``, an option or a file."""
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"{source} {text}: expected KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs

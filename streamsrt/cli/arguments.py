@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,14 +42,3 @@ def utc_ms(text: str) -> int:
     """Epoch milliseconds of an ISO time, which is UTC where it does not say otherwise. Raises ValueError."""
     found = datetime.fromisoformat(text)
     return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def key_value_pairs(texts: Iterable[str], source: str = "--config") -> dict[str, str]:
-    """The pairs, later ones over earlier ones. Raises ConfigError that names ``source``, an option or a file."""
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
-            raise ConfigError(f"{source} {text}: expected KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs

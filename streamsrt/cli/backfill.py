@@ -18,9 +18,10 @@ from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
-from streamsrt.cli.arguments import Config, ProgressInterval, key_value_pairs, utc_ms
+from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.wording import counted
 

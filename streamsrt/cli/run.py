@@ -27,7 +27,6 @@ from streamsrt.cli.arguments import (
     ProgressInterval,
     Threads,
     Until,
-    key_value_pairs,
     until_of,
 )
 from streamsrt.cli.early_stop import INTERRUPTED, stop_until
@@ -35,7 +34,7 @@ from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.cluster import parse_servers
-from streamsrt.config import StreamsConfig
+from streamsrt.config import StreamsConfig, key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.drop_log import late_records_advice
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response

@@ -32,10 +32,11 @@ from streamsrt.backfill.stopped_state import (
     is_export,
     is_typed,
 )
-from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule
 from streamsrt.cli.described_group import check_group
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap, cluster
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.state.directory import StateDirectory
 from streamsrt.wording import counted

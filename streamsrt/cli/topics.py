@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.values import EARLIEST, LATEST, NewTopic
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
 
 app = typer.Typer(help="List, create and delete topics.", no_args_is_help=True)

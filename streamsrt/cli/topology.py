@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from streamsrt.cli.application import load_described
-from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, outdated_text, read_lock, write_lock
 from streamsrt.wording import counted

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule
 from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
@@ -20,7 +20,7 @@ from streamsrt.cli.upgrade_preflight import of_broker
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.cli.upgrade_versions import unreadable_stores
 from streamsrt.client.network import NetworkThread
-from streamsrt.config import StreamsConfig
+from streamsrt.config import StreamsConfig, key_value_pairs
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, describe_when_settled, look
 from streamsrt.runtime.rollback import has_epoch_of, members_to_remove, raise_epoch, runs

@@ -19,7 +19,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from streamsrt.cli.arguments import ConfigOverModule, key_value_pairs
+from streamsrt.cli.arguments import ConfigOverModule
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
@@ -27,6 +27,7 @@ from streamsrt.cli.topology_versions import RunningGroup, ready_application, run
 from streamsrt.cli.upgrade_preflight import refusals
 from streamsrt.cli.upgrade_status import Group
 from streamsrt.client.network import NetworkThread
+from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.wording import counted
 from topology.graph.diff import NO_WAY_BACK, StateChange, TopologyDiff, Verdict

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from importlib.metadata import version
 from typing import NoReturn
 
@@ -15,8 +16,8 @@ import faust
 from faust.livecheck import LiveCheck
 
 from streamsrt.app import KafkaStreams
-from streamsrt.config import StreamsConfig
-from streamsrt.errors import UserError, message_and_exit_code
+from streamsrt.config import StreamsConfig, key_value_pairs
+from streamsrt.errors import ConfigError, UserError, message_and_exit_code
 from streamsrt.faust.asking import BrokerAnswers
 from streamsrt.faust.creation import create_topics
 from streamsrt.faust.options import given_options
@@ -28,6 +29,8 @@ _HOOKS = (
     *("on_execute", "on_first_start", "on_init_dependencies", "on_shutdown", "on_start", "on_started"),
     *("on_startup_finished", "on_stop", "on_worker_shutdown"),
 )
+SETTINGS_VARIABLE = "STREAMSRT_CONFIG"
+"""Has settings of the runtime: ``KEY=VALUE KEY=VALUE``, quoted as in a shell."""
 _DATADIR_VARIABLES = ("FAUST_DATADIR", "F_DATADIR")
 
 
@@ -79,7 +82,9 @@ class Worker(faust.Worker):  # type: ignore[misc]  # faust is not typed here
         app = self.app
         # The command line has sent on_worker_init.
         topology = topology_with(app, BrokerAnswers, says_init=False)
-        settings = StreamsConfig.of(config(app), state_dir=_state_dir(app))
+        datadir = _state_dir(app)
+        own = {} if datadir is None else {"state.dir": datadir}
+        settings = StreamsConfig.of(config(app), own, _settings_of_environment())
         self.say(
             f"{app.conf.id} runs on streamsrt {version('streamsrt')}; its tables are stored below {settings.state_dir}"
         )
@@ -91,6 +96,14 @@ def _state_dir(app: faust.App) -> str | None:
     """``datadir``, where the command line, the environment or the program sets it."""
     is_given = "datadir" in given_options(app) or any(os.environ.get(name) for name in _DATADIR_VARIABLES)
     return str(app.conf.datadir) if is_given else None
+
+
+def _settings_of_environment() -> dict[str, str]:
+    """Those of :data:`SETTINGS_VARIABLE`. Raises ConfigError."""
+    try:
+        return key_value_pairs(shlex.split(os.environ.get(SETTINGS_VARIABLE, "")), SETTINGS_VARIABLE)
+    except ValueError as error:
+        raise ConfigError(f"{SETTINGS_VARIABLE}: {error}: quote it as in a shell") from None
 
 
 class App(faust.App):  # type: ignore[misc]  # faust is not typed here

@@ -28,7 +28,9 @@ import faust  # noqa: E402
 from faust.livecheck import LiveCheck  # noqa: E402
 
 import streamsrt.faust as ours  # noqa: E402
+from streamsrt.config import StreamsConfig  # noqa: E402
 from streamsrt.errors import UserError  # noqa: E402
+from streamsrt.faust import imported  # noqa: E402
 
 PATIENCE_S = 120
 PAGE = Path(streamsrt.__file__).parent.parent / "docs" / "faust.md"
@@ -93,6 +95,54 @@ def test_what_would_not_run_is_one_message(make: Callable[..., Any], message: st
     [line] = written.getvalue().splitlines()
     assert line.startswith("streamsrt: ")
     assert message in line
+
+
+def one_line_of_worker(app: Any) -> str:
+    written = StringIO()
+    with pytest.raises(SystemExit):
+        ours.Worker(app, stderr=written, override_logging=False).execute_from_commandline()
+    [line] = written.getvalue().splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("num.stream.threads", "STREAMSRT_CONFIG num.stream.threads: expected KEY=VALUE"),
+        ("client.id='a", "STREAMSRT_CONFIG: No closing quotation: quote it as in a shell"),
+        ("retries=1 num.stream.threads=many", "num.stream.threads"),
+        ("num.stream.thread=2", "num.stream.thread"),
+    ],
+)
+def test_settings_of_the_environment_that_are_wrong_are_one_message(
+    monkeypatch: pytest.MonkeyPatch, given: str, message: str
+) -> None:
+    app = an_app()
+    app.agent(app.topic("in"))(_read)
+    monkeypatch.setenv("STREAMSRT_CONFIG", given)
+    assert message in one_line_of_worker(app)
+
+
+def test_settings_of_the_environment_come_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    app = ours.App("shop", broker="kafka://localhost:1", datadir=str(tmp_path), processing_guarantee="exactly_once")
+    app.agent(app.topic("in"))(_read)
+    used: list[StreamsConfig] = []
+
+    def create_topics(_: object, settings: StreamsConfig) -> None:
+        used.append(settings)
+        raise UserError("enough")
+
+    monkeypatch.setattr(imported, "create_topics", create_topics)
+    monkeypatch.setenv("STREAMSRT_CONFIG", "processing.guarantee=at_least_once client.id='a b' num.stream.threads=2")
+    assert one_line_of_worker(app) == "streamsrt: enough"
+    (settings,) = used
+    assert (settings.processing_guarantee, settings.client_id) == ("at_least_once", "a b")
+    assert (settings.num_stream_threads, settings.state_dir) == (2, tmp_path)
+
+
+async def _read(stream: Any) -> None:
+    async for _ in stream:
+        pass
 
 
 @pytest.mark.parametrize(
