@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from textwrap import dedent
-from types import FunctionType, MappingProxyType
+from types import FrameType, FunctionType, MappingProxyType
 from typing import NamedTuple
 
 from faust import App, Stream, Topic
 from faust.agents.agent import Agent
 from faust.tables.base import Collection
 
-from streamsrt.faust.places import written
+from streamsrt.faust.places import NOT_OF_PROGRAM, written
 
 _JOIN = "faust does not support it, either: look the other side up in a table"
 BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
@@ -74,8 +75,69 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
 )
 """By class, what is refused, and what to use instead."""
 
+REFUSED_ATTRIBUTES = (
+    frozenset(REFUSED[App])
+    - {"consumer", "LiveCheck", "commit", "web_server"}
+    - {name for name in REFUSED[App] if name.startswith("on_")}
+)
+"""Of the application, those that Faust's own code reads here: while it runs, it ends if the program reads one."""
+
 REFUSED_METHODS = ("LiveCheck", "commit", "on_rebalance_end", "on_rebalance_return", "on_rebalance_start", "web_server")
 """Of the application, those that Faust's own code does not call here: while it runs, a call of one ends it."""
+
+
+_refusing: dict[int, Callable[[str], None]] = {}
+_PLAIN = MappingProxyType({name: inspect.getattr_static(App, name) for name in REFUSED_ATTRIBUTES})
+
+
+class _RefusedAttribute:
+    """An attribute of every application: as it is in Faust, but for the program of one that runs here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._plain = _PLAIN[name]
+
+    def __get__(self, app: App | None, kind: type) -> object:
+        if app is None:
+            return self._plain
+        refuse = _refusing.get(id(app))
+        if refuse is not None and not _is_of_faust(sys._getframe(1)):
+            refuse(self._name)
+        if hasattr(type(self._plain), "__get__"):
+            return self._plain.__get__(app, kind)
+        return app.__dict__.get(self._name, self._plain)
+
+    def __set__(self, app: App, value: object) -> None:
+        if hasattr(type(self._plain), "__set__"):
+            self._plain.__set__(app, value)
+        else:
+            app.__dict__[self._name] = value
+
+    def __delete__(self, app: App) -> None:
+        if hasattr(type(self._plain), "__delete__"):
+            self._plain.__delete__(app)
+        else:
+            del app.__dict__[self._name]
+
+
+def _is_of_faust(frame: FrameType) -> bool:
+    return f"{frame.f_globals.get('__name__', '')}.".startswith(NOT_OF_PROGRAM)
+
+
+def bind_attributes(app: App, refuse: Callable[[str], None]) -> None:
+    """Calls ``refuse`` with the name when the program reads one of :data:`REFUSED_ATTRIBUTES` of this application."""
+    if not _refusing:
+        for name in REFUSED_ATTRIBUTES:
+            setattr(App, name, _RefusedAttribute(name))
+    _refusing[id(app)] = refuse
+
+
+def unbind_attributes(app: App) -> None:
+    """Gives them back, when the last of these applications ends."""
+    del _refusing[id(app)]
+    if not _refusing:
+        for name in REFUSED_ATTRIBUTES:
+            setattr(App, name, _PLAIN[name])
 
 
 class Use(NamedTuple):

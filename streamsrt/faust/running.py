@@ -23,7 +23,7 @@ from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
-from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS
+from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS, bind_attributes, unbind_attributes
 from streamsrt.faust.pages import LocalAssignor, LocalRouter
 from streamsrt.faust.places import caller, line_of
 from streamsrt.faust.reading import Declared
@@ -484,6 +484,7 @@ class RunningApplication:
         bind_channels(app, self._channels.values())
         bind_sends(app)
         bind_life(app, lambda: self._background)
+        bind_attributes(app, self._refuse_method)
         producer = app.producer = Producer(_outbox, self._declare)
 
         async def its_producer() -> Producer:
@@ -532,6 +533,7 @@ class RunningApplication:
         app = self.app
         unbind_sends(app)
         unbind_life(app)
+        unbind_attributes(app)
         unbind_channels(self._channels.values())
         app.flow_control.suspend()
         for name, value in self._before.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from faust.topics import Topic  # noqa: E402
 
 import streamsrt.faust  # noqa: E402
 from streamsrt.faust import TestApp  # noqa: E402
-from streamsrt.faust.names import REFUSED, refused_in  # noqa: E402
+from streamsrt.faust.names import REFUSED, REFUSED_ATTRIBUTES, REFUSED_METHODS, refused_in  # noqa: E402
 from streamsrt.faust.streams import AgentStream  # noqa: E402
 
 DOCS = Path(streamsrt.__file__).parent.parent / "docs" / "faust.md"
@@ -249,6 +250,56 @@ def test_a_task_that_reaches_it_ends_the_application_with_one_message(
     with TestApp(own) as test, pytest.raises(ProcessingError, match=r"^app\.\S+.* is not supported .*ends here$"):
         test.driver.advance_wall_clock_time(10)
     assert "Traceback" not in caplog.text
+
+
+PLAIN = {name: inspect.getattr_static(faust.App, name) for name in REFUSED_ATTRIBUTES}
+
+
+def in_an_agent(own: faust.App, call: Any) -> None:
+    @own.agent(own.topic("in"))
+    async def work(stream: Any) -> None:
+        async for _ in stream:
+            call()
+
+
+def in_a_task(own: faust.App, call: Any) -> None:
+    own.agent(own.topic("in"))(_quiet)
+
+    @own.task
+    async def work() -> None:
+        call()
+
+
+def in_a_listener(own: faust.App, call: Any) -> None:
+    own.agent(own.topic("in"))(_quiet)
+
+    @own.on_partitions_assigned.connect(weak=False)
+    async def listen(*_: Any, **__: Any) -> None:
+        call()
+
+
+def read(own: faust.App, name: str) -> None:
+    getattr(own, name)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED_ATTRIBUTES))
+@pytest.mark.parametrize("declare", [in_an_agent, in_a_task, in_a_listener])
+def test_an_attribute_that_is_read_elsewhere_ends_the_application(declare: Any, name: str) -> None:
+    own = an_app()
+    declare(own, lambda: read(own, name))
+    place = f"{re.escape(__file__)}:{read.__code__.co_firstlineno + 1}"
+    with (
+        TestApp(own) as test,
+        pytest.raises((UserError, ProcessingError), match=rf"^app\.{name} \({place}\) is not supported .*ends here$"),
+    ):
+        test.send("in", value=1)
+        test.driver.advance_wall_clock_time(10)
+    assert inspect.getattr_static(faust.App, name) is PLAIN[name]
+
+
+def test_each_refused_name_of_the_application_is_refused_at_run_time() -> None:
+    assert {*REFUSED_ATTRIBUTES, *REFUSED_METHODS, "consumer"} == set(REFUSED[faust.App])
+    assert not REFUSED_ATTRIBUTES & {*REFUSED_METHODS, "consumer"}
 
 
 def test_tables_do_what_dictionaries_do() -> None:
