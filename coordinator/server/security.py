@@ -157,7 +157,10 @@ def _by_certificate(serve: Serve, rules: str) -> NewHandler:
 
 
 def add_scram(broker: Broker, entry: str) -> None:
-    """Sets a user's password as ``kafka-storage --add-scram`` does. Raises InvalidConfigError, and the log's errors."""
+    """Sets a user's password as ``kafka-storage --add-scram`` does. Raises InvalidConfigError, and the log's errors.
+
+    A user who has that password keeps the salt: a salt that changes at each start would tell users from unknown names.
+    """
     found = _SCRAM.fullmatch(entry.strip())
     if found is None:
         raise InvalidConfigError(
@@ -165,6 +168,11 @@ def add_scram(broker: Broker, entry: str) -> None:
         )
     name, user, password = found.groups()
     mechanism = next(each for each in Mechanism if each.sasl_name == name)
+    known = broker.credentials.of(mechanism, user)
+    if known is not None:
+        salted = salted_password(mechanism, password.encode(), known.salt, known.iterations)
+        if credential_of(mechanism, salted, known.salt, known.iterations) == known:
+            return
     salt = secrets.token_bytes(_SALT_BYTES)
     salted = salted_password(mechanism, password.encode(), salt, ITERATIONS_MIN)
     broker.credentials.put(mechanism, user, credential_of(mechanism, salted, salt, ITERATIONS_MIN))

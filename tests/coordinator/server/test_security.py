@@ -329,9 +329,23 @@ def test_what_others_can_read_along_is_a_warning(
     assert all(text.startswith(("--host", "--metrics")) for text in found)
 
 
-def test_open_metrics_are_a_warning_at_the_start(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data", "--metrics", "0.0.0.0:0") as broker:
-        assert "--metrics 0.0.0.0: everyone who can reach this address" in broker.log
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (["--metrics", "0.0.0.0:0"], "--metrics 0.0.0.0: everyone who can reach this address"),
+        (
+            [
+                *("--host", "0.0.0.0", "--config", "advertised.host=127.0.0.1"),
+                *("--config", "security.protocol=SASL_PLAINTEXT"),
+                *("--add-scram", "SCRAM-SHA-512=[name=a,password=b]"),
+            ],
+            "--host 0.0.0.0 with security.protocol=SASL_PLAINTEXT: records and PLAIN passwords are sent unencrypted",
+        ),
+    ],
+)
+def test_what_others_can_read_along_is_said_at_the_start(tmp_path: Path, options: list[str], warning: str) -> None:
+    with BrokerProcess(tmp_path / "data", *options) as broker:
+        assert warning in broker.log
 
 
 def test_the_salt_of_an_unknown_user_survives_a_restart(tmp_path: Path) -> None:
@@ -342,6 +356,28 @@ def test_the_salt_of_an_unknown_user_survives_a_restart(tmp_path: Path) -> None:
         salts.add(side.step(b"n,,n=nobody,r=nonce").split(b",")[1])
         broker.close()
     assert len(salts) == 1
+
+
+def test_the_salts_of_a_restart_do_not_tell_who_is_a_user(tmp_path: Path) -> None:
+    """Service files give --add-scram at each start: a salt that changes then would be that of a user."""
+    options = ["--config", "security.protocol=SASL_PLAINTEXT", "--add-scram", "SCRAM-SHA-512=[name=ada,password=b]"]
+
+    def salts(*further: str) -> list[bytes]:
+        found = []
+        with BrokerProcess(tmp_path / "data", *options, *further) as broker:
+            for name in (b"ada", b"nobody"):
+                with Wire(broker.port) as wire:
+                    wire.ask(types.SaslHandshakeRequest(mechanism="SCRAM-SHA-512"))
+                    answer = wire.ask(types.SaslAuthenticateRequest(auth_bytes=b"n,,n=%s,r=nonce" % name))
+                    found.append(answer.auth_bytes.split(b",")[1])
+            assert broker.stop() == 0
+        return found
+
+    ada, nobody = salts()
+    assert salts() == [ada, nobody]
+    other, still_nobody = salts("--add-scram", "SCRAM-SHA-512=[name=ada,password=c]")
+    assert other != ada, "another password has another salt"
+    assert still_nobody == nobody
 
 
 def test_nobody_else_on_the_machine_may_read_the_data_directory(tmp_path: Path) -> None:

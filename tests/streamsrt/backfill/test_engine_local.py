@@ -35,6 +35,7 @@ from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.sources import read_batches, read_source
 from streamsrt.backfill.task_state import TaskStores
 from streamsrt.backfill.verify import VerificationError, verify_results
+from streamsrt.cli.entry import run_command_line
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.store import BytesStore
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
@@ -288,7 +289,7 @@ def test_a_plan_of_another_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_program_under_the_name_is_refused_before_it_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = load_plan(planned(tmp_path / "planned", [lines(5, seed=8)]).directory)
     (tmp_path / "program_that_came_later.py").write_text("raise SystemExit('it was run')")
@@ -298,6 +299,12 @@ def test_another_program_under_the_name_is_refused_before_it_runs(
     save_plan(plan.model_copy(update={"application": "program_that_came_later:topology"}).sealed(), other)
     with pytest.raises(PlanError, match="was changed since"):
         run_task(other, plan.tasks[0].id)
+    with pytest.raises(SystemExit) as ended:
+        run_command_line(["backfill", "resume", "--dir", str(other), "--workers", "1"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "the source of program_that_came_later:topology was changed since" in said
+    assert "it was run" not in said
 
 
 def test_another_plan_does_not_go_into_the_same_directory(tmp_path: Path) -> None:
