@@ -16,7 +16,7 @@ from streamsrt.cli.classic_group import assigned_partitions, described_classic_g
 from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
-from streamsrt.runtime.group_facts import GroupDescription
+from streamsrt.runtime.group_facts import Committed, GroupDescription
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 _NOTHING = OffsetAndMetadata(-1)
@@ -32,9 +32,13 @@ def offset_rows(network: NetworkThread, group: str) -> list[dict[str, object]]:
     return _rows(network, group, network.admin.committed(group), frozenset())
 
 
-def offset_rows_of(network: NetworkThread, described: GroupDescription) -> list[dict[str, object]]:
-    """A row for each partition that a group reads which was described already."""
-    committed = network.admin.committed(described.group_id)
+def offset_rows_of(
+    network: NetworkThread, described: GroupDescription, committed: Committed | None = None
+) -> list[dict[str, object]]:
+    """A row for each partition that a group reads which was described already. ``committed``: the group's committed
+    offsets; None: they are read."""
+    if committed is None:
+        committed = network.admin.committed(described.group_id)
     if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
         read = _of_topology(network, described, {topic for topic, _ in committed})
     else:

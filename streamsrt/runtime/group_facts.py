@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypedDict
 from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.client.interface import Administering
-from streamsrt.client.values import EARLIEST, LATEST
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.membership.classic.stream_layout import decode_own_assignment, decode_own_subscription
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
@@ -135,6 +135,7 @@ class GroupFacts:
         return [each for each in self.members if each.epoch == epoch]
 
 
+Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 GroupDescription: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup | DescribeGroupsResponse.DescribedGroup
 """A streams group or a classic one, as its coordinator describes it."""
 
@@ -168,29 +169,30 @@ def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
     return replace(facts, in_flight=unread_records(admin, facts.name, topics)) if topics else facts
 
 
-def with_left(admin: Administering, facts: GroupFacts) -> GroupFacts:
+def with_left(admin: Administering, facts: GroupFacts, committed: Committed | None = None) -> GroupFacts:
     """Adds unread records in topics that no task reads, as far as the members' topics are known: in repartition topics
     (``left``), and in source topics (``dropped``).
 
     While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
-    these, or which a version has that the group knows: in a classic group, one that a member runs.
+    these, or which a version has that the group knows: in a classic group, one that a member runs. ``committed``: the
+    group's committed offsets; None: they are read.
     """
+    offsets = admin.committed(facts.name) if committed is None else committed
+    seen = {topic for topic, _ in offsets}
     if not facts.knows_versions:
-        seen = {topic for topic, _ in admin.committed(facts.name)}
         there = seen.intersection(repartition_topics_there(admin, facts.name))
-        return replace(facts, unassigned=unread_records(admin, facts.name, there))
+        return replace(facts, unassigned=unread_records(admin, facts.name, there, offsets))
     if any(each.epoch is None for each in facts.members):
         return facts
     topics = frozenset(repartition_topics_there(admin, facts.name)) - _read(facts)
     if facts.kind == "streams" and not {each.epoch for each in facts.versions}.issuperset(facts.epochs):
         # Other topics may be read by members with a version that the group does not report.
         topics &= facts.repartition_topics
-    committed = {topic for topic, _ in admin.committed(facts.name)}
     if facts.members:
         known = [*(each.repartition_topics for each in facts.versions), *(each.reads for each in facts.members)]
-        topics &= committed.union(*known)
-    dropped = _dropped_sources(facts, committed)
-    unread = unread_records(admin, facts.name, topics | dropped)
+        topics &= seen.union(*known)
+    dropped = _dropped_sources(facts, seen)
+    unread = unread_records(admin, facts.name, topics | dropped, offsets)
     return replace(
         facts,
         left={topic: count for topic, count in unread.items() if topic in topics},
@@ -237,15 +239,18 @@ def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
             yield topic
 
 
-def unread_records(admin: Administering, group: str, topics: Collection[str]) -> dict[str, int]:
-    """The number of unread records of a group by topic, for those of these topics that have any."""
+def unread_records(
+    admin: Administering, group: str, topics: Collection[str], committed: Committed | None = None
+) -> dict[str, int]:
+    """The number of unread records of a group by topic, for those of these topics that have any. ``committed``: the
+    group's committed offsets; None: they are read."""
     counts = admin.partitions_for(sorted(topics)) if topics else {}
     partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
     if not partitions:
         return {}
     first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    read = admin.committed(group)
+    read = admin.committed(group) if committed is None else committed
     found: dict[str, int] = {}
     for tp in (each for each in partitions if each in first and each in last):
         at = max(first[tp].offset, read[tp].offset if tp in read else 0)

@@ -19,10 +19,12 @@ from streamsrt.cli.console.instances import InstanceFacts, Json, query_instances
 from streamsrt.cli.described_group import Described
 from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.top import Overview
+from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.group_facts import (
+    Committed,
     DescribedRebalance,
     GroupFacts,
     describe,
@@ -36,6 +38,8 @@ from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 FRESH_S: Final = 1.0
 LETTERS_FRESH_S: Final = 5.0
+NOTHING_LEFT_FRESH_S: Final = 30.0
+"""Beside upgrades, a topic that no task reads gets records only when somebody else writes to it."""
 _RATES_WITHIN_S: Final = 30.0
 _REBALANCES: Final = 100
 
@@ -46,6 +50,18 @@ class _Watched:
     def __init__(self) -> None:
         self.upgrade = UpgradeWatch()
         self._read: tuple[float, dict[str, int]] | None = None
+        self._nothing_left: tuple[float, object] | None = None
+
+    def with_left(self, admin: Administering, facts: GroupFacts, committed: Committed, at_s: float) -> GroupFacts:
+        """Adds unread records that no task reads. Where there are none, that is so until the group changes."""
+        now = (facts.state, facts.epoch, {(each.member_id, each.epoch) for each in facts.members})
+        if self._nothing_left is not None:
+            since_s, before = self._nothing_left
+            if before == now and at_s - since_s < NOTHING_LEFT_FRESH_S:
+                return facts
+        found = with_left(admin, facts, committed)
+        self._nothing_left = None if found.left or found.dropped or found.unassigned else (at_s, now)
+        return found
 
     def rates(self, offsets: Sequence[Json], at_s: float) -> dict[str, float]:
         """Computes the records a second by topic from the growth of committed offsets."""
@@ -138,13 +154,14 @@ class Snapshots:
         at_s, described = self._clock(), describe(self._network.admin, name)
         facts = facts_of(self._network.admin, described)
         watched = self._watched.setdefault(name, _Watched())
-        offsets = offset_rows_of(self._network, described)
+        committed = self._network.admin.committed(name)
+        offsets = offset_rows_of(self._network, described, committed)
         instances = query_instances(_addresses(facts))
         streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
         return group_json(
             GroupSnapshot(
                 facts=facts,
-                status=watched.upgrade.status(with_left(self._network.admin, facts), at_s),
+                status=watched.upgrade.status(watched.with_left(self._network.admin, facts, committed, at_s), at_s),
                 offsets=offsets,
                 rates=watched.rates(offsets, at_s),
                 parts=_parts(name, streams, instances, facts),

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.console.snapshots import Snapshots
+from streamsrt.cli.console.snapshots import FRESH_S, NOTHING_LEFT_FRESH_S, Snapshots
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
 from tests.browser import Browser
@@ -146,6 +147,32 @@ def test_a_look_describes_the_group_once(shown: Shown, monkeypatch: pytest.Monke
         assert asked == [[name]]
         assert [row["lag"] for row in snapshots.overview()["groups"]] == [0]
         assert asked == [[name], [name]]
+    finally:
+        network.stop()
+
+
+@pytest.mark.slow
+def test_a_look_reads_committed_offsets_once_and_what_is_left_only_when_needed(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[str] = Counter()
+    network = NetworkThread(ClientConfig(bootstrap_servers=shown.scene.address))
+    network.start()
+    for name in ("committed", "list_groups"):
+        ask = getattr(network.admin, name)
+        monkeypatch.setattr(network.admin, name, lambda *words, name=name, ask=ask: asked.update([name]) or ask(*words))
+    group, now_s = shown.scene.application_id, 0.0
+    snapshots = Snapshots(network, bootstrap_servers=shown.scene.address, groups=[group], clock=lambda: now_s)
+    try:
+        snapshots.group(group)
+        assert asked == {"committed": 1, "list_groups": 2}, "who else has repartition topics is asked once more"
+        for _ in range(3):
+            now_s += FRESH_S
+            snapshots.group(group)
+        assert asked == {"committed": 4, "list_groups": 5}
+        now_s += NOTHING_LEFT_FRESH_S
+        snapshots.group(group)
+        assert asked == {"committed": 5, "list_groups": 7}
     finally:
         network.stop()
 
