@@ -96,7 +96,7 @@ def stop_until(has_started: Callable[[], bool]) -> None:
         if not _told.is_set():
             _told.set()
             # It may interrupt a write to sys.stderr, whose buffer must not be touched.
-            os.write(2, b"streamsrt: stopped before it had started\n")
+            os.write(2, b"streamsrt: stopped before the application had started\n")
         raise StoppedEarlyError(number)
 
     for number in _USUAL:

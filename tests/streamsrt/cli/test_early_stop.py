@@ -16,7 +16,7 @@ from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import ROOT
 
 CODES = [(signal.SIGTERM, 0), (signal.SIGINT, 130)]
-SAID = "streamsrt: stopped before it had started\n"
+SAID = "streamsrt: stopped before the application had started\n"
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)

@@ -66,6 +66,7 @@ def test_a_signal_ends_it_and_its_broker(tmp_path: Path, number: signal.Signals,
     demo.send_signal(number)
     said, _ = demo.communicate(timeout=PATIENCE_S)
     assert (demo.returncode, "Traceback" in said) == (code, False), said
+    assert "streamsrt: stopped before the application had started" in said, "the data were being loaded"
     assert files(tmp_path) == []
     # Nothing listens where the broker did.
     (tmp_path / "broker.address").write_text(str(address), encoding="utf-8")
@@ -77,7 +78,8 @@ def test_a_directory_keeps_the_data_and_the_next_run_resumes(tmp_path: Path) -> 
     said, _ = (demo := started(tmp_path, "--directory", "kept")).communicate(timeout=PATIENCE_S)
     assert demo.returncode == 0, said
     (tmp_path / "tmp").rmdir()
-    said, _ = started(tmp_path, "--directory", "kept").communicate(timeout=PATIENCE_S)
+    said, _ = (demo := started(tmp_path, "--directory", "kept")).communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 0, said
     assert f"Resuming an earlier run: {DEPARTURES:,} departures are already processed." in said
 
 
