@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.machinery import ModuleSpec
@@ -175,6 +176,69 @@ def module_digest(name: str) -> str:
     return "" if path is None else sha256(Path(path).read_bytes()).hexdigest()[:32]
 
 
+def imported_digests(name: str) -> dict[str, str]:
+    """A hash of the source of every module that an application's module imports, directly or through another one, by the
+    module's name. Installed packages and the runtime are left out.
+
+    The imports are read in the sources, also those inside of functions; nothing is run. One that is made with a computed
+    name (``importlib.import_module``) is not seen.
+    """
+    first = module_and_attribute(name)[0]
+    found: dict[str, str] = {}
+    # Importing a module runs the packages that it is in.
+    waiting = [".".join(first.split(".")[:count]) for count in range(1, first.count(".") + 2)]
+    seen = set(waiting)
+    while waiting:
+        module = waiting.pop()
+        path = _source_of(module)
+        if path is None or not path.endswith(".py") or not is_of_program(path) or not os.path.isfile(path):
+            continue
+        source = Path(path).read_bytes()
+        if module != first:
+            found[module] = sha256(source).hexdigest()[:32]
+        package = module if path.endswith("__init__.py") else module.rpartition(".")[0]
+        fresh = set(_imports(source, package)) - seen
+        seen |= fresh
+        waiting += fresh
+    return dict(sorted(found.items()))
+
+
+def changed_modules(digests: Mapping[str, str]) -> list[str]:
+    """Of modules with the hashes of their source, those whose source is another one here, or is not here."""
+    return [module for module, digest in digests.items() if _digest_of(module) != digest]
+
+
+def is_here(module: str) -> bool:
+    """Whether a module of that name can be found, without running it."""
+    return _source_of(module) is not None
+
+
+def _digest_of(module: str) -> str:
+    path = _source_of(module)
+    return sha256(Path(path).read_bytes()).hexdigest()[:32] if path is not None and os.path.isfile(path) else ""
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    """The names in a source that may be modules, with the packages that they are in."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        # Importing it says so.
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            origin = ".".join(filter(None, (above, node.module)))
+            names = [f"{origin}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
 def _source_of(module: str) -> str | None:
     """The file of a module: of the one that is imported already, or else the one that an import would run."""
     if module in sys.modules:
@@ -183,6 +247,9 @@ def _source_of(module: str) -> str | None:
     spec: ModuleSpec | None = None
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
+        if count > 1 and inside is None:
+            # A name in a module that is no package.
+            return None
         # Not importlib.util.find_spec: that imports the packages on the way.
         spec = _found(".".join(parts[:count]), inside)
         if spec is None:

@@ -20,13 +20,19 @@ import sys
 import sysconfig
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streamsrt.application import is_same_application, load_application, module_and_attribute, module_digest
+from streamsrt.application import (
+    imported_digests,
+    is_same_application,
+    load_application,
+    module_and_attribute,
+    module_digest,
+)
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.errors import ConfigError
 
@@ -72,6 +78,8 @@ class AboutEnvironment(BaseModel):
     distributions: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     """Packages and modules that belong to no distribution, such as the application's own."""
+    module_digests: dict[str, str] = Field(default_factory=dict)
+    """Of the sources of the modules that the application imports, without installed packages."""
 
 
 def write_environment(path: Path, application: str, also: Sequence[str] = ()) -> AboutEnvironment:
@@ -100,6 +108,7 @@ def write_environment(path: Path, application: str, also: Sequence[str] = ()) ->
             platform=sysconfig.get_platform(),
             distributions=tuple(sorted(f"{each.name} {each.version}" for each in found.values())),
             local=tuple(local),
+            module_digests=imported_digests(application),
         )
         (content / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
         _imported(application, [*_spark_of_nodes(), str(content)], alone=True)
@@ -109,9 +118,9 @@ def write_environment(path: Path, application: str, also: Sequence[str] = ()) ->
     return about
 
 
-def check_environment(path: Path, application: str, code_digest: str) -> None:
-    """Raises BackfillError if the archive is not of the application's current code, or is for another Python
-    version."""
+def check_environment(path: Path, application: str, code_digest: str, modules: Mapping[str, str]) -> None:
+    """Raises BackfillError if the archive is not of the application's current code, or is for another Python version.
+    ``modules``: the digests of what it imports."""
     again = f"make it again with streamsrt backfill bundle {application}"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -126,6 +135,9 @@ def check_environment(path: Path, application: str, code_digest: str) -> None:
         raise BackfillError(f"{path} is a bundle of {about.application}, and this is {application}: {again}")
     if about.code_digest != code_digest:
         raise BackfillError(f"the source of {application} differs from that in {path}: {again}")
+    changed = sorted(name for name, digest in modules.items() if about.module_digests.get(name, digest) != digest)
+    if changed:
+        raise BackfillError(f"{', '.join(changed)}, which {application} imports, differs from that in {path}: {again}")
     if about.python != sysconfig.get_python_version():
         raise BackfillError(
             f"{path} is for Python {about.python}, and this is Python {sysconfig.get_python_version()}, which Spark's "

@@ -91,6 +91,16 @@ def check_same(earlier: EarlierBackfill, now: BackfillPlan) -> None:
         before, found = getattr(earlier.plan, name), getattr(now, name)
         if before != found and not (name == "application" and is_same_application(before, found)):
             raise PlanError(f"--after {earlier.directory}: {says.format(before=before, found=found)}, {_ANEW}")
+    changed = sorted(
+        module
+        for module, digest in earlier.plan.module_digests.items()
+        if now.module_digests.get(module, digest) != digest
+    )
+    if changed:
+        raise PlanError(
+            f"--after {earlier.directory}: the source of {', '.join(changed)}, which the application imports, has changed "
+            f"since then, and the state of two versions must not be mixed. Bring back what was backfilled, {_ANEW}"
+        )
     if earlier.plan.changelogs == "live" and now.changelogs == "full":
         raise PlanError(
             f"--after {earlier.directory}: what was beyond retention is not in its changelogs, so these can't be full. "

@@ -70,7 +70,7 @@ class SparkEngine:
         plan = load_plan(directory)
         if self._session is None:
             if self._shipment.bundle is not None:
-                check_environment(self._shipment.bundle, plan.application, plan.code_digest)
+                check_environment(self._shipment.bundle, plan.application, plan.code_digest, plan.module_digests)
             quick = None if plan.lakes else QUICK_START
             self._session = open_session(self._master, quick, self._conf, self._shipment)
         spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"

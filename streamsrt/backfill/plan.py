@@ -177,6 +177,8 @@ class BackfillPlan(_Value):
     application_id: str
     code_digest: str
     """Of the source of the application's module."""
+    module_digests: dict[str, str] = Field(default_factory=dict)
+    """Of the sources of the modules that it imports, by name, without installed packages."""
     version: str
     """Of this package."""
     topology_digest: str
@@ -212,6 +214,9 @@ class BackfillPlan(_Value):
     def computed_fingerprint(self) -> str:
         """A hash over everything that decides the result."""
         content = self.model_dump(mode="json", exclude=_NOT_IN_FINGERPRINT)
+        if not self.module_digests:
+            # Plans without it keep the fingerprint that they have.
+            del content["module_digests"]
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def sealed(self) -> BackfillPlan:

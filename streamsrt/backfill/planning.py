@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from streamsrt.application import load_application, module_digest
+from streamsrt.application import imported_digests, load_application, module_digest
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.archive import archived_offsets, scan_archive
 from streamsrt.backfill.earlier_backfill import (
@@ -88,13 +88,14 @@ def make_plan(
         )
     loaded = load_application(application)
     if spark is not None and spark.shipment.bundle is not None:
-        check_environment(spark.shipment.bundle, application, module_digest(application))
+        check_environment(spark.shipment.bundle, application, module_digest(application), imported_digests(application))
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
     check_topology(topology)
     drafted = BackfillPlan(
         application=application,
         application_id=application_id,
         code_digest=module_digest(application),
+        module_digests=imported_digests(application),
         version=_version(),
         topology_digest=topology.digest,
         config={key: str(value) for key, value in config.items()},

@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from streamsrt.application import load_application, module_digest
+from streamsrt.application import changed_modules, load_application, module_digest
 from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
 from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
@@ -194,6 +194,13 @@ def application_of(plan: BackfillPlan) -> tuple[Topology, StreamsConfig]:
         raise PlanError(
             f"the source of {plan.application} was changed since plan {plan.id} was made, or is not here, and tasks of two "
             "versions must not be mixed: bring it back, or plan again in another --dir"
+        )
+    changed = changed_modules(plan.module_digests)
+    if changed:
+        raise PlanError(
+            f"{', '.join(changed)}, which {plan.application} imports, differs from what plan {plan.id} was made with, or is "
+            "not here, and tasks of two versions must not be mixed: bring it back (for workers on other machines, make the "
+            "bundle again), or plan again in another --dir"
         )
     application = load_application(plan.application)
     topology, config = configured(application.topology, {**application.config, **plan.config}, plan.application_id)

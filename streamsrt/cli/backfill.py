@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, get_args
 
 import typer
 
+from streamsrt.application import changed_modules, is_here, module_digest
 from streamsrt.backfill.application_bundle import write_environment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
@@ -479,6 +480,7 @@ def commit(
 ) -> None:
     """Hand over: changelogs and outputs, then the offsets. Run it again after an interruption."""
     found = Backfill(directory).status()
+    _note_changes(found.plan)
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             Backfill(directory, bootstrap_servers=address).check_commit(transactions=transactions)
@@ -494,6 +496,19 @@ def commit(
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+def _note_changes(plan: BackfillPlan) -> None:
+    """Says so if the program here is another one than was backfilled: the results are those of the planned one."""
+    changed = [module for module in changed_modules(plan.module_digests) if is_here(module)]
+    digest = module_digest(plan.application)
+    if digest and digest != plan.code_digest:
+        changed.insert(0, plan.application)
+    if changed:
+        note(
+            f"the source of {', '.join(changed)} has changed since the plan was made. The state was computed by the planned "
+            "version: start the application only if the changed one may continue it"
+        )
 
 
 @app.command("abort")

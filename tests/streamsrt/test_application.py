@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -9,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from streamsrt.application import is_same_application, load_application, module_digest
+from streamsrt.application import (
+    changed_modules,
+    imported_digests,
+    is_same_application,
+    load_application,
+    module_digest,
+)
 from streamsrt.errors import ConfigError
 from topology import TopologyError
 
@@ -152,3 +159,29 @@ def test_a_file_that_python_cannot_import_is_told(write: Write) -> None:
     write("my-app.py", "")
     with pytest.raises(ConfigError, match=r"my-app.py can't be imported by Python: rename it"):
         load_application("my-app.py")
+
+
+def test_imported_modules_are_found_in_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    files = {
+        "shopping/__init__.py": "",
+        "shopping/app.py": "import json, numpy\nfrom . import rules\nfrom shopping.deep.most import three\nimport discounts",
+        "shopping/rules.py": "def late():\n    from .later import rate\nraise SystemExit('it was run')",
+        "shopping/later.py": "from rules_of_nobody import x\nfrom streamsrt import StreamsConfig",
+        "shopping/deep/__init__.py": "",
+        "shopping/deep/most.py": "three = 3\nfrom ..unused_name import *",
+        "shopping/unused.py": "",
+        "discounts.py": "from discounts import unrelated",
+        "unrelated.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = imported_digests("shopping.app:topology")
+    names = ["discounts", "shopping", "shopping.deep", "shopping.deep.most", "shopping.later", "shopping.rules"]
+    assert list(found) == names
+    assert changed_modules(found) == []
+    (tmp_path / "shopping" / "later.py").write_text("rate = 2", encoding="utf-8")
+    (tmp_path / "discounts.py").unlink()
+    importlib.invalidate_caches()
+    assert changed_modules(found) == ["discounts", "shopping.later"]

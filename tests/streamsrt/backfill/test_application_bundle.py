@@ -98,7 +98,10 @@ def same_here(tmp_path: Path, module: ModuleType) -> list[tuple[str, int, list[t
     return found
 
 
-def written(path: Path, **about: str) -> Path:
+MODULES = {"rules": "7"}
+
+
+def written(path: Path, **about: object) -> Path:
     """A bundle that has nothing but what it says of itself."""
     said = {"application": APPLICATION, "code_digest": "1", "python": get_python_version(), "platform": "any", **about}
     with zipfile.ZipFile(path, "w") as archive:
@@ -114,15 +117,16 @@ def written(path: Path, **about: str) -> Path:
             "is a bundle of another:topology, and this is lakeside:topology: make it again",
         ),
         ({"code_digest": "2"}, "the source of lakeside:topology differs from that in"),
+        ({"module_digests": {"rules": "8"}}, "rules, which lakeside:topology imports, differs from that in"),
         ({"python": "3.1"}, "is for Python 3.1, and this is Python 3"),
     ],
 )
-def test_a_bundle_of_something_else_is_refused(tmp_path: Path, about: dict[str, str], says: str) -> None:
+def test_a_bundle_of_something_else_is_refused(tmp_path: Path, about: dict[str, object], says: str) -> None:
     path = written(tmp_path / "x.zip", **about)
     with pytest.raises(BackfillError, match=says):
-        check_environment(path, APPLICATION, "1")
-    check_environment(written(path), APPLICATION, "1")
-    check_environment(path, NAME, "1")
+        check_environment(path, APPLICATION, "1", MODULES)
+    check_environment(written(path), APPLICATION, "1", MODULES)
+    check_environment(path, NAME, "1", MODULES)
 
 
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
@@ -130,14 +134,14 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         BackfillError, match=r"there is no bundle .*x.zip: make it with streamsrt backfill bundle lakeside"
     ):
-        check_environment(path, APPLICATION, "1")
+        check_environment(path, APPLICATION, "1", MODULES)
     path.write_bytes(b"no archive")
     with pytest.raises(BackfillError, match="is not a bundle of streamsrt"):
-        check_environment(path, APPLICATION, "1")
+        check_environment(path, APPLICATION, "1", MODULES)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("lakeside.py", "")
     with pytest.raises(BackfillError, match="is not a bundle of streamsrt"):
-        check_environment(path, APPLICATION, "1")
+        check_environment(path, APPLICATION, "1", MODULES)
 
 
 def test_a_bundle_that_can_t_be_written_says_why(program: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from examples import flights
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.plan import load_plan, save_plan
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import LATEST, NewTopic
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
@@ -100,6 +101,19 @@ def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
     assert {row["partition"] for row in rows} <= {0, 1, 2, 3}
     assert terminal("state", "export", "nothing", *app, "--parquet", folder)[0] == 2
     assert "has no store 'nothing'; it has airlines, delays-per-hour" in terminal.err
+
+
+def test_a_hand_over_of_changed_code_is_noted(terminal: Terminal, scene: Scene) -> None:
+    """The results are whole, and of the version that was planned."""
+    where = ("--bootstrap-servers", scene.servers, "--dir", scene.folder / "plan")
+    assert terminal("backfill", "plan", APPLICATION, "--application-id", ID, *where)[0] == 0
+    plan = load_plan(scene.folder / "plan")
+    assert terminal("backfill", "commit", *where)[0] == 2
+    assert "has changed since" not in terminal.err
+    changed = plan.model_copy(update={"module_digests": {"examples.flights": "1", "gone": "1"}}).sealed()
+    save_plan(changed, scene.folder / "changed")
+    assert terminal("backfill", "commit", *where[:2], "--dir", scene.folder / "changed")[0] == 2
+    assert "the source of examples.flights has changed since the plan was made" in " ".join(terminal.err.split())
 
 
 @pytest.mark.spark

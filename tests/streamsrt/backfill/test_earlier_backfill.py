@@ -181,6 +181,17 @@ def test_what_must_be_the_same(finished: Backfill, changes: dict[str, object], s
         check_same(earlier, earlier.plan.model_copy(update=changes))
 
 
+def test_the_imported_modules_must_be_the_same(finished: Backfill) -> None:
+    """As far as the earlier plan has them: those of an older version have none."""
+    earlier = load_earlier(finished.directory)
+    plan = earlier.plan.model_copy(update={"module_digests": {"rules": "1"}})
+    check_same(earlier, plan)
+    knowing = type(earlier)(earlier.directory, plan, earlier.manifests)
+    check_same(knowing, plan)
+    with pytest.raises(PlanError, match="the source of rules, which the application imports, has changed"):
+        check_same(knowing, plan.model_copy(update={"module_digests": {"rules": "2"}}))
+
+
 def test_another_cluster_and_other_partitions_are_refused(finished: Backfill, tmp_path: Path) -> None:
     plan = load_plan(finished.directory)
     moved = plan.model_copy(update={"cluster_id": "one"}).sealed()

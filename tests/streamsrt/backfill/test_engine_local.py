@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from streamsrt.application import module_digest
+from streamsrt.application import imported_digests, module_digest
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.archive import scan_archive, write_archive
 from streamsrt.backfill.engine_local import LocalEngine, TaskFailedError
@@ -305,6 +306,39 @@ def test_another_program_under_the_name_is_refused_before_it_runs(
     said = capsys.readouterr().err
     assert "the source of program_that_came_later:topology was changed since" in said
     assert "it was run" not in said
+
+
+def test_a_module_that_the_application_imports_is_part_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found before it runs, by whoever runs the tasks, and by who hands them over."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rules = tmp_path / "rules_of_chained.py"
+    rules.write_text("RATE = 1", encoding="ascii")
+    (tmp_path / "ruled.py").write_text(
+        f"import {rules.stem}\nfrom {chained.__name__} import topology", encoding="ascii"
+    )
+    backfill = planned(tmp_path, [lines(20, 1)])
+    plan = load_plan(backfill.directory)
+    assert plan.fingerprint == plan.computed_fingerprint()
+    application = "ruled:topology"
+    digests = {"code_digest": module_digest(application), "module_digests": imported_digests(application)}
+    assert rules.stem in digests["module_digests"]
+    ruled = plan.model_copy(update={"application": application, **digests}).sealed()
+    assert ruled.fingerprint != ruled.model_copy(update={"module_digests": {}}).computed_fingerprint()
+    save_plan(ruled, tmp_path / "ruled")
+    rules.write_text("RATE = 2", encoding="ascii")
+    with pytest.raises(TaskFailedError, match="rules_of_chained, which ruled:topology imports, differs from what plan"):
+        Backfill(tmp_path / "ruled").run(LocalEngine(1))
+    rules.write_text("RATE = 1", encoding="ascii")
+    assert Backfill(tmp_path / "ruled").run(LocalEngine(1))
+
+
+def test_a_plan_without_imported_modules_has_the_fingerprint_that_it_had(tmp_path: Path) -> None:
+    plan = load_plan(planned(tmp_path, [lines(20, 1)]).directory)
+    names = {"created_ms", "clock_ms", "cluster_id", "bootstrap_servers", "warnings", "fingerprint", "module_digests"}
+    content = json.dumps(plan.model_dump(mode="json", exclude=names), sort_keys=True, separators=(",", ":"))
+    assert plan.fingerprint == sha256(content.encode()).hexdigest()
 
 
 def test_another_plan_does_not_go_into_the_same_directory(tmp_path: Path) -> None:
