@@ -278,6 +278,11 @@ def in_a_listener(own: faust.App, call: Any) -> None:
         call()
 
 
+def give_one_record(test: TestApp) -> None:
+    test.send("in", value=1)
+    test.driver.advance_wall_clock_time(10)
+
+
 def read(own: faust.App, name: str) -> None:
     getattr(own, name)
 
@@ -292,8 +297,7 @@ def test_an_attribute_that_is_read_elsewhere_ends_the_application(declare: Any, 
         TestApp(own) as test,
         pytest.raises((UserError, ProcessingError), match=rf"^app\.{name} \({place}\) is not supported .*ends here$"),
     ):
-        test.send("in", value=1)
-        test.driver.advance_wall_clock_time(10)
+        give_one_record(test)
     assert inspect.getattr_static(faust.App, name) is PLAIN[name]
 
 
