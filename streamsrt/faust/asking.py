@@ -119,7 +119,7 @@ class Replies:
             self._answers = self._open()
         return self._answers
 
-    def look(self) -> None:
+    def deliver(self) -> None:
         """Hands on what has come. Raises StreamsError."""
         if self._answers is None:
             return

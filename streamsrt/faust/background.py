@@ -4,7 +4,7 @@
    ``on_leader`` when it leads first. They end with the last agent. An exception stops the application, as in Faust.
 2. Commits do not wait for them. Their sends go out with the next run of the event loop, in the next transaction.
 3. The event loop turns for them every :data:`TICK_MS`, however little the agents have to do.
-4. Signals tell of partitions before the first of their records is processed.
+4. Signals announce partitions before the first of their records is processed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Background:
         self.listens = listens(app)
         self.is_wanted = bool(self._waiting) or self._has_services or bool(self._hooks)
         """Whether there is anything that needs turns of its own."""
-        self._told: set[tuple[str, int]] = set()
+        self._announced: set[tuple[str, int]] = set()
         self._services_started = asyncio.Event()
         self._is_started = self._has_ended = self._has_said_shutdown = False
 
@@ -119,7 +119,7 @@ class Background:
     def _hook(self, name: str) -> str:
         return f"{name} ({line_of(self._hooks[name])})"
 
-    def look(self, *, leads: bool) -> None:
+    def advance(self, *, leads: bool) -> None:
         """Begins what can, and lets it go on. Raises ProcessingError for what has raised."""
         if not self._is_started:
             self._is_started = True
@@ -217,15 +217,15 @@ class Background:
 
     # --------------------------------------------------------------------------------------------------------- signals
 
-    def tell(self, partitions: set[tuple[str, int]]) -> None:
-        """Tells of the partitions that the process has now, and waits for those who listen. Raises ProcessingError."""
+    def announce(self, partitions: set[tuple[str, int]]) -> None:
+        """Announces the partitions that the process has now, and waits for those who listen. Raises ProcessingError."""
         self._host.run(self._run(self._signal(partitions), "a listener of a signal"))
         self.check()
 
     async def _signal(self, partitions: set[tuple[str, int]]) -> None:
-        app, revoked = self._app, {TP(*each) for each in self._told - partitions}
-        is_new = bool(partitions - self._told)
-        self._told = partitions
+        app, revoked = self._app, {TP(*each) for each in self._announced - partitions}
+        is_new = bool(partitions - self._announced)
+        self._announced = partitions
         if revoked:
             await app.on_partitions_revoked.send(revoked)
         if is_new:
@@ -261,8 +261,8 @@ class Background:
         await self.say_shutdown()
         for service in reversed(self._services):
             await _noted(service.stop(), f"the end of {service!r}")
-        if self._told:
-            await tell_each(app.on_partitions_revoked, app, {TP(*each) for each in self._told})
+        if self._announced:
+            await call_listeners(app.on_partitions_revoked, app, {TP(*each) for each in self._announced})
         await app._maybe_close_http_client()
         app._http_client = None
 
@@ -270,10 +270,10 @@ class Background:
         """Sends ``on_before_shutdown``. Again: nothing happens."""
         if not self._has_said_shutdown:
             self._has_said_shutdown = True
-            await tell_each(self._app.on_before_shutdown, self._app)
+            await call_listeners(self._app.on_before_shutdown, self._app)
 
 
-async def tell_each(signal: BaseSignal, *arguments: object) -> None:
+async def call_listeners(signal: BaseSignal, *arguments: object) -> None:
     """Calls all who listen to a signal, even if some of them raise: that is logged."""
     for listener in list(signal.iter_receivers(arguments[0])):
         what = f"{written(listener).__name__} ({line_of(listener)}), which listens to {signal.name},"

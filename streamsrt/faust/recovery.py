@@ -29,7 +29,7 @@ def hears_of_changes(table: faust.Table) -> bool:
     return table._on_changelog_event is not None or type(table).on_changelog_event is not Collection.on_changelog_event
 
 
-async def tell_of_rows(table: faust.Table, rows: ReadableRows, partition: int) -> None:
+async def call_for_rows(table: faust.Table, rows: ReadableRows, partition: int) -> None:
     """Calls it for each row. Raises StreamsError."""
     app, topic, name = table.app, table.changelog_topic, changelog_of(table)
     read_key, read_value = plain_key(app, schema_of(table)), plain_value(app, schema_of(table))

@@ -27,7 +27,7 @@ from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS, bind_attrib
 from streamsrt.faust.pages import LocalAssignor, LocalRouter
 from streamsrt.faust.places import caller, line_of
 from streamsrt.faust.reading import Declared
-from streamsrt.faust.recovery import hears_of_changes, tell_of_rows
+from streamsrt.faust.recovery import call_for_rows, hears_of_changes
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sends import (
     Attachments,
@@ -201,7 +201,7 @@ class RunningApplication:
             try:
                 if is_beginning:
                     self._begin_life()
-                self._tell_of_rows(task, own)
+                self._call_for_rows(task, own)
             except StreamsError:
                 # Nobody leaves who has not entered.
                 task.agents = 1
@@ -231,12 +231,12 @@ class RunningApplication:
             background.end()
         self._loose.flush(context.node_name)
 
-    def _tell_of_rows(self, task: RunningTask, own: Mapping[str, Rows]) -> None:
+    def _call_for_rows(self, task: RunningTask, own: Mapping[str, Rows]) -> None:
         """Calls ``on_changelog_event``, and waits for it. Raises StreamsError."""
         for table in self._tables:
             if hears_of_changes(table):
                 with _current(self._process()):
-                    self.host.run(tell_of_rows(table, own[table.name], task.partition))
+                    self.host.run(call_for_rows(table, own[table.name], task.partition))
 
     def _stores(self, context: Context) -> dict[str, Rows]:
         """Those of a task. Raises UserError for one that can't be read."""
@@ -318,7 +318,7 @@ class RunningApplication:
                     with _current(WholeProcess(self._all_rows(), task.outbox, task.partition, task.channels)):
                         jobs.begin(timer.function, f"the timer at {line_of(timer.function)}")
             if is_first:
-                self._look_at_background(background, task.env, context.node_name)
+                self._advance_background(background, task.env, context.node_name)
 
         intervals = [_LOOK_MS, *(round(each.interval_s * 1000) or _LOOK_MS for each in self._timers)]
         if background.is_wanted:
@@ -326,14 +326,14 @@ class RunningApplication:
         if self._timers or background.is_wanted or background.listens:
             context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, look)
 
-    def _look_at_background(self, background: Background, env: Environment, node: str) -> None:
+    def _advance_background(self, background: Background, env: Environment, node: str) -> None:
         self._loose.env = env
         replies = self._replies
         if replies is not None:
-            replies.look()
+            replies.deliver()
         if background.is_wanted or background.is_running:
             with _current(self._process()):
-                background.look(leads=self._leads())
+                background.advance(leads=self._leads())
         self._loose.flush(node)
 
     def _hear_of_commit(self, context: Context, task: RunningTask) -> None:
@@ -354,7 +354,7 @@ class RunningApplication:
         """Looks at what callbacks do until that is over."""
 
         def look(now_ms: int) -> None:
-            self._look_at_background(background, task.env, context.node_name)
+            self._advance_background(background, task.env, context.node_name)
             if not background.is_running:
                 task.ticks = False
                 schedule.cancel()
@@ -443,7 +443,7 @@ class RunningApplication:
         assert self._background is not None
         partitions = self.of_topics()
         with _current(self._process()):
-            self._background.tell(partitions)
+            self._background.announce(partitions)
 
     def _all_rows(self) -> dict[str, Rows]:
         def stores(name: str) -> Callable[[], Iterator[Rows]]:
