@@ -27,6 +27,11 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, 
     Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
 
 
+def print_reasons(rows: Sequence[Mapping[str, object]]) -> None:
+    """Why each row says what it says, below a table: sentences in a column would make it wider than a terminal."""
+    sys.stdout.writelines(f"{row['what']} {row['name']}: {row['why']}\n" for row in rows if row.get("why"))
+
+
 def print_json(value: object) -> None:
     """One JSON document on a line."""
     sys.stdout.write(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode() + "\n")

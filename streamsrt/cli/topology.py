@@ -12,7 +12,7 @@ import typer
 
 from streamsrt.cli.application import load_described
 from streamsrt.cli.arguments import ConfigOverModule
-from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
@@ -151,9 +151,10 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         said = f"epoch {found.epoch_before} stays" if stays else f"with topology.epoch={found.epoch_needed} from now on"
         sys.stdout.write(f"the same topology: {said}\n")
         return
-    columns = ["what", "name", "change", *(["records", "seconds"] if restored is not None else []), "why"]
+    columns = ["what", "name", "change", *(["records", "seconds"] if restored is not None else [])]
     rows = [{key: "" if value is None else value for key, value in row.items()} for row in _rows(found, restored)]
     print_rows(columns, rows, as_json=False)
+    print_reasons(rows)
     if restored is not None and restored.records_per_second is not None:
         sys.stdout.write(f"seconds: {ALONE}, at {restored.records_per_second:,.0f} records/s (measured)\n")
     for each in found.state:

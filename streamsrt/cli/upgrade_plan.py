@@ -20,7 +20,7 @@ import orjson
 import typer
 
 from streamsrt.cli.arguments import ConfigOverModule
-from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
@@ -271,13 +271,13 @@ def _show_changes(made: UpgradePlan) -> None:
                 "what": each.kind,
                 "name": each.name,
                 "change": each.fate,
-                "from": each.source,
                 "records": count,
                 "seconds": seconds,
-                "why": each.why,
+                "why": "; ".join(filter(None, (each.source and f"restored from {each.source}", each.why))),
             }
         )
-    print_rows(["what", "name", "change", "from", "records", "seconds", "why"], rows, as_json=False)
+    print_rows(["what", "name", "change", "records", "seconds"], rows, as_json=False)
+    print_reasons(rows)
     for each in made.rows:
         if each.cure:
             sys.stdout.write(f"{each.kind} {each.name}: {each.cure}\n")

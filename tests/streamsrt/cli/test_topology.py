@@ -58,8 +58,20 @@ def test_diff_says_what_is_carried_over_and_which_epoch_is_needed(command: Comma
     lines = [line.split() for line in done.out.splitlines()]
     assert ["store", "airlines", "carried", "over"] in lines
     assert ["store", "delays-per-hour", "carried", "over"] in lines
-    assert ["store", "weather-per-day", "rebuilt", "new:", "it", "starts", "empty"] in [line[:7] for line in lines]
+    assert ["store", "weather-per-day", "rebuilt"] in lines
+    assert "\nstore weather-per-day: new: it starts empty" in done.out
     assert done.out.endswith("run the new version with topology.epoch=1\n")
+
+
+def test_reasons_stand_below_a_table_that_fits_into_a_terminal(command: Command) -> None:
+    versions = ("examples.flights", "examples.flights_v2")
+    (found,) = command("topology", "diff", *versions, "--json").rows
+    lines = command("topology", "diff", *versions).out.splitlines()
+    rows = 1 + sum(len(found[each]) for each in ("subtopologies", "sources", "state"))
+    assert max(map(len, lines[:rows])) <= 80
+    below = lines[rows:]
+    for each in found["state"]:
+        assert each["reason"] == "" or f"{each['kind']} {each['name']}: {each['reason']}" in below
 
 
 def test_diff_against_what_was_described_earlier(command: Command, tmp_path: Path) -> None:
