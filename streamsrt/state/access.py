@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
 from streamsrt.state.columns import Headers
+from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
+from streamsrt.state.window_cache import WindowCache
 from topology.spec.codecs import ProgramSerde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
@@ -28,11 +30,40 @@ Now = Callable[[], tuple[int, Headers, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
 
 
-class _ShownValues:
-    """A row for a processor: its value, in a timestamped store with its timestamp."""
+class _Cache(Protocol):
+    name: str
+    format: RowFormat
 
-    _timestamped: bool
-    _has_timestamps: bool
+
+StoreCache = TypeVar("StoreCache", bound=_Cache)
+
+
+class _Access(Generic[StoreCache, Change]):
+    """What stores of all kinds have. ``on_change`` logs each change that is not cached."""
+
+    def __init__(self, cache: StoreCache, key_serde: KeySerde, now: Now, *, on_change: OnChange[Change] | None) -> None:
+        self.name = cache.name
+        self._cache = cache
+        self._serde = key_serde
+        self._now = now
+        self._on_change = on_change
+
+
+class _TimestampedAccess(_Access[StoreCache, Entry]):
+    """A store whose rows a processor sees as values, in a timestamped store with their timestamps."""
+
+    def __init__(
+        self,
+        cache: StoreCache,
+        key_serde: KeySerde,
+        now: Now,
+        *,
+        timestamped: bool,
+        on_change: OnChange[Entry] | None,
+    ) -> None:
+        super().__init__(cache, key_serde, now, on_change=on_change)
+        self._timestamped = timestamped
+        self._has_timestamps = cache.format.timestamped
 
     def _result(self, entry: Entry) -> Any:
         if entry.value is None or not self._timestamped:
@@ -41,25 +72,8 @@ class _ShownValues:
         return ValueAndTimestamp(entry.value, entry.timestamp if self._has_timestamps else -1)
 
 
-class KeyValueAccess(_ShownValues):
-    """A key-value store (:class:`topology.spec.stores.KeyValueStore`). ``on_change`` logs each change that is not cached."""
-
-    def __init__(
-        self,
-        cache: KeyValueCache,
-        key_serde: KeySerde,
-        now: Now,
-        *,
-        timestamped: bool,
-        on_change: OnChange[Entry] | None,
-    ) -> None:
-        self.name = cache.name
-        self._cache = cache
-        self._serde = key_serde
-        self._now = now
-        self._timestamped = timestamped
-        self._has_timestamps = cache.format.timestamped
-        self._on_change = on_change
+class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
+    """A key-value store (:class:`topology.spec.stores.KeyValueStore`)."""
 
     def get(self, key: object) -> Any:
         return self._result(self._cache[self._serde.serialize(key)])
@@ -119,12 +133,12 @@ class KeyValueAccess(_ShownValues):
         return sum(1 for _ in self._cache.rows(None, None))
 
 
-class WindowAccess(_ShownValues):
-    """A window store (:class:`topology.spec.stores.WindowStore`)."""
+class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a DuplicatesCache: they have no class in common
+    """A window store (:class:`topology.spec.stores.WindowStore`). ``size_ms``: of its windows."""
 
     def __init__(
         self,
-        cache: Any,  # a WindowCache, or a DuplicatesCache: they have no class in common
+        cache: WindowCache | DuplicatesCache,
         key_serde: KeySerde,
         now: Now,
         *,
@@ -132,14 +146,8 @@ class WindowAccess(_ShownValues):
         timestamped: bool,
         on_change: OnChange[Entry] | None,
     ) -> None:
-        self.name = cache.name
-        self._cache = cache
-        self._serde = key_serde
-        self._now = now
+        super().__init__(cache, key_serde, now, timestamped=timestamped, on_change=on_change)
         self._size_ms = size_ms
-        self._timestamped = timestamped
-        self._has_timestamps = cache.format.timestamped
-        self._on_change = on_change
 
     def put(self, key: object, value: Any, window_start: int) -> None:
         timestamp, headers, sequence = self._now()
@@ -201,17 +209,8 @@ class DuplicatesAccess(WindowAccess):
         return rows[0][2] if rows else None
 
 
-class SessionAccess:
+class SessionAccess(_Access[SessionCache, SessionEntry]):
     """A session store (:class:`topology.spec.stores.SessionStore`)."""
-
-    def __init__(
-        self, cache: SessionCache, key_serde: KeySerde, now: Now, *, on_change: OnChange[SessionEntry] | None
-    ) -> None:
-        self.name = cache.name
-        self._cache = cache
-        self._serde = key_serde
-        self._now = now
-        self._on_change = on_change
 
     def put(self, session: Windowed[object], value: object) -> None:
         timestamp, headers, sequence = self._now()
@@ -240,17 +239,8 @@ class SessionAccess:
         return ((Windowed(deserialize(e.key), e.start, e.end), e.value) for e in self._cache.rows())
 
 
-class VersionedAccess:
+class VersionedAccess(_Access[VersionedCache, VersionPut]):
     """A versioned store (:class:`topology.spec.stores.VersionedKeyValueStore`)."""
-
-    def __init__(
-        self, cache: VersionedCache, key_serde: KeySerde, now: Now, *, on_change: OnChange[VersionPut] | None
-    ) -> None:
-        self.name = cache.name
-        self._cache = cache
-        self._serde = key_serde
-        self._now = now
-        self._on_change = on_change
 
     def put(self, key: object, value: object, timestamp: int) -> int | None:
         _, headers, sequence = self._now()
