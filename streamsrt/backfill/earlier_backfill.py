@@ -25,8 +25,8 @@ from streamsrt.backfill.verify import verify_results
 from streamsrt.client.values import TopicPartition
 from streamsrt.operators.engine.environment import PUNCTUATIONS
 from streamsrt.operators.engine.punctuation_queue import scheduled_later
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import Code, traits_of
 from topology.graph.topology import Topology
 
 _ANEW = "or plan a complete backfill in another --dir, without --after"
@@ -145,8 +145,7 @@ def not_carried(topology: Topology) -> Iterator[str]:
         f"{node.name} ({node.site})"
         for each in topology.subtopologies
         for node in each.nodes
-        if isinstance(node, ProcessorNode)
-        and isinstance(node.operation, operations.Process | operations.TableTransformValues)
+        if isinstance(node, ProcessorNode) and traits_of(node.operation).code is Code.PROCESSOR
     ]
     if nodes:
         yield (

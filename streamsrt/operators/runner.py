@@ -61,8 +61,8 @@ from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
-from topology.graph import nodes, operations
-from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
+from topology.graph import nodes
+from topology.graph.operations.traits import Code, RunEnd, emits_on_close, own_store, traits_of, window_size_ms
 from topology.graph.store_kinds import store_traits
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
@@ -130,11 +130,10 @@ class Runner:
         self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
             isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
         )
-        self._calls = any(isinstance(op, operations.MapAsync | operations.JoinLookup) for op in used)
-        # User's processors may do things at the end of a run, and so do these.
-        self._ends_with_runs = self._has_processors or any(
-            isinstance(op, operations.MapAsync | operations.JoinLookup | operations.MapBatches) for op in used
-        )
+        ends = {traits_of(op).run_end for op in used}
+        self._calls = RunEnd.CALLS in ends
+        # User's processors may do things at the end of a run, too.
+        self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores

@@ -39,6 +39,11 @@ class RowWindows:
         return cls(meaning=MEANINGS[type(windows)], advance_ms=advance_ms)
 
 
+def closes_after_ms(windows: TimeWindows | SlidingWindows) -> int:
+    """How far behind the start of a window stream time is when the window is closed. The end of a sliding one is in it."""
+    return windows.size_ms + windows.grace_ms + (1 if isinstance(windows, SlidingWindows) else 0)
+
+
 def misread_windows(before: RowWindows | None, after: RowWindows | None) -> str:
     """Why the rows of one version would be misread by another one; empty if they would not be, or if nobody can tell."""
     return "" if before is None or after is None else misread_meaning(before.meaning, after.meaning)

@@ -21,8 +21,9 @@ from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
 from topology.graph.operations import Operation
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of
+from topology.graph.row_windows import closes_after_ms
 from topology.graph.store_kinds import StoreKind, kind_of
-from topology.spec.windows import UnlimitedWindows
+from topology.spec.windows import SessionWindows, SlidingWindows, TimeWindows
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
 
@@ -107,14 +108,14 @@ def closings_of(spec: StoreSpec, subtopology: Subtopology) -> tuple[Closing, ...
 
 
 def _closes_at(operation: Operation) -> Callable[[bytes], int]:
-    if isinstance(operation, operations.SessionAggregate):
-        session_ms = operation.windows.retention_ms + 1
+    windows = getattr(operation, "windows", None)
+    if isinstance(windows, SessionWindows):
+        session_ms = windows.retention_ms + 1
         return lambda key: split_session_key(key)[2] + session_ms
-    assert isinstance(operation, operations.Aggregate | operations.SlidingAggregate)
-    windows = operation.windows
-    assert windows is not None
-    assert not isinstance(windows, UnlimitedWindows), "the topology lets only windows that close be emitted then"
-    lasts_ms = windows.size_ms + windows.grace_ms + (1 if isinstance(operation, operations.SlidingAggregate) else 0)
+    assert isinstance(windows, TimeWindows | SlidingWindows), (
+        "the topology lets only windows that close be emitted then"
+    )
+    lasts_ms = closes_after_ms(windows)
     return lambda key: split_window_key(key)[1] + lasts_ms
 
 

@@ -18,7 +18,6 @@ Without records, stream time does not advance, and nothing would close.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder
@@ -30,13 +29,13 @@ from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.sessions import session_key
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import window_key
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
-from topology.graph.operations import SessionAggregate, SlidingAggregate, Suppress
-from topology.spec.windows import END_OF_TIME_MS, UnlimitedWindows, Windowed
+from topology.graph.operations import Suppress
+from topology.graph.operations.traits import closed_store, own_store
+from topology.graph.row_windows import closes_after_ms
+from topology.spec.windows import END_OF_TIME_MS, SessionWindows, SlidingWindows, TimeWindows, Windowed
 
 Close = Callable[[], None]
-Windows: TypeAlias = operations.Aggregate | SlidingAggregate | SessionAggregate
 
 
 class _Idle:
@@ -82,9 +81,9 @@ class IdleClosing:
             return
         self._began_ms = self._env.system_time_ms
         for each in self._idle:
-            op = each.node.operation
-            if isinstance(op, Windows) and op.closed is not None:
-                closed_ms = ClosedMark(self._env, op.closed).ms
+            closed = closed_store(each.node.operation)
+            if closed is not None:
+                closed_ms = ClosedMark(self._env, closed).ms
                 time = self._env.stream_times.setdefault(each.node.name, StreamTime())
                 time.ms, time.closed_ms = max(time.ms, closed_ms), max(time.closed_ms, closed_ms)
 
@@ -117,9 +116,9 @@ class IdleClosing:
             suppression = Suppression(self._env, node.name, op)
             flow_on = flowing(self._builder, node, made)
             return lambda: flow_on(suppression.evict_all())
-        assert isinstance(op, Windows)
-        assert op.closed is not None
-        mark, emit = ClosedMark(self._env, op.closed), _emission(self._builder, node, op, made.forward)
+        closed = closed_store(op)
+        assert closed is not None
+        mark, emit = ClosedMark(self._env, closed), _emission(self._builder, node, made.forward)
         time = self._env.stream_times.setdefault(node.name, StreamTime())
 
         def close() -> None:
@@ -131,11 +130,11 @@ class IdleClosing:
         return close
 
 
-def _emission(
-    builder: PathBuilder, node: ProcessorNode, op: Windows, forward: Callable[..., None]
-) -> Callable[[], int | None]:
+def _emission(builder: PathBuilder, node: ProcessorNode, forward: Callable[..., None]) -> Callable[[], int | None]:
     """Forwards all open windows, and returns the stream time at which they are closed; None if none is open."""
-    spec, env = builder.plan.specs[op.store], builder.env
+    name, windows = own_store(node.operation), getattr(node.operation, "windows", None)
+    assert name is not None
+    spec, env = builder.plan.specs[name], builder.env
     deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
 
     def be_at(entry: Entry | SessionEntry) -> None:
@@ -145,9 +144,9 @@ def _emission(
         env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)
 
     time = builder.env.stream_times.setdefault(node.name, StreamTime())
-    if isinstance(op, SessionAggregate):
-        store = cache_of(SessionCache, env.caches, op.store)
-        sessions, gap_ms = closing_sessions(store, op.windows.retention_ms, time), op.windows.gap_ms
+    if isinstance(windows, SessionWindows):
+        store = cache_of(SessionCache, env.caches, name)
+        sessions, gap_ms = closing_sessions(store, windows.retention_ms, time), windows.gap_ms
 
         def emit_sessions() -> int | None:
             closed_ms = sessions.closed_by_ms()
@@ -159,12 +158,11 @@ def _emission(
             return min(closed_ms + gap_ms, END_OF_TIME_MS)
 
         return emit_sessions
-    windows = op.windows
-    assert windows is not None
-    assert not isinstance(windows, UnlimitedWindows), "the topology allows idle_timeout= only for windows that close"
+    assert isinstance(windows, TimeWindows | SlidingWindows), (
+        "the topology allows idle_timeout= only for windows that close"
+    )
     size_ms = windows.size_ms
-    lasts_ms = size_ms + windows.grace_ms + (1 if isinstance(op, SlidingAggregate) else 0)
-    closing = closing_windows(cache_of(WindowCache, env.caches, op.store), lasts_ms, time)
+    closing = closing_windows(cache_of(WindowCache, env.caches, name), closes_after_ms(windows), time)
 
     def emit_windows() -> int | None:
         closed_ms = closing.closed_by_ms()

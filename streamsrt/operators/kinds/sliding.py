@@ -31,6 +31,7 @@ from streamsrt.state.sliding_cache import SlidingCache
 from streamsrt.state.windowed import pack_start
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SlidingAggregate
+from topology.graph.row_windows import closes_after_ms
 from topology.spec.windows import Windowed
 
 _by_start = attrgetter("start")
@@ -79,7 +80,7 @@ class Sliding:
         self._cache = cache
         self._tell = tell
         self._difference, self._grace = op.windows.difference_ms, op.windows.grace_ms
-        lasts_ms = self._difference + self._grace + 1
+        lasts_ms = closes_after_ms(op.windows)
         self.closing = closing_windows(cache, lasts_ms, self.time) if op.emit_on_close else None
         self._closed_before = -1
         self.is_taken = False

@@ -27,7 +27,7 @@ from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, Protocol
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
 from topology.graph.nodes import ProcessorNode
-from topology.graph.operations import JoinLookup, MapAsync
+from topology.graph.operations.traits import calls_async
 from topology.graph.topology import Topology
 
 EPOCH_MS = 1_700_000_000_000
@@ -354,8 +354,7 @@ def _refuse_threads(topology: Topology) -> None:
     """Raises UserError if the application runs code outside of the simulation's order of events."""
     for subtopology in topology.subtopologies:
         for node in subtopology.nodes:
-            operation = node.operation if isinstance(node, ProcessorNode) else None
-            if isinstance(operation, MapAsync) or (isinstance(operation, JoinLookup) and operation.calls is not None):
+            if isinstance(node, ProcessorNode) and calls_async(node.operation):
                 raise UserError(
                     f"node {node.name} calls asynchronous functions, which run on a thread of their own: a seed would not "
                     "be the same run twice. Simulate the topology with a function that is not asynchronous in its place"

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streamsrt.operators.kinds import batches, lookup_joins
+from streamsrt.operators.kinds.batches import Batch
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.operators.programs import Piped
 from tests.streamsrt.operators.ways import assert_all_ways_agree
@@ -42,7 +44,7 @@ from topology import (
 )
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, Subtopology
-from topology.graph.operations.traits import ObservedTime, traits_of
+from topology.graph.operations.traits import ObservedTime, RunEnd, calls_async, traits_of
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 Row = tuple[str, str, str | None, int]
@@ -382,6 +384,28 @@ def test_an_operator_has_a_stream_time_if_its_row_says_so(program: str, generate
                 driver.pipe_raw(topic, b"a", b"x", at_ms)
         found = {task.subtopology.id: set(task._runner.env.stream_times) for task in driver._tasks}
     assert found == {part.id: observing(part) for part in topology.subtopologies}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_operator_gathers_records_if_its_row_says_so(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered: list[Batch] = []
+
+    class Watched(Batch):
+        def gather(self, *record: Any) -> None:
+            gathered.append(self)
+            super().gather(*record)
+
+    for module in (batches, lookup_joins):
+        monkeypatch.setattr(module, "Batch", Watched)
+    topology = topology_of(program)
+    with TopologyTestDriver(topology) as driver:
+        for part in topology.subtopologies:
+            for at_ms, topic in enumerate(sorted(part.source_topics)):
+                driver.pipe_raw(topic, b"a", b"x", at_ms)
+        calling = sum(len(task._runner.env.windows) for task in driver._tasks)
+    used = [node.operation for part in topology.subtopologies for node in part.nodes if isinstance(node, ProcessorNode)]
+    assert len(set(map(id, gathered))) == sum(traits_of(each).run_end is not RunEnd.NOTHING for each in used)
+    assert calling == sum(map(calls_async, used))
 
 
 rows = st.lists(

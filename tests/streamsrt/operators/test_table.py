@@ -28,6 +28,7 @@ def test_no_row_relies_on_a_default() -> None:
         traits.Code,
         traits.Rereading,
         traits.ObservedTime,
+        traits.RunEnd,
         bool,
     }
 
@@ -41,6 +42,14 @@ def test_what_a_row_says_fits_the_operations_fields(kind: type) -> None:
     assert row.reads is not traits.Reads.MAPPED_VALUE or "with_key" in fields
     assert row.stream_time is not traits.ObservedTime.OF_WINDOWS or {"windows", "store"} <= set(fields)
     assert row.stream_time is not traits.ObservedTime.ALWAYS or {"store", "buffer"} & set(fields)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+def test_what_closes_by_the_wall_clock_keeps_windows_or_holds_back(kind: type) -> None:
+    row, fields = traits.TRAITS[kind], set(kind.__dataclass_fields__)
+    keeps_windows = row.keeps_result and row.stream_time is not traits.ObservedTime.NONE
+    assert ("idle_timeout_ms" in fields) == ("closed" in fields)
+    assert "closed" not in fields or (keeps_windows and "windows" in fields) or row.holds_back
 
 
 def test_what_has_code_runs_record_by_record_too() -> None:

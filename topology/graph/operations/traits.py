@@ -80,6 +80,14 @@ class ObservedTime(Enum):
     ALWAYS = "it observes one"
 
 
+class RunEnd(Enum):
+    """What an operation has left to do when a run of records ends."""
+
+    NOTHING = "nothing: a record is done before the next one comes"
+    BATCH = "its function takes the records that it has gathered"
+    CALLS = "it looks up or awaits something for the records that it has gathered"
+
+
 class Traits(NamedTuple):
     """One row. ``keeps_result``: the operation's ``store`` holds its own result. ``holds_back``: records leave it later than
     they came, also after a restart."""
@@ -93,117 +101,147 @@ class Traits(NamedTuple):
     holds_back: bool
     rereading: Rereading
     stream_time: ObservedTime
+    run_end: RunEnd
 
 
-_K, _R, _D, _T, _C, _A, _S = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading, ObservedTime
+_K, _R, _D, _T, _C, _A = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading
+_S, _E = ObservedTime, RunEnd
 
 TRAITS: Mapping[type, Traits] = MappingProxyType(
     {
         # One record at a time.
-        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.Filter: Traits(
+            _K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
         basic.KeyNotNull: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
-        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.Map: Traits(
+            _K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
+        basic.SelectKey: Traits(
+            _K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
         basic.MapValues: Traits(
-            _K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.FlatMap: Traits(
+            _K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
         basic.FlatMapValues: Traits(
-            _K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE),
+        basic.Peek: Traits(
+            _K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
         basic.ForEach: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         basic.PassThrough: Traits(
-            _K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        basic.Branch: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+        ),
         batches.MapBatches: Traits(
-            _K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.BATCH
         ),
-        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE),
+        batches.MapAsync: Traits(
+            _K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.CALLS
+        ),
         batches.JoinLookup: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.CALLS
         ),
         # Processors of the user's.
-        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False, _A.AGAIN, _S.NONE),
+        basic.Process: Traits(
+            _K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False, _A.AGAIN, _S.NONE, _E.NOTHING
+        ),
         grouped_tables.TableTransformValues: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False, _A.AGAIN, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False, _A.AGAIN, _S.NONE, _E.NOTHING
         ),
         # Tables.
-        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE),
-        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE),
+        basic.TableSource: Traits(
+            _K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
+        ),
+        basic.TableFilter: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
+        ),
         basic.TableMapValues: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         basic.TableToStream: Traits(
-            _K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         grouped_tables.GroupTable: Traits(
-            _K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         # Aggregates.
         basic.Aggregate: Traits(
-            _K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.OF_WINDOWS
+            _K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.OF_WINDOWS, _E.NOTHING
         ),
         grouped_tables.TableAggregate: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         windowed.SlidingAggregate: Traits(
-            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS
+            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS, _E.NOTHING
         ),
         windowed.CountWindowAggregate: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE, _E.NOTHING
         ),
         windowed.SessionAggregate: Traits(
-            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS
+            _K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.AGAIN, _S.ALWAYS, _E.NOTHING
         ),
         windowed.TableMerge: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME, _S.ALWAYS),
+        windowed.Suppress: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME, _S.ALWAYS, _E.NOTHING
+        ),
         # Joins.
         basic.StreamTableJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.StreamJoinWindow: Traits(
-            _K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE
+            _K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE, _E.NOTHING
         ),
         joins.StreamStreamJoin: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS, _E.NOTHING
         ),
-        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS),
+        joins.StreamSelfJoin: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.ALWAYS, _E.NOTHING
+        ),
         joins.StreamTableGraceJoin: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS, _E.NOTHING
         ),
         joins.StreamGlobalTableJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
-        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS),
-        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE),
+        joins.AsofJoin: Traits(
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True, _A.AGAIN, _S.ALWAYS, _E.NOTHING
+        ),
+        joins.AsofKeep: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.AGAIN, _S.NONE, _E.NOTHING
+        ),
         joins.TableTableJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.TableJoinMerge: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         joins.SubscriptionSend: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.SubscriptionReceive: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.SAME, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         joins.SubscriptionJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.ForeignTableJoin: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.ResponseJoin: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
     }
 )
@@ -238,6 +276,17 @@ def own_store(operation: Any) -> str | None:
     """The store in which an operation keeps its result."""
     store: str | None = operation.store if traits_of(operation).keeps_result else None
     return store
+
+
+def closed_store(operation: object) -> str | None:
+    """The store that remembers up to when the windows of an operation's own rows were closed by the wall clock."""
+    store: str | None = None if own_store(operation) is None else getattr(operation, "closed", None)
+    return store
+
+
+def calls_async(operation: object) -> bool:
+    """Whether an operation awaits functions of the user's."""
+    return traits_of(operation).run_end is RunEnd.CALLS and getattr(operation, "calls", operation) is not None
 
 
 def takes_key(operation: object) -> bool:
