@@ -25,6 +25,7 @@
 ``handover``              results into the cluster, exactly once, offsets last
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
+``record_sizes``          checks that topics take every record
 ``verify``                checks results and changelogs against manifests and digests
 ``installation``          installs a task's SST files into the state directory of an instance
 ``job``                   :class:`Backfill`: plan, run, verify, commit

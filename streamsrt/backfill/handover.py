@@ -24,6 +24,7 @@ from streamsrt.backfill.installation import check_no_stores, install_bundles
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.plan import BackfillPlan, write_durably
+from streamsrt.backfill.record_sizes import check_record_sizes
 from streamsrt.backfill.verify import verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
@@ -115,6 +116,8 @@ class HandOver:
         check_nobody_runs(self._network, self._plan.application_id)
         if self._before("marked"):
             self._prepare(manifests)
+        # Of the topics that were just made as well, and before anything is written.
+        self._check_sizes(manifests)
         self._commit_marks()
         self._report("marked", f"start offsets are marked: {self._plan.application_id} does not start now")
         targets = list(self._targets(manifests))
@@ -152,6 +155,7 @@ class HandOver:
             names = [topic.name for topic in self._plan.internal_topics]
             present = self._network.admin.partitions_for(names) if names else {}
             self._check_empty([(name, index) for name, count in present.items() for index in range(count)])
+        self._check_sizes(manifests)
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
         committed = self._network.admin.committed(self._plan.application_id)
@@ -174,6 +178,10 @@ class HandOver:
             f"application {name!r} has committed offsets since the plan was made: it ran, or another backfill was handed "
             f"over. Plan again with another --application-id, or replace its state: {self._steps()}{again}"
         )
+
+    def _check_sizes(self, manifests: Sequence[TaskManifest]) -> None:
+        if self._before("written"):
+            check_record_sizes(self._network, self._directory, (log for each in manifests for log in _logs(each)))
 
     def _steps(self) -> str:
         again = f"streamsrt backfill commit --dir {self._directory} --execute"

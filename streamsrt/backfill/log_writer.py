@@ -17,6 +17,7 @@ from typing import Protocol
 
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.record_sizes import limits_of
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
 from streamsrt.client.network import NetworkThread
@@ -76,8 +77,10 @@ class PlainLogWriter:
         present = self._present(target)
         if present:
             self._check_beginning(target, present)
+        limit = limits_of(self._network, [target.topic]).get(target.topic)
         for columns in target.columns(present):
-            self._network.producer.send(target.topic, target.partition, _encoded(columns), len(columns))
+            for batch, count in _parts(columns, limit):
+                self._network.producer.send(target.topic, target.partition, batch, count)
         self._network.producer.flush()
         self.fence([target])
         return target.start_offset + target.records
@@ -134,9 +137,10 @@ class TransactionalLogWriter:
             self._initialize()
         done = self._committed(target)
         waiting = 0
+        limit = limits_of(self._network, [target.topic]).get(target.topic)
         for columns in target.columns(done):
-            batch = _encoded(columns, transactional=True)
-            self._network.producer.send(target.topic, target.partition, batch, len(columns))
+            for batch, count in _parts(columns, limit, transactional=True):
+                self._network.producer.send(target.topic, target.partition, batch, count)
             done += len(columns)
             waiting += len(columns)
             if waiting >= TRANSACTION_RECORDS:
@@ -184,10 +188,19 @@ def _records(batches: Iterator[RecordColumns]) -> Iterator[tuple[bytes | None, b
         yield from zip(columns.keys, columns.values, columns.timestamps, headers, strict=True)
 
 
-def _encoded(columns: RecordColumns, *, transactional: bool = False) -> bytes:
-    return encode_batch(
+def _parts(
+    columns: RecordColumns, limit_bytes: int | None, *, transactional: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    """The records in batches that the topic takes, each with the number of its records."""
+    batch = encode_batch(
         columns.keys, columns.values, columns.timestamps, headers=columns.headers, transactional=transactional
     )
+    count = len(columns)
+    if limit_bytes is None or len(batch) <= limit_bytes or count == 1:
+        yield batch, count
+        return
+    for part in (columns.cut(0, count // 2), columns.cut(count // 2)):
+        yield from _parts(part, limit_bytes, transactional=transactional)
 
 
 def _foreign(target: LogTarget, what: str) -> HandOverError:

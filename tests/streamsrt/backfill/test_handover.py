@@ -18,12 +18,13 @@ from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
-from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.client.values import NewTopic, OffsetAndMetadata
 from streamsrt.errors import StreamsError
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError, parse_mark
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.backfill.processes import InProcess, commit_and_die
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
+from tests.system.processes import wait_until
 
 ID = "flights-backfilled"
 INTERRUPTIONS = ("marked", "marked flights-backfilled-delays", "marked delays-2", "written", "verified", "fenced")
@@ -255,3 +256,40 @@ def test_two_processes_do_not_work_on_one_backfill(scene: Scene, tmp_path: Path)
 
     backfill.commit(on_step=on_step)
     assert seen
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_record_that_a_topic_does_not_take_is_refused_before_anything_is_written(
+    scene: Scene, compression: str
+) -> None:
+    scene.load(departures(400))
+    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
+    backfill.plan(APPLICATION, application_id=ID, config={"compression.type": compression})
+    backfill.run(InProcess())
+    longest = max(
+        len(encode_batch([key], [value], [0]))
+        for manifest in backfill.verify()
+        for log in manifest.outputs
+        for columns in read_batches(backfill.directory / log.file.path)
+        for key, value in zip(columns.keys, columns.values, strict=True)
+    )
+
+    def remake(limit: int) -> None:
+        admin = scene.network.admin
+        admin.delete_topics(["delays"])
+        wait_until(lambda: not admin.topics(["delays"]), "it is deleted")
+        topic = NewTopic(name="delays", partitions=flights.PARTITIONS, configs={"max.message.bytes": str(limit)})
+        assert admin.create_topics([topic]) == {"delays": None}
+
+    remake(longest - 1)
+    says = (
+        rf"a record for delays-\d has {longest} bytes, and the topic takes {longest - 1} .max\.message\.bytes.: raise"
+    )
+    with pytest.raises(HandOverError, match=says):
+        backfill.check_commit()
+    with pytest.raises(HandOverError, match=says):
+        backfill.commit()
+    assert scene.network.admin.committed(ID) == {}
+    assert scene.count(f"{ID}-delays-per-hour-changelog") == 0
+    remake(longest + 20)
+    assert backfill.commit().step == "done"
