@@ -46,6 +46,7 @@ class Tasks:
 
 NOTHING = Tasks()
 
+MISSING_SOURCE_TOPICS_TIMEOUT_MS = 10_000
 DEFAULT_SESSION_TIMEOUT_MS = 45_000
 """Kafka's ``group.streams.session.timeout.ms``."""
 
@@ -85,7 +86,7 @@ class GroupMembership:
     client_tags: Mapping[str, str] = field(default_factory=dict)
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    missing_source_topics_timeout_ms: int = 10_000
+    missing_source_topics_timeout_ms: int = MISSING_SOURCE_TOPICS_TIMEOUT_MS
     session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
     """The session timeout that a member of a classic group requests. The coordinator sets that of streams members."""
     streams_session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS

@@ -12,16 +12,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import Subtopology, topology_of
 from streamsrt.client.interface import Administering, GroupMember
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
+from streamsrt.errors import ConfigError, MissingTopicError, RequestFailedError, StreamsError, UserError
 from streamsrt.membership.classic.leader_assignments import LeaderSettings
 from streamsrt.membership.classic.member import WATCH_INTERVAL_MS, ClassicMember
 from streamsrt.membership.member import Member
+from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.topology_metadata import topology_metadata
-from streamsrt.membership.values import DEFAULT_SESSION_TIMEOUT_MS, Endpoint, GroupMembership, SetTaskOffsets
+from streamsrt.membership.values import (
+    DEFAULT_SESSION_TIMEOUT_MS,
+    MISSING_SOURCE_TOPICS_TIMEOUT_MS,
+    Endpoint,
+    GroupMembership,
+    SetTaskOffsets,
+)
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
@@ -293,6 +304,7 @@ def _session_timeout_ms(group_id: str, network: NetworkThread) -> int:
 _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
+_TOPICS_PAUSE_S = 0.25
 _TURN_MS = 100
 _LAST_LETTERS_TIMEOUT_S = 10.0
 _LEAST_GLOBAL_CACHE_BYTES = 1 << 20
@@ -307,7 +319,14 @@ def wall_clock() -> Callable[[], int]:
 
 
 def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Administering) -> None:
-    """Raises MissingTopicError if an output topic does not exist; the message names missing input topics, too."""
+    """Called before the group is joined. Raises MissingTopicError if an output topic does not exist, and what
+    :func:`await_first_topics` raises."""
+    _refuse_missing_outputs(topology, config, admin)
+    await_first_topics(topology, config, admin)
+
+
+def _refuse_missing_outputs(topology: Topology, config: StreamsConfig, admin: Administering) -> None:
+    """The message names missing input topics, too."""
     outputs = {
         sink.topic
         for subtopology in topology.subtopologies
@@ -325,6 +344,55 @@ def refuse_missing_topics(topology: Topology, config: StreamsConfig, admin: Admi
         f"the application needs topics that don't exist: {', '.join(listed)}. Create them "
         f"(streamsrt topics create {' '.join(listed)} --partitions N) and start it again."
     )
+
+
+def await_first_topics(
+    topology: Topology,
+    config: StreamsConfig,
+    admin: Administering,
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Waits until the input topics of a streams group's first version exist and fit together.
+
+    A group keeps the first topology that a member sends, even if it can't run, and the corrected one would need the next
+    epoch, or on Apache Kafka another group. The first version therefore waits before it joins. Raises MissingTopicError if
+    topics are still missing after the time that a member waits for them, UserError if they do not fit.
+    """
+    if config.group_protocol == "classic":
+        return
+    (group,) = admin.describe_streams_groups([config.application_id])
+    if group.members or group.topology is not None:
+        return
+    known = topology_of(topology_metadata(topology, config.application_id, subtopology_id=config.subtopology_id))
+    has_patterns = any(part.source_topic_patterns for part in topology.subtopologies)
+    names = None if has_patterns else {name for part in known.subtopologies for name in _named_topics(part)}
+    until_s = clock() + MISSING_SOURCE_TOPICS_TIMEOUT_MS / 1000
+    while True:
+        try:
+            there = admin.topics(names).values()
+        except RequestFailedError as error:
+            logger.debug("the topics of the first version are not checked: %s", error)
+            return
+        image = TopicsImage.of(*(TopicImage(each.topic_id, each.name, each.partitions) for each in there))
+        problem = configure(known, image).problem
+        if problem is None or not problem.is_fatal:
+            return
+        detail = problem.detail.rstrip(". ")
+        if problem.status_code is not StatusCode.MISSING_SOURCE_TOPICS:
+            advice = ADVICE[problem.status_code]
+            raise UserError(f"the topics of the application don't fit together: {detail}. {advice}.")
+        if clock() >= until_s:
+            raise MissingTopicError(
+                f"the application can't run without its source topics: {detail}. Create them (streamsrt topics create NAME "
+                "--partitions N) and start it again."
+            )
+        pause(_TOPICS_PAUSE_S)
+
+
+def _named_topics(part: Subtopology) -> set[str]:
+    return {*part.source_topics, *part.own_changelogs, *(topic.name for topic in part.repartition_sources)}
 
 
 class PartitionCounts:

@@ -55,3 +55,20 @@ def test_a_refused_version_leaves_a_classic_group_to_the_one_before(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
     assert "partitions" in refused_and_back(any_cluster, tmp_path, application_id, "classic", "mismatched")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("wrong", "why"), [("mismatched", "don't fit together"), ("sourceless", "nowhere")])
+def test_a_first_version_that_can_not_run_leaves_its_epoch_to_the_corrected_one(
+    cluster: Cluster, tmp_path: Path, application_id: str, wrong: str, why: str
+) -> None:
+    cluster.make_topics(PARTITIONS, "in", "out")
+    cluster.make_topics(PARTITIONS - 1, "more")
+    settings = {**SETTINGS, "group.protocol": "streams", "topology.epoch": 0}
+    with AppProcess(tmp_path / "A", f"{APP}:{wrong}", application_id, cluster.address, settings) as app:
+        assert app.wait_end() == 2
+        assert why in app.last_words
+        assert "Traceback" not in app.stderr
+    with AppProcess(tmp_path / "A", FIRST, application_id, cluster.address, settings) as app:
+        app.wait_running(tasks=PARTITIONS)
+        assert app.terminate() == 0
