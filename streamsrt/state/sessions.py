@@ -34,7 +34,7 @@ def session_keys(keys: Iterable[bytes], starts_ms: Iterable[int], ends_ms: Itera
 
 
 def split_session_key(session_key: bytes) -> tuple[bytes, int, int]:
-    """The record's key, start and end of the session out of a changelog's key."""
+    """Splits a key of the changelog into the bytes of the record's key, and the session's start and end in milliseconds."""
     end_ms, start_ms = _TIMES.unpack_from(session_key, len(session_key) - _TIMES_BYTES)
     return session_key[:-_TIMES_BYTES], start_ms, end_ms
 

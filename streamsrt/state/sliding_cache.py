@@ -75,7 +75,7 @@ class SlidingCache(WindowCache):
         return found
 
     def oldest(self) -> int:
-        """No window within retention starts before."""
+        """The least start, in milliseconds, that a window within retention can have."""
         newest, stored = self.newest_start, self._stored
         if stored is not None and stored > newest:
             newest = stored

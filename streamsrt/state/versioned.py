@@ -74,7 +74,7 @@ class VersionedBytesStore(OverBytes):
 
     @property
     def newest_deletion_ms(self) -> int:
-        """No deletion that is its key's newest version is later."""
+        """An upper bound of the timestamps, in milliseconds, of deletions that are their key's newest version."""
         return self._newest_deletion_ms
 
     def _first_stored_segment(self) -> int | None:

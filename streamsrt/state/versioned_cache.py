@@ -145,7 +145,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         return None
 
     def read_olds(self, flushed: Flushed) -> None:
-        """Nothing is ever flushed from here."""
+        """Does nothing: a flush of this cache forwards nothing."""
 
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch."""

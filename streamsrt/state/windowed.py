@@ -52,7 +52,7 @@ def window_keys(keys: Iterable[bytes], starts_ms: Iterable[int]) -> list[bytes]:
 
 
 def split_window_key(key: bytes) -> tuple[bytes, int]:
-    """The record's key and the window's start out of a changelog's key."""
+    """Splits a key of the changelog into the bytes of the record's key and the start of the window in milliseconds."""
     return key[:-_SUFFIX_BYTES], int(_TIME.unpack_from(key, len(key) - _SUFFIX_BYTES)[0])
 
 

@@ -23,7 +23,10 @@ from topology.spec.windows import TimeWindows, UnlimitedWindows, Windowed
 def computation(
     op: operations.Aggregate | SlidingAggregate | SessionAggregate,
 ) -> Callable[[object, object, Any], tuple[Any, Any]]:  # an aggregate is what the program makes of it
-    """``(key, value, before) -> (initial, after)``."""
+    """Returns the function that adds a record to an aggregate: ``(key, value, before) -> (initial, after)``.
+
+    ``before``: the aggregate so far, None if there is none; ``initial``: the same, or what a new aggregate starts with.
+    """
     aggregator, initializer = op.aggregator, op.initializer
     if op.aggregation == "count":
         return lambda key, value, before: (before or 0, (before or 0) + 1)
@@ -40,7 +43,7 @@ def computation(
 
 
 def starts_of(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], Iterable[int]]:
-    """The starts of the windows that a record with some timestamp belongs to."""
+    """Returns a function from a timestamp to the starts of the windows that contain it, ascending; all in milliseconds."""
     if isinstance(windows, UnlimitedWindows):
         first = windows.start_ms
         return lambda timestamp: (first,) if timestamp >= first else ()
@@ -76,7 +79,7 @@ def make_table_merge(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
 def row_update(
     builder: PathBuilder, node: nodes.ProcessorNode, op: operations.Aggregate | SlidingAggregate, made: PathNode
 ) -> Update:
-    """Puts a value into the aggregate of a row, logs it and forwards it."""
+    """Returns the function that puts a value into a row's aggregate, logs the change and forwards it."""
     env = builder.env
     cache: Any = env.caches[op.store]  # by key, or by window and key
     compute = computation(op)
@@ -107,7 +110,7 @@ def row_update(
 def emission(
     builder: PathBuilder, op: operations.Aggregate | SlidingAggregate, closing: ClosingWindows, made: PathNode
 ) -> Callable[[int, Headers], None]:
-    """Forwards the windows that are closed: ``(stream time, headers)``."""
+    """Returns ``(stream_time_ms, headers) -> None``, which forwards the rows of the windows that are closed by then."""
     assert op.windows is not None
     size_ms = op.windows.size_ms
     deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize

@@ -48,7 +48,7 @@ def pack_row(headers: Headers, value: bytes) -> bytes:
 
 
 def unpack_row(row: bytes) -> tuple[Headers, bytes]:
-    """Headers and value of :func:`pack_row`."""
+    """Decodes what :func:`pack_row` has encoded: the headers and the value."""
     at = _COUNT.size
     headers = []
     for _ in range(_COUNT.unpack_from(row)[0]):
@@ -65,7 +65,7 @@ def _sized(row: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def key_of_waiting(store_key: bytes) -> bytes:
-    """The record's key out of a key of the store of records that wait."""
+    """Extracts the bytes of the record's key from a key of the store of waiting records."""
     return store_key[_KEY_HEAD.size :]
 
 

@@ -35,7 +35,7 @@ _COLUMNS = ("key", "value", "timestamp")
 
 
 class BufferedRecord(NamedTuple):
-    """A record, where it came from, and what was read there."""
+    """A record that waits at a node, with the position and the bytes of the record that was read."""
 
     key: object
     value: Any  # a mapping where its fields are columns
@@ -55,7 +55,7 @@ class Batch:
         self._waiting: list[BufferedRecord] = []
 
     def gather(self, key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
-        """One record more."""
+        """Adds a record, which waits until the run of records ends."""
         if not self._waiting:
             self._env.batches.append(self.drain)
         env = self._env

@@ -40,12 +40,12 @@ class ClosedMark:
 
     @property
     def ms(self) -> int:
-        """That time; -1 where none was closed so."""
+        """The stream time up to which windows were closed by the wall clock, in milliseconds; -1 if none was."""
         found = self._cache[self._KEY].value
         return -1 if found is None else int(found)
 
     def move(self, to_ms: int) -> None:
-        """Windows were closed up to that time."""
+        """Stores and logs that windows were closed by the wall clock up to the stream time ``to_ms``."""
         env = self._env
         self._cache.put(self._KEY, to_ms, to_ms, (), next(env.sequence))
         if self._topic is not None:
@@ -54,7 +54,10 @@ class ClosedMark:
 
 
 def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> ClosingWindows:
-    """The one of the operation whose stream time that is."""
+    """The open windows of the operator whose stream time is ``time``: made by the first call, then always the same object.
+
+    ``lasts_ms``: how long after its start a window is closed, in stream time.
+    """
     if time.closing is None:
         time.closing = ClosingWindows(cache, lasts_ms, time)
     assert isinstance(time.closing, ClosingWindows)
@@ -62,7 +65,10 @@ def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> Clos
 
 
 def closing_sessions(cache: SessionCache, lasts_ms: int, time: StreamTime) -> ClosingSessions:
-    """The one of the operation whose stream time that is."""
+    """The open sessions of the operator whose stream time is ``time``: made by the first call, then always the same object.
+
+    ``lasts_ms``: how long after its end a session stays open, in stream time.
+    """
     if time.closing is None:
         time.closing = ClosingSessions(cache, lasts_ms, time)
     assert isinstance(time.closing, ClosingSessions)
@@ -72,7 +78,7 @@ def closing_sessions(cache: SessionCache, lasts_ms: int, time: StreamTime) -> Cl
 class ClosingWindows:
     """The open windows of a store. A window is closed once stream time is ``lasts_ms`` or more behind its start.
 
-    ``next_ms``: no window closes before stream time is that; -1 where the store was not asked yet.
+    ``next_ms``: the stream time at which the next window closes, in milliseconds; -1 until the store has been read.
     """
 
     __slots__ = ("_cache", "_lasts_ms", "_open", "_starts", "_time", "next_ms")
@@ -86,7 +92,7 @@ class ClosingWindows:
         self.next_ms = -1
 
     def note(self, start: int) -> None:
-        """A window that starts then has changed."""
+        """Adds the window that starts at ``start``, in milliseconds, to the open ones, unless it is one of them."""
         if start not in self._open:
             self._open.add(start)
             heappush(self._starts, start)
@@ -99,13 +105,13 @@ class ClosingWindows:
                 self.note(start)
 
     def closed_by_ms(self) -> int | None:
-        """The stream time at which all that is open now and ever closes is closed; None where nothing is."""
+        """The stream time, in milliseconds, at which all that can close is closed; None if nothing that is open can."""
         self._load()
         times = (start + self._lasts_ms for start in self._starts)
         return max((time for time in times if time <= END_OF_TIME_MS), default=None)
 
     def close(self, now_ms: int) -> Iterator[Entry]:
-        """The rows of the windows that are closed at that stream time, once."""
+        """Yields the rows of the windows that are closed at the stream time ``now_ms``, and removes these windows."""
         self._load()
         starts, lasts_ms = self._starts, self._lasts_ms
         while starts and starts[0] + lasts_ms <= now_ms:
@@ -129,7 +135,7 @@ class ClosingSessions:
         self.next_ms = -1
 
     def note(self, key: bytes, start: int, end: int) -> None:
-        """There is a session with these bounds now."""
+        """Adds the session with this key and these bounds, in milliseconds, to the open ones."""
         heappush(self._ends, (end, start, key))
         if self.next_ms >= 0:
             self.next_ms = self._ends[0][0] + self._lasts_ms + 1
@@ -140,13 +146,13 @@ class ClosingSessions:
                 heappush(self._ends, (entry.end, entry.start, entry.key))
 
     def closed_by_ms(self) -> int | None:
-        """The stream time at which all that is open now and ever closes is closed; None where nothing is."""
+        """The stream time, in milliseconds, at which all that can close is closed; None if nothing that is open can."""
         self._load()
         times = (end + self._lasts_ms + 1 for end, _, _ in self._ends)
         return max((time for time in times if time <= END_OF_TIME_MS), default=None)
 
     def close(self, now_ms: int) -> Iterator[SessionEntry]:
-        """The sessions that are closed at that stream time, once."""
+        """Yields the sessions that are closed at the stream time ``now_ms``, and removes them."""
         self._load()
         ends, lasts_ms = self._ends, self._lasts_ms
         last: tuple[int, int, bytes] | None = None

@@ -99,12 +99,12 @@ def split_response(raw: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def combined_prefix(foreign_key: bytes) -> bytes:
-    """With what all subscriptions at a foreign key begin."""
+    """The bytes with which the store keys of all subscriptions to a foreign key begin."""
     return _INT.pack(len(foreign_key)) + foreign_key
 
 
 def foreign_key_of(store_key: bytes) -> bytes:
-    """The foreign key out of a key of the subscription store."""
+    """Extracts the bytes of the foreign key from a key of the subscription store."""
     return store_key[_INT.size : _INT.size + _INT.unpack_from(store_key)[0]]
 
 

@@ -36,7 +36,7 @@ _LAST_NUMBER = 0x7FFFFFFF
 
 
 def key_of_waiting(store_key: bytes) -> bytes:
-    """The record's key out of a key of the buffer."""
+    """Extracts the bytes of the record's key from a key of the buffer."""
     return store_key[_KEY_HEAD.size : -_NUMBER_BYTES]
 
 

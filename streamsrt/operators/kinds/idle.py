@@ -50,7 +50,7 @@ class _Idle:
 
 
 class IdleClosing:
-    """All such operators of one task. False where there are none."""
+    """The operators of one task that have an ``idle_timeout``. False if there are none."""
 
     def __init__(self, builder: PathBuilder) -> None:
         self._builder = builder
@@ -68,7 +68,7 @@ class IdleClosing:
         return bool(self._idle)
 
     def arrived(self, source: str) -> None:
-        """A source has brought records."""
+        """Notes that a source has brought records: the operators behind it are not idle."""
         self._begin()
         self._arrived_ms[source] = self._env.system_time_ms
         for each in self._idle:
@@ -88,7 +88,7 @@ class IdleClosing:
                 time.ms, time.closed_ms = max(time.ms, closed_ms), max(time.closed_ms, closed_ms)
 
     def is_due(self) -> bool:
-        """Whether there is something to close now."""
+        """Whether an operator is idle by the wall clock and not closed yet."""
         self._begin()
         return any(self._is_due(each) for each in self._idle)
 

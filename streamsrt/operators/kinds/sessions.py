@@ -143,7 +143,7 @@ class Sessions:
     def update(
         self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers
     ) -> Sequence[SessionChange]:
-        """Puts a record into its session; what became of which sessions, in order."""
+        """Puts a record into its session. Returns the changes of sessions in order; none where ``quiet`` allows that."""
         if timestamp > self.time.ms:
             self.time.ms = timestamp
         last, closed = self._cache.last(raw), self.time.ms - self._closes_after

@@ -40,7 +40,7 @@ _LEFT, _RIGHT = b"\x01", b"\x00"
 
 
 def append_to_list(listed: bytes | None, is_left: bool, raw: bytes) -> bytes:
-    """A list of values, as Kafka Streams' ListSerde writes it, with one value more."""
+    """Appends a value to a list in the format of Kafka Streams' ListSerde; ``listed`` None: to an empty one."""
     count = 0 if listed is None else _LIST_HEAD.unpack_from(listed)[1]
     rest = b"" if listed is None else listed[_LIST_HEAD.size :]
     side = _LEFT if is_left else _RIGHT
@@ -48,7 +48,7 @@ def append_to_list(listed: bytes | None, is_left: bool, raw: bytes) -> bytes:
 
 
 def listed_values(listed: bytes) -> Iterator[bytes]:
-    """The values of such a list, without their side."""
+    """Yields the values of a list of :func:`append_to_list`, without their sides."""
     position = _LIST_HEAD.size
     for _ in range(_LIST_HEAD.unpack_from(listed)[1]):
         length = _LENGTH.unpack_from(listed, position)[0]
@@ -58,14 +58,14 @@ def listed_values(listed: bytes) -> Iterator[bytes]:
 
 
 def key_of_unmatched(store_key: bytes) -> bytes:
-    """The record's key out of a key of the store of unmatched records."""
+    """Extracts the bytes of the record's key from a key of the store of unmatched records."""
     return store_key[_TIME_AND_SIDE.size :]
 
 
 class Unmatched:
-    """The records of one join that no match was found for and whose windows are open: the shared store and its order.
+    """The records of one join that have no match and whose windows are open: the rows of the shared store, in order.
 
-    What changes is logged by :meth:`send_changes`, which whoever lets it change calls afterwards.
+    Changes are collected. Callers that cause some call :meth:`send_changes` afterwards, which logs them.
     """
 
     def __init__(self, env: Environment, store: str) -> None:
@@ -91,14 +91,14 @@ class Unmatched:
             self._changes.append((store_key, listed, timestamp))
 
     def send_changes(self) -> None:
-        """Logs what has changed."""
+        """Writes the changes that were collected to the changelog, if the store has one."""
         if self._changes:
             changes, self._changes = self._changes, []
             keys, values, times = map(list, zip(*changes, strict=True))
             self._env.collect(self._changelog, keys, values, times, None, self._env.task_partition)
 
     def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Headers) -> None:
-        """Lets a record wait."""
+        """Stores a record that has no match yet. ``raw``: the bytes of its key; ``timestamp``: its own, in milliseconds."""
         self._load()
         if self._least_ms is None or timestamp < self._least_ms:
             self._least_ms = timestamp
@@ -115,7 +115,7 @@ class Unmatched:
         self._change(store_key, append_to_list(self._cache[store_key].value, is_left, value), timestamp, headers)
 
     def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Headers) -> None:
-        """Forgets the records of that key, side and time: a match was found at ``timestamp``."""
+        """Deletes the records of this key and side with the timestamp ``of_ms``: they have had a match, at ``timestamp``."""
         self._load()
         store_key = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
         if store_key in self._known and self._cache[store_key].value is not None:
@@ -136,7 +136,7 @@ class Unmatched:
         self._least_ms = known[0] if known else None
 
     def may_be_over(self, after_ms: int, time_ms: int) -> bool:
-        """Whether it is worth a scan."""
+        """Whether :meth:`over` should be called: a record may be over, and the time between two scans has passed."""
         if self._least_ms is not None and self._least_ms + after_ms >= time_ms:
             return False
         return self._env.system_time_ms >= self._next_emit_ms
@@ -185,7 +185,7 @@ class Unmatched:
 def joiner_of(
     op: operations.StreamStreamJoin | operations.StreamSelfJoin,
 ) -> Callable[[object, object, object], object]:
-    """``(key, left, right) -> result``."""
+    """Returns the joiner as ``(key, left, right) -> result``, whether or not the program's takes the key."""
     joiner = op.joiner
     return joiner if op.with_key else lambda key, left, right: joiner(left, right)
 
