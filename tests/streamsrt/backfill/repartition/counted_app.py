@@ -55,6 +55,22 @@ def _once(name: str) -> Topology:
     return builder.build()
 
 
+def _idle(name: str) -> Topology:
+    builder = StreamsBuilder()
+    windows = _stream(builder, name).group_by_key().windowed_by(TimeWindows(WINDOW_MS))
+    windows.emit_strategy("on_window_close", idle_timeout=WINDOW_MS).count(store="counts").to_stream()
+    return builder.build()
+
+
+def _placed(name: str) -> Topology:
+    builder = StreamsBuilder()
+    placed = _stream(builder, name).repartition(
+        name="placed", partitioner=lambda _topic, _key, _value, _count: 0, **TEXT
+    )
+    placed.group_by_key().count(store="counts")
+    return builder.build()
+
+
 from_one, from_few, counted_from_one = _once("from_one"), _once("from_few"), _counted("counted_from_one")
 seed_0, seed_1, seed_2, seed_3 = (_counted(f"seed_{number}") for number in range(4))
 counted, unread, by_others, in_use = map(_counted, ("counted", "unread", "by_others", "in_use"))
@@ -62,3 +78,4 @@ from_two, regrouped, final = _counted("from_two", "other"), _regrouped("regroupe
 versioned, unlogged = _table("versioned", kind="versioned", retention=WINDOW_MS), _table("unlogged", logging=False)
 typed = _counted("typed")
 read_again, missing = _table("read_again", "all"), _counted("missing")
+idle, placed = _idle("idle"), _placed("placed")

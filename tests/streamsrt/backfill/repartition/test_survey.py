@@ -129,17 +129,37 @@ def test_counts_that_went_down(scene: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "what", "why"),
     [
-        ("versioned", "it is versioned"),
-        ("unlogged", "it has no changelog (logging=False)"),
-        ("read_again", "it is restored from topic repartitioned-read_again itself"),
+        ("versioned", "store 'counts' can't be repartitioned", "it is versioned"),
+        ("unlogged", "store 'counts' can't be repartitioned", "it has no changelog (logging=False)"),
+        (
+            "read_again",
+            "store 'counts' can't be repartitioned",
+            "it is restored from topic repartitioned-read_again itself",
+        ),
+        ("idle", "can't be repartitioned", "up to when windows were closed by the wall clock (idle_timeout)"),
+        ("placed", "repartition topic 'placed-repartition'", "is written with a partitioner of the program's"),
     ],
 )
-def test_stores_that_can_not_be_moved(scene: Open, name: str, says: str) -> None:
-    text = only(scene(name).refusals())
-    assert "store 'counts' can't be repartitioned" in text
-    assert says in text
+def test_what_can_not_be_moved_is_refused_with_a_way_out_and_nothing_is_written(
+    scene: Open, name: str, what: str, why: str
+) -> None:
+    made = scene(name)
+
+    def all_there_is() -> object:
+        return (
+            made.network.admin.partitions_for([topic_of(name), made.changelog]),
+            made.ends(made.changelog),
+            made.network.admin.committed(made.application_id),
+        )
+
+    there = all_there_is()
+    text = only(made.refusals())
+    assert what in text
+    assert why in text
+    assert "ead its topics again, or run it under another application id" in text
+    assert all_there_is() == there
 
 
 def test_windows_that_would_never_be_emitted(scene: Open) -> None:
