@@ -38,8 +38,8 @@ def console(
     """Show the applications of a cluster in a browser: topology, tasks, restore progress, upgrades. Ctrl-C stops it.
 
     The page is read-only without --allow-changes. With it, or if the page does not listen on loopback, it requires a token,
-    which is printed with its address: STREAMSRT_CONSOLE_TOKEN, or a random one. There is no encryption: put a proxy in front
-    of it.
+    which is printed with its address: STREAMSRT_CONSOLE_TOKEN (at least 16 characters), or a random one. There is no
+    encryption: put a proxy in front of it.
     """
     try:
         from streamsrt.cli.console.site import Site, is_local

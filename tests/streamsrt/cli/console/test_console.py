@@ -212,6 +212,8 @@ def test_beyond_loopback_it_has_a_token(monkeypatch: pytest.MonkeyPatch, command
     done = command("console", "-b", "127.0.0.1:1", "--http", "0.0.0.0:0")
     assert (done.code, done.out) == (2, "")
     assert "STREAMSRT_CONSOLE_TOKEN has 5 characters: give it 16 or more" in done.err
+    said = " ".join(command("console", "--help").out.split())
+    assert "STREAMSRT_CONSOLE_TOKEN (at least 16 characters)" in said.replace("│ ", "")
 
 
 def test_a_wrong_address_is_a_mistake(command: Command) -> None:
