@@ -47,8 +47,8 @@ function table(name, every, rows, empty) {
   const head = columns.map(([title, , how = {}]) =>
     h("th", { class: how.number && "number", scope: "col", "aria-sort": sorted?.title === title ? (sorted.sign > 0 ? "ascending" : "descending") : null },
       h("button", { type: "button", onclick: again(title) }, title)));
-  const body = rows.map((row) => h("tr", {}, columns.map(([, value, how = {}]) =>
-    h("td", { class: how.number ? "number" : how.wide ? "wide" : how.whole ? "whole" : null }, how.cell ? how.cell(row) : typeof value(row) === "number" ? number(value(row)) : String(value(row) ?? "–")))));
+  const body = rows.map((row) => h("tr", {}, columns.map(([title, value, how = {}]) =>
+    h("td", { "data-title": title, class: how.number ? "number" : how.wide ? "wide" : how.whole ? "whole" : null }, how.cell ? how.cell(row) : typeof value(row) === "number" ? number(value(row)) : String(value(row) ?? "–")))));
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
 }
 
@@ -295,6 +295,7 @@ function refresh() {
   keepFocus(() => {
     main.replaceChildren(...at.draw(last.body).filter(Boolean));
     main.setAttribute("aria-busy", "false");
+    document.getElementById("filter-key").hidden = !document.getElementById("filter");
     [...main.querySelectorAll(".scroll")].forEach((each, index) => { each.scrollLeft = scrolls[index] ?? 0; });
     [...main.querySelectorAll("details")].forEach((each, index) => { each.open = opened[index] ?? false; });
   });
@@ -304,6 +305,7 @@ function frame(at) {
   document.title = at.name ? `${at.name} – streamsrt` : "streamsrt console";
   crumbs.replaceChildren(at.name || "all applications");
   const isApp = at.draw !== overview && at.draw !== letters;
+  document.getElementById("view-keys").hidden = !isApp;
   tabs.replaceChildren(...(isApp ? VIEWS.map((view) => h("a", { href: `#/app/${encodeURIComponent(at.name)}/${view}`, "aria-current": view === at.view ? "page" : null }, view)) : []));
 }
 

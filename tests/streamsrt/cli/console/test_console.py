@@ -201,6 +201,32 @@ def test_every_view_is_drawn_in_a_browser(shown_on_bundled: Shown, tmp_path: Pat
         assert page.value(f"document.activeElement === {link}")
 
 
+@pytest.mark.slow
+@pytest.mark.system
+def test_tables_fit_on_a_phone_and_hints_are_of_keys_that_do_something(shown_on_bundled: Shown, tmp_path: Path) -> None:
+    require("chromium", "chromium")
+    name, url = shown_on_bundled.scene.application_id, shown_on_bundled.console.url
+    hints = "document.querySelector('footer').innerText"
+    with Browser(tmp_path) as page:
+        page.look_like(width=1200, height=800)
+        page.open(f"{url}#/")
+        page.wait_for("main.querySelector('tbody')")
+        assert page.value(hints) == "Keys: / filter, g all applications, p pause"
+        for view in VIEWS:
+            page.look_like(width=1200, height=800)
+            page.open(f"{url}#/app/{name}/{view}")
+            page.wait_for(drawn(view))
+            filters = "/ filter, " if page.value("Boolean(document.getElementById('filter'))") else ""
+            assert page.value(hints) == f"Keys: {filters}1–7 views, g all applications, p pause"
+            page.look_like(width=390, height=800, phone=True)
+            fits = (
+                "[...main.querySelectorAll('.scroll:has(table)')].every((each) => each.scrollWidth <= each.clientWidth)"
+            )
+            assert page.value(fits), view
+            titles = "[...main.querySelectorAll('td')].every((each) => each.dataset.title)"
+            assert page.value(titles), view
+
+
 def drawn(view: str) -> str:
     """The condition that a view of an application is there."""
     current = "document.querySelector('#tabs [aria-current]')?.textContent"
