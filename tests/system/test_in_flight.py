@@ -72,7 +72,7 @@ def test_old_members_read_to_the_end_what_only_they_can_read(
     # However long the hand-over takes, the old members do not read everything before it.
     slow = tmp_path / "slow"
     slow.touch()
-    slower = {"SLOW_READER_MS": "25", "SLOW_WHILE": str(slow)}
+    slower = {"SLOW_READER_MS": "8", "SLOW_WHILE": str(slow)}
     with scene.app("A", FIRST, **slower) as a, scene.app("B", FIRST, **slower) as b:
         wait_until(lambda: len(a.tasks("active", "running") | b.tasks("active", "running")) == 8, "both work")
         with scene.app("C", SECOND) as c:
