@@ -305,6 +305,7 @@ _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _TOPICS_PAUSE_S = 0.25
+_ITERATION_MAX_MS = 1_000
 _TURN_MS = 100
 _LAST_LETTERS_TIMEOUT_S = 10.0
 _LEAST_GLOBAL_CACHE_BYTES = 1 << 20
@@ -463,9 +464,12 @@ def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
 
 
 def _iteration_max_ms(config: StreamsConfig) -> int:
-    """Limits an iteration with exactly once: a late commit would let the transaction time out."""
+    """Limits an iteration: with slow functions, too, an instance obeys a signal and gives up tasks within about a second.
+
+    With exactly once, a late commit would let the transaction time out.
+    """
     if not config.is_exactly_once:
-        return 0
+        return _ITERATION_MAX_MS
     return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
 
 

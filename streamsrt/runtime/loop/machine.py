@@ -88,8 +88,8 @@ from streamsrt.runtime.values import State
 Step: TypeAlias = tuple[LoopState, tuple[Action, ...]]
 
 RECORDS_PER_TASK_AND_ITERATION = 20_000
-FIRST_RECORDS_PER_TASK_AND_ITERATION = 1_000
-"""Where iterations are limited in time, until it is known how long a record takes."""
+FIRST_RECORDS_PER_TASK_AND_ITERATION = 64
+"""Where iterations are limited in time, until it is known how long a record takes. Doubled by each short iteration."""
 LEAVE_TIMEOUT_MS = 15_000
 DRAIN_CHECK_INTERVAL_MS = 100
 NO_TASKS_MS = 15_000
@@ -212,7 +212,7 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         schedule=schedule,
         advanced=records > 0 or (event.is_calling and not state.is_paused),
         late_commit=late or state.late_commit,
-        limit_records=_next_limit(state, took_ms) if records else state.limit_records,
+        limit_records=_next_limit(state, records, took_ms) if records else state.limit_records,
     )
     return processed, tuple(actions)
 
@@ -224,14 +224,18 @@ def _lateness(state: LoopState, iteration: IterationTimes, records: int, now_ms:
     return LateCommit(late_ms, iteration, records, now_ms)
 
 
-def _next_limit(state: LoopState, took_ms: int) -> int:
-    """Returns how many records the next iteration may process, given the duration of this one."""
+def _next_limit(state: LoopState, records: int, took_ms: int) -> int:
+    """Returns how many records of a task the next iteration may process, given those of this one and its duration.
+
+    The limit grows only while it is reached: a few records that were quick do not prove that twenty thousand will be.
+    """
     limit, iteration_max_ms = state.limit_records, state.settings.iteration_max_ms
     if not iteration_max_ms:
         return limit
     if took_ms > iteration_max_ms:
-        return max(1, limit * iteration_max_ms // took_ms)
-    return min(RECORDS_PER_TASK_AND_ITERATION, limit * 2) if took_ms * 2 < iteration_max_ms else limit
+        return max(1, min(limit, records) * iteration_max_ms // took_ms)
+    is_short = took_ms * 2 < iteration_max_ms and records >= limit
+    return min(RECORDS_PER_TASK_AND_ITERATION, limit * 2) if is_short else limit
 
 
 def _after_commit(state: LoopState, now_ms: int) -> Step:

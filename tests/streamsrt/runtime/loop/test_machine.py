@@ -204,6 +204,25 @@ def test_iterations_get_as_long_as_they_may(limit_records: int, took_ms: int, it
         assert found >= limit_records
 
 
+def test_a_few_records_do_not_raise_the_limit() -> None:
+    """A backlog that arrives later would be one iteration of minutes."""
+    loop = Loop(replace(SETTINGS, iteration_max_ms=1_000))
+    for _ in range(30):
+        loop.iteration(records=5, process_ms=125)
+    assert loop.state.limit_records == machine.FIRST_RECORDS_PER_TASK_AND_ITERATION
+    loop.iteration(records=64, process_ms=1_600)
+    assert loop.state.limit_records == 40
+    loop.iteration(records=2, process_ms=8_000)
+    assert loop.state.limit_records == 1, "of what was processed, not of what might have been"
+
+
+def test_quick_iterations_soon_take_all() -> None:
+    loop = Loop(replace(SETTINGS, iteration_max_ms=1_000))
+    for _ in range(9):
+        loop.iteration(records=loop.state.limit_records, process_ms=20)
+    assert loop.state.limit_records == machine.RECORDS_PER_TASK_AND_ITERATION
+
+
 def test_without_a_limit_in_time_every_turn_may_process_as_many() -> None:
     loop = Loop()
     loop.iteration(records=20_000, process_ms=60_000)
