@@ -41,7 +41,7 @@ class Words(Scene):
         self.write(150)
         with self.app("A", FIRST, **SLOW) as first:
             wait_until(lambda: len(first.tasks("active", "running")) == 8, "it works")
-            wait_until(lambda: self.unread() > 400, "records are in flight")
+            wait_until(lambda: self.unread() > 100, "records are in flight")
             assert first.terminate() == 0
 
     def status(self) -> tuple[int, str]:
@@ -150,7 +150,7 @@ def test_versions_that_never_ran_side_by_side_lose_nothing_if_one_does_what_stat
         assert code == 0, said
         assert f"left unread because of --lose-in-flight: {application_id}-by-word-repartition" in said
         scene.write(150)
-        wait_until(lambda: scene.unread("by-term") > 400, "its records are in flight, too")
+        wait_until(lambda: scene.unread("by-term") > 100, "its records are in flight, too")
         assert c.terminate() == 0
     del scene.more["upgrade.lose.in.flight"]
     assert min(scene.unread(), scene.unread("by-term")) > 0
@@ -183,7 +183,7 @@ def test_when_the_last_old_instance_dies_too_early_what_shares_state_with_its_re
     with scene.app("A", FIRST, **SLOW) as a:
         a.wait_running(tasks=8)
         scene.write(60)
-        wait_until(lambda: scene.unread() > 600, "records are in flight")
+        wait_until(lambda: scene.unread() > 100, "records are in flight")
         with scene.app("C", SECOND) as c:
             wait_until(lambda: len(c.tasks("active", "running")) >= PARTITIONS, "it has the writers")
             a.kill()
