@@ -1,7 +1,8 @@
 """SCRAM credentials: durable, and managed by Kafka's own requests (KIP-554).
 
 1. A credential is a row of an internal log, and in force once that is written. So is the key that the salts of users who
-   are not there follow from: made once, or a start would tell them from those of users who are.
+   are not there follow from: made once, or a start would tell them from those of users who are. Those users' salts are as
+   long, and their iterations as many, as those of users who are there.
 2. Of several changes in one request each succeeds or fails by itself; two for one user fail both. Requests are handled
    in steps: one may name thousands of users.
 """
@@ -17,7 +18,15 @@ import orjson
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.slices import ITEMS_PER_STEP, in_steps
 from coordinator.log import LogError
-from coordinator.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism, credential_of
+from coordinator.security.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    Credential,
+    Mechanism,
+    Shape,
+    credential_of,
+    decoy,
+)
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     AlterUserScramCredentialsRequest,
@@ -42,6 +51,7 @@ class Credentials:
     def __init__(self, log: KeyedLog) -> None:
         self._log = log
         self._known: dict[Name, Credential] = {}
+        self._shapes: dict[Mechanism, Counter[Shape]] = {mechanism: Counter() for mechanism in Mechanism}
         self._decoy_key = b""
 
     def load(self, rows: Mapping[str, bytes]) -> None:
@@ -53,7 +63,7 @@ class Credentials:
                 value = orjson.loads(row)
                 salt, stored_key, server_key = (b64decode(value[name]) for name in ("salt", "stored_key", "server_key"))
                 credential = Credential(salt, stored_key, server_key, value["iterations"])
-                self._known[Mechanism(int(number)), user] = credential
+                self._set(Mechanism(int(number)), user, credential)
 
     def decoy_key(self, random_bytes: Callable[[int], bytes]) -> bytes:
         """Returns the key from which the salts of unknown users are derived. Raises the log's errors."""
@@ -69,6 +79,21 @@ class Credentials:
     def of(self, mechanism: Mechanism, user: str) -> Credential | None:
         return self._known.get((mechanism, user))
 
+    def decoy(self, mechanism: Mechanism, user: str, key: bytes) -> Credential:
+        """Returns what a client is sent about a user who is not there. ``key``: of :meth:`decoy_key`."""
+        return decoy(mechanism, user, key, self._shapes[mechanism])
+
+    def _set(self, mechanism: Mechanism, user: str, credential: Credential | None) -> None:
+        shapes = self._shapes[mechanism]
+        old = self._known.pop((mechanism, user), None)
+        if old is not None:
+            shapes[old.shape] -= 1
+            if not shapes[old.shape]:
+                del shapes[old.shape]
+        if credential is not None:
+            self._known[mechanism, user] = credential
+            shapes[credential.shape] += 1
+
     def put(self, mechanism: Mechanism, user: str, credential: Credential | None) -> None:
         """Sets or, with None, removes a credential. Raises the log's errors without any change."""
         row = None
@@ -82,10 +107,7 @@ class Credentials:
                 }
             )
         self._log.put(f"{_ROW}{int(mechanism)}/{user}", row)
-        if credential is None:
-            self._known.pop((mechanism, user), None)
-        else:
-            self._known[mechanism, user] = credential
+        self._set(mechanism, user, credential)
 
     # ---------------------------------------------------------------------------------------------------- requests
 

@@ -2,8 +2,8 @@
 
 1. A password is never kept: a credential is a salt, an iteration count and two keys that are derived from it.
 2. An exchange has two steps. A user that is not there and a wrong password have one answer: a client can't tell which names
-   exist. For an unknown user the exchange continues with a made-up salt, which is always the same for a name and
-   mechanism, also after restarts.
+   exist. For an unknown user the exchange continues with a made-up salt and iteration count, of the shape that users who
+   exist have, which are the same for a name and mechanism after restarts, too.
 3. Comparisons take the same time whatever they compare.
 """
 
@@ -11,16 +11,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16_384
 _NONCE_BYTES = 20
 _SALT_BYTES = 20
+_DIGEST_BYTES = 64
+_DRAWN_BYTES = 6
+
+Shape: TypeAlias = tuple[int, int]
+"""What a client is sent of a credential: bytes of the salt, iterations."""
 
 
 class Mechanism(IntEnum):
@@ -51,6 +58,10 @@ class Credential:
     server_key: bytes
     iterations: int
 
+    @property
+    def shape(self) -> Shape:
+        return len(self.salt), self.iterations
+
 
 def salted_password(mechanism: Mechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
     """``Hi(password, salt, i)`` of the RFC: what Kafka's admin clients send in place of a password."""
@@ -64,21 +75,41 @@ def credential_of(mechanism: Mechanism, salted: bytes, salt: bytes, iterations: 
     return Credential(salt, stored_key, _hmac(mechanism, salted, b"Server Key"), iterations)
 
 
+def decoy(mechanism: Mechanism, user: str, key: bytes, shapes: Mapping[Shape, int]) -> Credential:
+    """The credential that an unknown user seems to have: what a client is sent does not tell it from one that exists.
+
+    ``shapes`` counts the users that exist by what a client sees of them, and is followed in proportion. A user's answer
+    follows from the ``key``, and changes only if it was of a shape that has become rarer.
+    """
+
+    def chance(shape: Shape) -> float:
+        # Rendezvous hashing with weights.
+        drawn = hmac.digest(key, f"{mechanism.sasl_name}/{user}/{shape}".encode(), "sha512")[:_DRAWN_BYTES]
+        return shapes[shape] / -math.log((int.from_bytes(drawn) + 0.5) / 256**_DRAWN_BYTES)
+
+    salt_bytes, iterations = max(sorted(shapes), key=chance, default=(_SALT_BYTES, ITERATIONS_MIN))
+    salt = b"".join(
+        hmac.digest(key, f"{mechanism.sasl_name}/{user}#{part}".encode(), "sha512")
+        for part in range(-(-salt_bytes // _DIGEST_BYTES))
+    )
+    return Credential(salt[:salt_bytes], b"", b"", iterations)
+
+
 class ScramServer:
-    """One exchange. ``look_up(name)`` gives the credential of a user, ``random_bytes`` the server's nonce."""
+    """One exchange. ``look_up(name)`` gives the credential of a user, ``decoy(name)`` that of an unknown one,
+    ``random_bytes`` the server's nonce."""
 
     def __init__(
         self,
         mechanism: Mechanism,
         look_up: Callable[[str], Credential | None],
         random_bytes: Callable[[int], bytes],
-        *,
-        decoy_key: bytes,
+        decoy: Callable[[str], Credential],
     ) -> None:
         self._mechanism = mechanism
         self._look_up = look_up
         self._nonce = b64encode(random_bytes(_NONCE_BYTES)).decode("ascii")
-        self._decoy_key = decoy_key
+        self._decoy = decoy
         self._credential: Credential | None = None
         self._first_bare = ""
         self._server_first = ""
@@ -106,16 +137,10 @@ class ScramServer:
         self._first_bare = bare
         self._nonce = fields["r"] + self._nonce
         self._credential = self._look_up(self._name)
-        used = self._credential or self._decoy()
+        used = self._credential or self._decoy(self._name)
         salt = b64encode(used.salt).decode("ascii")
         self._server_first = f"r={self._nonce},s={salt},i={used.iterations}"
         return self._server_first
-
-    def _decoy(self) -> Credential:
-        # A user has another salt for each mechanism.
-        about = f"{self._mechanism.sasl_name}/{self._name}".encode()
-        salt = hmac.digest(self._decoy_key, about, "sha512")[:_SALT_BYTES]
-        return Credential(salt, b"", b"", ITERATIONS_MIN)
 
     def _final(self, text: str) -> str:
         without_proof, _, proof = text.rpartition(",p=")

@@ -62,7 +62,10 @@ def exchanges(names: tuple[str, ...], users: Mapping[str, str], credentials: Cre
 
     def scram(mechanism: Mechanism) -> Callable[[], Exchange]:
         return lambda: ScramServer(
-            mechanism, lambda user: credentials.of(mechanism, user), secrets.token_bytes, decoy_key=decoy_key
+            mechanism,
+            lambda user: credentials.of(mechanism, user),
+            secrets.token_bytes,
+            lambda user: credentials.decoy(mechanism, user, decoy_key),
         )
 
     known: dict[str, Callable[[], Exchange]] = {mechanism.sasl_name: scram(mechanism) for mechanism in Mechanism}

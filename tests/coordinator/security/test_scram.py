@@ -18,6 +18,7 @@ from coordinator.security.scram import (
     Mechanism,
     ScramServer,
     credential_of,
+    decoy,
     salted_password,
 )
 
@@ -31,9 +32,9 @@ def credential(mechanism: Mechanism, password: str = "secret") -> Credential:
 CREDENTIALS = {mechanism: credential(mechanism) for mechanism in Mechanism}
 
 
-def server(mechanism: Mechanism, user: str = "ada", decoy: bytes = b"decoy") -> ScramServer:
+def server(mechanism: Mechanism, user: str = "ada", key: bytes = b"decoy") -> ScramServer:
     known = {user: CREDENTIALS[mechanism]}
-    return ScramServer(mechanism, known.get, os.urandom, decoy_key=decoy)
+    return ScramServer(mechanism, known.get, os.urandom, lambda name: decoy(mechanism, name, key, {}))
 
 
 async def log_in(side: ScramServer, mechanism: Mechanism, user: str, password: str) -> list[bytes]:
@@ -79,14 +80,28 @@ def test_a_wrong_password_and_an_unknown_user_are_told_the_same(mechanism: Mecha
 
 
 def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
-    def salt(user: bytes, decoy: bytes) -> bytes:
-        answer = server(Mechanism.SCRAM_SHA_256, decoy=decoy).step(b"n,,n=" + user + b",r=nonce")
+    def salt(user: bytes, key: bytes) -> bytes:
+        answer = server(Mechanism.SCRAM_SHA_256, key=key).step(b"n,,n=" + user + b",r=nonce")
         return answer.split(b",")[1]
 
     assert salt(b"bob", b"one") == salt(b"bob", b"one")
     assert len({salt(b"bob", b"one"), salt(b"eve", b"one"), salt(b"bob", b"other")}) == 3
-    other = server(Mechanism.SCRAM_SHA_512, decoy=b"one").step(b"n,,n=bob,r=nonce").split(b",")[1]
+    other = server(Mechanism.SCRAM_SHA_512, key=b"one").step(b"n,,n=bob,r=nonce").split(b",")[1]
     assert other != salt(b"bob", b"one"), "a user has another one for each mechanism"
+
+
+def test_unknown_users_look_like_those_that_exist() -> None:
+    def shapes(known: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
+        return [decoy(Mechanism.SCRAM_SHA_512, f"user-{n}", b"key", known).shape for n in range(1_000)]
+
+    assert set(shapes({})) == {(20, 4096)}
+    assert set(shapes({(100, 16_384): 3})) == {(100, 16_384)}
+    before = shapes({(20, 4096): 30, (26, 8192): 10})
+    assert 200 <= before.count((26, 8192)) <= 300
+    after = shapes({(20, 4096): 30, (26, 8192): 11})
+    changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    assert set(changed) == {((20, 4096), (26, 8192))}
+    assert len(changed) < 40
 
 
 @pytest.mark.parametrize(

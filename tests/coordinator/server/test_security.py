@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from coordinator.group.settings import InvalidConfigError
+from coordinator.security.scram import Mechanism, credential_of
 from coordinator.server.sasl import FRAME_BYTES_MAX, exchanges
 from coordinator.server.security import check_host, limits_of, open_doors
 from coordinator.server.settings import read_configs
@@ -378,6 +380,29 @@ def test_the_salts_of_a_restart_do_not_tell_who_is_a_user(tmp_path: Path) -> Non
     other, still_nobody = salts("--add-scram", "SCRAM-SHA-512=[name=ada,password=c]")
     assert other != ada, "another password has another salt"
     assert still_nobody == nobody
+
+
+def test_unknown_users_have_the_iterations_and_the_length_of_salt_of_those_that_exist(tmp_path: Path) -> None:
+    mechanism = Mechanism.SCRAM_SHA_512
+
+    def shape(name: str) -> tuple[int, int]:
+        side = exchanges((mechanism.sasl_name,), {}, broker.credentials)[mechanism.sasl_name]()
+        _, salt, iterations = side.step(f"n,,n={name},r=nonce".encode()).split(b",")
+        return len(b64decode(salt[2:])), int(iterations[2:])
+
+    settings = {"security.protocol": "SASL_PLAINTEXT"}
+    broker = InProcessBroker(tmp_path / "data", settings).broker
+    assert shape("nobody") == (20, 4096)
+    broker.credentials.put(mechanism, "ada", credential_of(mechanism, b"salted", b"a salt of 26 bytes, no more", 8192))
+    assert shape("nobody") == shape("ada") == (27, 8192)
+    broker.close()
+    broker = InProcessBroker(tmp_path / "data", settings).broker
+    assert shape("nobody") == (27, 8192), "after a restart, too"
+    broker.credentials.put(mechanism, "ada", credential_of(mechanism, b"salted", b"a shorter salt", 4096))
+    assert shape("nobody") == shape("ada") == (14, 4096)
+    broker.credentials.put(mechanism, "ada", None)
+    assert shape("nobody") == shape("ada") == (20, 4096)
+    broker.close()
 
 
 def test_nobody_else_on_the_machine_may_read_the_data_directory(tmp_path: Path) -> None:
