@@ -364,10 +364,10 @@ class KafkaStreams(Queryable):
 
         ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input present now is processed
         and committed). ``records``, ``timeout_s``: stop after that many processed records, or that long. A record counts
-        when a task takes it in; the stop waits for its asynchronous calls and commits their results. ``signals``:
-        SIGTERM and SIGINT stop it gracefully, if this is the main thread; a second one has its usual effect.
-        ``membership``: what happens to the membership at the end, whatever the reason. Raises the
-        :class:`~streamsrt.errors.StreamsError` that ends it early.
+        when a task takes it in; the stop waits for its asynchronous calls and commits their results (but see
+        :meth:`~topology.KStream.map_async`). ``signals``: SIGTERM and SIGINT stop it gracefully, if this is the main
+        thread; a second one has its usual effect. ``membership``: what happens to the membership at the end, whatever the
+        reason. Raises the :class:`~streamsrt.errors.StreamsError` that ends it early.
         """
         self._claim()
         self._leaving = membership

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from inspect import isawaitable
 
-from streamsrt.operators.engine.environment import CallOutcome
+from streamsrt.operators.engine.environment import CallOutcome, NotBegunError
 from topology.graph.operations import MapAsync
 
 
@@ -41,6 +41,10 @@ class AsyncCalls:
         """Calls the function with each of the arguments, numbered from ``first`` on. Returns at once."""
         self._loop.call_soon_threadsafe(self._add, first, arguments)
 
+    def withdraw(self) -> None:
+        """Withdraws the waiting calls: their outcome is NotBegunError, in order."""
+        self._loop.call_soon_threadsafe(self._withdraw)
+
     def cancel(self) -> None:
         """Cancels running and waiting calls: their results are not reported."""
         self._loop.call_soon_threadsafe(self._cancel)
@@ -49,6 +53,11 @@ class AsyncCalls:
         self._waiting.extend(enumerate(arguments, first))
         for _ in range(min(self._op.concurrency - len(self._workers), len(arguments))):
             self._workers.add(self._loop.create_task(self._work()))
+
+    def _withdraw(self) -> None:
+        while self._waiting:
+            number, _ = self._waiting.popleft()
+            self._on_outcome(CallOutcome(number, None, NotBegunError()))
 
     def _cancel(self) -> None:
         self._is_over = True

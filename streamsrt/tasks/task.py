@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.input.offset_metadata import partition_metadata
 from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run, TopicPartition
+from streamsrt.tasks.input.selected import selected
 from streamsrt.tasks.input.stream_time_keys import committed_times, stream_time_keys
 from streamsrt.tasks.output.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
@@ -189,6 +189,7 @@ class Task:
         self._behind_caches = stores_behind_caches(self._plan)
         self._uncommitted: set[TopicPartition] = set()
         self._processed = 0
+        self._is_leaving = False
         self._current: Run | MergedRun | None = None
         self._dropped_timestamps = 0
         for name, cache in self.caches.items():
@@ -319,7 +320,7 @@ class Task:
             keep.append(timestamp >= 0)
             self._dropped_timestamps += timestamp < 0
         self._partition_times[topic, partition] = latest
-        return _selected(columns, timestamps, keep)
+        return selected(columns, timestamps, keep)
 
     def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:
         """Records the broker's high watermark of a partition: see ``max.task.idle.ms`` in
@@ -339,7 +340,7 @@ class Task:
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
-        while done < limit_records and not self.commit_requested and self._group.is_ready(now_ms):
+        while done < limit_records and not (self.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
             room = self._runner.env.room
             if room == 0:
                 self._runner.env.await_calls(None if finishes else 0.0)
@@ -509,6 +510,18 @@ class Task:
         """Finishes pending calls before the last commit, then lets processors send once more. Raises StreamsError."""
         self._runner.env.end()
 
+    def leave_queued_calls(self) -> None:
+        """Leaves records whose asynchronous calls have not begun to the next start, where that is safe: the next commit does
+        not cover them, and the task processes nothing more. Further calls have no effect."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._runner.env.leave_queued_calls()
+
+    @property
+    def left_records(self) -> int:
+        """How many records :meth:`leave_queued_calls` has left, once a commit has waited for the others."""
+        return self._runner.env.left_records
+
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
         self._runner.flush()
@@ -620,7 +633,7 @@ class Task:
     def restore(self, store: str, columns: RecordColumns) -> None:
         """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
         if self._plan.specs[store].source_topic is not None and None in columns.keys:
-            columns = _selected(columns, columns.timestamps, [key is not None for key in columns.keys])
+            columns = selected(columns, columns.timestamps, [key is not None for key in columns.keys])
         try:
             self.caches[store].restore(columns)
         except UpcastError as error:
@@ -631,7 +644,7 @@ class Task:
         counted = self._runner.counters
         expired = sum(getattr(cache, "expired_puts", 0) for cache in self.caches.values())
         return {
-            "processed": self._processed,
+            "processed": self._processed - self.left_records,
             "dropped": counted.dropped() + self._dropped_timestamps + expired,
             "dropped_null": counted.dropped_null,
             "unkeyed": counted.unkeyed,
@@ -675,26 +688,3 @@ class Task:
             self._runner.close()
         finally:
             self._group.clear()
-
-
-def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -> RecordColumns:
-    if all(keep):
-        return RecordColumns(
-            columns.keys,
-            columns.values,
-            timestamps,
-            columns.base_offset,
-            columns.next_offset,
-            columns.offsets,
-            columns.headers,
-        )
-    offsets = [columns.offset_at(index) for index, kept in enumerate(keep) if kept]
-    return RecordColumns(
-        list(compress(columns.keys, keep)),
-        list(compress(columns.values, keep)),
-        list(compress(timestamps, keep)),
-        offsets[0] if offsets else columns.next_offset,
-        columns.next_offset,
-        offsets,
-        None if columns.headers is None else list(compress(columns.headers, keep)),
-    )

@@ -436,8 +436,8 @@ class KStream(Generic[K, V]):
         ``fn`` may be any function that returns an awaitable. ``ordered``: results are forwarded in the order of the records,
         otherwise as they arrive. A call that raises or takes longer than ``timeout`` is retried ``retries`` times with
         exponential ``backoff``; then the exception handler decides. A slow call does not block others: more records are read
-        meanwhile, and results after it in order wait. A commit, and so closing, waits for pending calls, at most twice
-        ``concurrency``. The call is repeated for records that are read again.
+        meanwhile, and results after it in order wait. A commit waits for pending calls; the end of the instance only for
+        those that run, where that is safe (``docs/running.md``). The call is repeated for records that are read again.
         """
         return KStream(
             batches.map_async(

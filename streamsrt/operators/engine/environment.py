@@ -48,6 +48,10 @@ class CallOutcome(NamedTuple):
     error: BaseException | None
 
 
+class NotBegunError(Exception):
+    """The outcome of a call that was withdrawn before it began."""
+
+
 SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
 
@@ -57,6 +61,9 @@ class Calls(Protocol):
 
     def begin(self, first: int, arguments: Sequence[tuple[object, ...]], /) -> None:
         """Calls it with each of the arguments, numbered from ``first``; returns at once."""
+
+    def withdraw(self) -> None:
+        """Withdraws those that have not begun, which are the last ones: their outcome is NotBegunError."""
 
     def cancel(self) -> None:
         """Cancels them; their results are not reported any more."""
@@ -159,6 +166,13 @@ class Environment:
         self.open_calls: OpenCalls | None = None
         self.windows: list[Window] = []
         """Where asynchronous calls may be under way."""
+        self.leave_queued_calls: Callable[[], None] = lambda: None
+        """Leaves the calls that have not begun to the next start, where that is safe
+        (:mod:`streamsrt.operators.kinds.left_calls`)."""
+        self.left_records = 0
+        """How many records that were read are left to the next start."""
+        self.letters: dict[tuple[str, int], int] = {}
+        """By input partition, the largest offset of a record that has a dead letter."""
         self.while_calling: Callable[[], None] = lambda: None
         """Called now and then while :meth:`finish_calls` waits."""
         self.is_finishing = False
@@ -231,6 +245,9 @@ class Environment:
         result, letters = self.plan.handlers.ask(handler, context, error, always_fails=always_fails)
         for letter in letters:
             self.collect(letter.topic, [letter.key], [letter.value], [letter.timestamp], [letter.headers])
+        if letters:
+            partition = context.topic, context.partition
+            self.letters[partition] = max(context.offset, self.letters.get(partition, -1))
         return result
 
     def failed_to_produce(

@@ -13,6 +13,7 @@
 - ``grace_joins``        stream-table joins with a grace period, as processor nodes
 - ``grouped_tables``     ``KTable.group_by`` and its aggregations, and ``transform_values``
 - ``idle``               ``idle_timeout``: closes windows when an input has no more records
+- ``left_calls``         pending asynchronous calls that an end leaves to the next start
 - ``lookup_joins``       ``join_lookup``: joins with what a function of the program finds elsewhere
 - ``sessions``           aggregations over sessions: records of a key that follow each other within a gap
 - ``sliding``            aggregations over sliding windows: a window for each set of records of a key within a time

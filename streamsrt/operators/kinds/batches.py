@@ -26,6 +26,7 @@ from streamsrt.operators.engine.environment import (
 )
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.call_windows import CallWindow
+from streamsrt.operators.kinds.left_calls import LeftCalls, may_be_left
 from streamsrt.state.columns import Headers
 from topology.graph import nodes
 from topology.graph.operations.batches import MapAsync, MapBatches
@@ -229,8 +230,11 @@ def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
     following = 0
 
     def work(records: list[BufferedRecord]) -> None:
-        first = window.begin([(each.key, each.value) if op.with_key else (each.value,) for each in records])
+        first = window.begin([arguments(each) for each in records])
         waiting.update(enumerate(records, first))
+
+    def arguments(record: BufferedRecord) -> tuple[object, ...]:
+        return (record.key, record.value) if op.with_key else (record.value,)
 
     def settle(found: CallOutcome) -> None:
         nonlocal following
@@ -245,6 +249,8 @@ def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
 
     def finish(found: CallOutcome) -> None:
         record = waiting.pop(found.number)
+        if left is not None and record.metadata is not None:
+            left.done(record.metadata)
         if found.error is not None:
             batch.failed(record, found.error)
         else:
@@ -252,4 +258,9 @@ def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
 
     batch = Batch(builder.env, made, work)
     window = CallWindow(builder.env, op, node.name, settle, waiting.__len__)
+    left = LeftCalls(builder.env) if may_be_left(builder.plan.subtopology, node) else None
+    if left is not None:
+        window.arguments = lambda number: arguments(waiting[number])
+        window.leave = lambda numbers: left.leave([waiting[number].metadata for number in numbers])
+        builder.env.leave_queued_calls = window.withdraw
     return batch.gather

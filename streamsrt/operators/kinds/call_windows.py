@@ -5,7 +5,8 @@
 2. Twice as many calls are started as may run, so that no slot is idle while the task does other things; not more,
    because a commit or a stop waits for all of them. Results that wait for an earlier one are limited by
    :data:`HELD_MAX`.
-3. A commit waits for all calls: what is committed is done.
+3. A commit waits for all calls: what is committed is done. Before the last one, calls that have not begun may be
+   withdrawn (:mod:`streamsrt.operators.kinds.left_calls`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.operators.engine.environment import CallOutcome, Environment
+from streamsrt.operators.engine.environment import CallOutcome, Environment, NotBegunError
 from topology.graph.operations.batches import MapAsync
 
 HELD_MAX = 8192
@@ -52,8 +53,14 @@ class CallWindow:
         self._settle = settle
         self._held = held
         self._per_call = per_call
+        self.leave: Callable[[Sequence[int]], int] = len
+        """Takes the numbers of withdrawn calls, all others being settled, and returns from which of them on they are left:
+        those before must be made."""
+        self.arguments: Callable[[int], tuple[object, ...]]
+        """The arguments of a withdrawn call. Set with :attr:`leave`."""
         self._begun = 0
         self._unfinished = 0
+        self._withdrawn: list[int] = []
         env.windows.append(self)
 
     @property
@@ -101,19 +108,37 @@ class CallWindow:
         """
         if not self._unfinished:
             return False
+        if len(self._withdrawn) == self._unfinished:
+            self._leave_withdrawn()
+            return True
         try:
             outcome = self._outcomes.get(wait_s != 0.0, wait_s)
         except Empty:
             return False
         try:
             while True:
-                self._unfinished -= 1
                 self._settle_one(outcome)
                 outcome = self._outcomes.get_nowait()
         except Empty:
             return True
 
+    def withdraw(self) -> None:
+        """Withdraws the calls that have not begun. When the others are settled, :attr:`leave` decides about them."""
+        if self._unfinished:
+            self._calls.withdraw()
+
+    def _leave_withdrawn(self) -> None:
+        numbers, self._withdrawn = self._withdrawn, []
+        count = self.leave(numbers)
+        self._unfinished -= len(numbers) - count
+        if count:
+            self._calls.begin(numbers[0], [self.arguments(number) for number in numbers[:count]])
+
     def _settle_one(self, outcome: CallOutcome) -> None:
+        if isinstance(outcome.error, NotBegunError):
+            self._withdrawn.append(outcome.number)
+            return
+        self._unfinished -= 1
         try:
             self._settle(outcome)
         except StreamsError as error:

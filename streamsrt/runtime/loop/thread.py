@@ -141,6 +141,7 @@ class StreamThread:
         self.is_paused = False
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
+        self._leaves_queued_calls = False
         self.is_stopped_by_program = False
         """Whether the program itself asked for the end."""
         self._state = initial(settings, now_ms())
@@ -153,7 +154,7 @@ class StreamThread:
         self._reported_offsets: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
         manager.on_close = self._reporter.log_last_drops
-        manager.while_calling = self._log_pending_calls
+        manager.while_calling = self._while_calling
         manager.on_stop_request = self._stop_by_program
         self._calls_logged_ms: int | None = None
         self._has_logged_advice = False
@@ -166,7 +167,7 @@ class StreamThread:
         A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop
         checks the flag anyway, after ``poll.ms`` at the latest.
         """
-        self._stop_requested = True
+        self._stop_requested = self._leaves_queued_calls = True
         if wake:
             self._network.wake()
 
@@ -211,6 +212,8 @@ class StreamThread:
         for event in self._member.events():
             self._handle(event)
         if self._is_stopping():
+            for owned in self._manager.running():
+                self._leave_queued_calls(owned)
             self._handle(StopRequested(self.leaving))
         if self._has_ended():
             return
@@ -416,8 +419,13 @@ class StreamThread:
                 "could not determine whether the group's other members run this version of the topology: %s", error
             )
 
-    def _log_pending_calls(self, owned: OwnedTask) -> None:
+    def _leave_queued_calls(self, owned: OwnedTask) -> None:
+        if self._leaves_queued_calls:
+            owned.task.leave_queued_calls()
+
+    def _while_calling(self, owned: OwnedTask) -> None:
         """Logs repeatedly which pending calls delay the stop: a call may take any time."""
+        self._leave_queued_calls(owned)
         now_ms, logged_ms = self._now_ms(), self._calls_logged_ms
         if not self._is_stopping() or (logged_ms is not None and now_ms - logged_ms < CALLS_LOG_INTERVAL_MS):
             return
@@ -470,6 +478,7 @@ class StreamThread:
                 break
             self._blocking.pause(_EPOCH_POLL_S)
             self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
+        self._reporter.processed_records -= sum(owned.task.left_records for owned in leaving)
 
     def _release(self) -> None:
         self._commit_before_close(self._manager.running())

@@ -3,6 +3,7 @@
 - ``input_buffer``      fetched data that is not decoded yet, per partition
 - ``offset_metadata``   metadata of committed offsets: what a backfill writes there, and what the runtime does
 - ``stream_time_keys``  the names under which stream times of windowed operators are committed with the offsets
+- ``selected``          some of the records of a batch
 - ``partition_group``   the buffered input of a task, and the order in which it is processed
 
 Nothing here knows tasks. Where a task starts to read, and how it gets fetched data, is in
