@@ -63,6 +63,7 @@ class Browser:
         os.close(heard)
         os.close(said)
         self._in, self._out = to_read, to_write
+        self._is_closed = False
         self._numbers = itertools.count(1)
         self._unread = b""
         self._errors: list[str] = []
@@ -83,6 +84,9 @@ class Browser:
 
     def close(self) -> None:
         """The browser ends."""
+        if self._is_closed:
+            return  # The numbers may be of other files by now.
+        self._is_closed = True
         os.close(self._out)  # it ends when nobody can tell it anything any more
         try:
             self._process.wait(20.0)

@@ -155,7 +155,7 @@ class LogDirectory:
         self._closed = True
         for log in self._logs.values():
             log.abandon()
-        os.close(self._lock_fd)
+        self._unlock()
 
     def close(self) -> None:
         """Flushes and closes every log and leaves the clean-shutdown marker. A second call does nothing.
@@ -177,9 +177,15 @@ class LogDirectory:
         self.syncer.close()
         if failure is None:
             self._mark_clean()
-        os.close(self._lock_fd)
+        self._unlock()
         if failure is not None:
             raise failure
+
+    def _unlock(self) -> None:
+        # The number is forgotten first: a second end must not close who has the number next.
+        lock, self._lock_fd = self._lock_fd, -1
+        if lock >= 0:
+            os.close(lock)
 
     def _mark_clean(self) -> None:
         try:

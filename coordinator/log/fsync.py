@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+from weakref import finalize
 
 from coordinator.log.errors import LogClosedError, LogError, LogFailedError, LogStorageError
 from coordinator.log.files import sync_directory
@@ -34,18 +35,16 @@ class SharedFile:
     """An open file descriptor that is closed when it is no longer referenced.
 
     A log may close a segment while the sync thread is busy with it; the number must not be reused until both let go.
+    While ``__del__`` runs, weak references still give the object out, to another thread too: it would read from a number
+    that is closed, or of another file by now. A finalizer runs when they are dead.
     """
 
     __slots__ = ("__weakref__", "fd", "path")
 
     def __init__(self, path: Path, flags: int) -> None:
-        self.fd = -1
         self.path = path
         self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
+        finalize(self, os.close, self.fd).atexit = False
 
 
 class SyncRequest:

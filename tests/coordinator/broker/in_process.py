@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from inspect import isawaitable
 from pathlib import Path
@@ -49,7 +48,7 @@ class InProcessBroker:
             self.broker.port = 9092
             self.broker.load()
         except BaseException:
-            os.close(directory._lock_fd)  # As the end of the process would.
+            directory.abandon()  # As the end of the process would.
             raise
         self.dispatcher = Dispatcher(self.broker)
 

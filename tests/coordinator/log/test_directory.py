@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,24 @@ def test_what_a_killed_broker_had_begun_to_delete_is_removed(tmp_path: Path) -> 
     (leftover / "00000000000000000000.log").write_bytes(b"x")
     LogDirectory(tmp_path).close()
     assert not leftover.exists()
+
+
+@pytest.mark.parametrize("first", [LogDirectory.close, LogDirectory.abandon])
+@pytest.mark.parametrize("second", [LogDirectory.close, LogDirectory.abandon])
+def test_a_second_end_closes_nobody_elses_file(
+    tmp_path: Path, first: Callable[[LogDirectory], None], second: Callable[[LogDirectory], None]
+) -> None:
+    directory = LogDirectory(tmp_path)
+    number = directory._lock_fd
+    first(directory)
+    other = os.open(os.devnull, os.O_RDONLY)
+    if other != number:
+        os.dup2(other, number)
+        os.close(other)
+    second(directory)
+    os.fstat(number)
+    os.close(number)
+    directory.syncer.close()
 
 
 def test_a_corrupt_partition_is_repaired_when_asked(tmp_path: Path) -> None:

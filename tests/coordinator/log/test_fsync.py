@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -30,6 +31,22 @@ class OneFile:
 
     def on_sync_failed(self, error: LogFailedError) -> None:
         self.failed.append(error)
+
+
+def test_a_file_that_is_being_closed_is_given_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader on another thread would read from a number that is closed, or of another file."""
+    close, given = os.close, list[SharedFile | None]()
+
+    def closing(number: int) -> None:
+        if number == descriptor:
+            given.append(reference())
+        close(number)
+
+    monkeypatch.setattr(os, "close", closing)
+    file = SharedFile(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    descriptor, reference = file.fd, ref(file)
+    del file
+    assert given == [None]
 
 
 def test_waiters_are_told_when_what_they_wrote_is_on_disk(tmp_path: Path, syncer: Syncer) -> None:
