@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 from streamsrt.client.cluster import Cluster, backoff_s, may_be_retried
 from streamsrt.client.values import (
@@ -23,6 +24,9 @@ from streamsrt.client.values import (
 from streamsrt.errors import RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 LAST_VERSION_WITH_NAMES = 9
 FIRST_COMMIT_VERSION_OF_MEMBERS = 7
@@ -90,22 +94,29 @@ def _commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member_id: str, member_epoch: int
 ) -> types.OffsetCommitRequest:
     request = types.OffsetCommitRequest
-    topics: dict[str, list[types.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+    return request(
+        group_id=group_id,
+        generation_id_or_member_epoch=member_epoch,
+        member_id=member_id,
+        topics=topics_of(request.OffsetCommitRequestTopic, request.OffsetCommitRequestPartition, offsets),
+    )
+
+
+def topics_of(
+    topic_type: Callable[..., T], partition_type: Callable[..., P], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> list[T]:
+    """Returns the topics of a request that commits ``offsets``, made of its types of a topic and of a partition."""
+    topics: dict[str, list[P]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(
-            request.OffsetCommitRequestPartition(
+            partition_type(
                 partition_index=partition,
                 committed_offset=offset.offset,
                 committed_leader_epoch=offset.leader_epoch,
                 committed_metadata=offset.metadata,
             )
         )
-    return request(
-        group_id=group_id,
-        generation_id_or_member_epoch=member_epoch,
-        member_id=member_id,
-        topics=[request.OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
-    )
+    return [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
 
 
 def _commit_error(

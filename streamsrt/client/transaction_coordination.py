@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from streamsrt.client.cluster import Cluster, CoordinatorKind, backoff_s, may_be_retried
-from streamsrt.client.offsets import commit_error, final_code
+from streamsrt.client.offsets import commit_error, final_code, topics_of
 from streamsrt.client.values import (
     OffsetAndMetadata,
     ProducerFencedError,
@@ -261,16 +261,6 @@ class TransactionCoordination:
         member_epoch: int,
     ) -> types.TxnOffsetCommitRequest:
         make = types.TxnOffsetCommitRequest
-        topics: dict[str, list[types.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]] = {}
-        for (topic, partition), offset in offsets.items():
-            topics.setdefault(topic, []).append(
-                make.TxnOffsetCommitRequestPartition(
-                    partition_index=partition,
-                    committed_offset=offset.offset,
-                    committed_leader_epoch=offset.leader_epoch,
-                    committed_metadata=offset.metadata,
-                )
-            )
         return make(
             transactional_id=self._id,
             group_id=group_id,
@@ -279,7 +269,7 @@ class TransactionCoordination:
             generation_id_or_member_epoch=member_epoch,
             member_id=member_id,
             group_instance_id=self._cluster.instance_ids.get(group_id) if member_id else None,
-            topics=[make.TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+            topics=topics_of(make.TxnOffsetCommitRequestTopic, make.TxnOffsetCommitRequestPartition, offsets),
         )
 
 
