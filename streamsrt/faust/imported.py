@@ -25,10 +25,9 @@ from streamsrt.faust.places import declared_at
 from streamsrt.faust.program import topology_with
 from streamsrt.faust.settings import config
 
-_HOOKS = (
-    *("on_execute", "on_first_start", "on_init_dependencies", "on_shutdown", "on_start", "on_started"),
-    *("on_startup_finished", "on_stop", "on_worker_shutdown"),
-)
+_HARMLESS_HOOKS = frozenset({"on_init", "on_restart", "on_setup_root_logger"})
+_HOOKS = tuple(name for name in dir(faust.Worker) if name.startswith("on_") and name not in _HARMLESS_HOOKS)
+"""Methods that faust calls when a worker starts or stops, and nobody calls here: a subclass that has one is refused."""
 SETTINGS_VARIABLE = "STREAMSRT_CONFIG"
 """Has settings of the runtime: ``KEY=VALUE KEY=VALUE``, quoted as in a shell."""
 _DATADIR_VARIABLES = ("FAUST_DATADIR", "F_DATADIR")

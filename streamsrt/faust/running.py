@@ -126,7 +126,7 @@ class WholeProcess(NamedTuple):
 OpenChannels = Callable[["RunningApplication", RunningTask], Sequence[ChannelFeed]]
 logger = logging.getLogger(__name__)
 
-_LOOK_MS = 100
+_CHECK_INTERVAL_MS = 100
 _REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
@@ -275,7 +275,7 @@ class RunningApplication:
         def clean(now_ms: int) -> None:
             nonlocal rest
             if any([self._expire(table, task, jobs, now_ms) for table in expiring]):
-                rest = rest or context.schedule(_LOOK_MS, PunctuationType.WALL_CLOCK_TIME, clean)
+                rest = rest or context.schedule(_CHECK_INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, clean)
             elif rest is not None:
                 rest.cancel()
                 rest = None
@@ -284,7 +284,7 @@ class RunningApplication:
             interval_ms = max(1, round(self.app.conf.table_cleanup_interval * 1000))
             context.schedule(interval_ms, PunctuationType.WALL_CLOCK_TIME, clean)
             # Once soon: tasks that begin more often than that would let nothing expire.
-            rest = context.schedule(_LOOK_MS, PunctuationType.WALL_CLOCK_TIME, clean)
+            rest = context.schedule(_CHECK_INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, clean)
 
     def _expire(self, table: faust.Table, task: RunningTask, jobs: Jobs, now_ms: int) -> bool:
         """Deletes what has expired. Returns whether there is more."""
@@ -306,7 +306,7 @@ class RunningApplication:
         now_ms = context.current_system_time_ms()
         due = {number: timer.next_ms(now_ms) for number, timer in enumerate(self._timers)}
 
-        def look(now_ms: int) -> None:
+        def run_timers(now_ms: int) -> None:
             is_first = next(iter(self._tasks.values())) is task
             if is_first and self.has_news:
                 self.announce()
@@ -320,11 +320,14 @@ class RunningApplication:
             if is_first:
                 self._advance_background(background, task.env, context.node_name)
 
-        intervals = [_LOOK_MS, *(round(each.interval_s * 1000) or _LOOK_MS for each in self._timers)]
+        intervals = [
+            _CHECK_INTERVAL_MS,
+            *(round(each.interval_s * 1000) or _CHECK_INTERVAL_MS for each in self._timers),
+        ]
         if background.is_wanted:
             intervals.append(TICK_MS)
         if self._timers or background.is_wanted or background.listens:
-            context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, look)
+            context.schedule(max(1, min(intervals)), PunctuationType.WALL_CLOCK_TIME, run_timers)
 
     def _advance_background(self, background: Background, env: Environment, node: str) -> None:
         self._loose.env = env
@@ -353,14 +356,14 @@ class RunningApplication:
     def _go_on(self, context: Context, task: RunningTask, background: Background) -> None:
         """Looks at what callbacks do until that is over."""
 
-        def look(now_ms: int) -> None:
+        def check_background(now_ms: int) -> None:
             self._advance_background(background, task.env, context.node_name)
             if not background.is_running:
                 task.ticks = False
                 schedule.cancel()
 
         task.ticks = True
-        schedule = context.schedule(TICK_MS, PunctuationType.WALL_CLOCK_TIME, look)
+        schedule = context.schedule(TICK_MS, PunctuationType.WALL_CLOCK_TIME, check_background)
 
     def _declare(self, topic: NewTopic) -> None:
         assert self._replies is not None
