@@ -9,8 +9,7 @@ from streamsrt.operators.engine.user_metrics import UserLatency, UserMetrics, Us
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
-from topology.graph.operations import Suppress
-from topology.graph.operations.traits import emits_on_close
+from topology.graph.operations.traits import RowSource, emits_on_close, traits_of
 
 _LATENCY = "milliseconds from a record's timestamp to its arrival at the node"
 
@@ -141,7 +140,7 @@ def _nodes(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> N
         board.counted(NODE, "process", meter.processed, of_node, "records processed")
         if not node.children:
             board.spread(NODE, "record-e2e-latency", meter.latency, board.now_ms, of_node, _LATENCY, low=True)
-        if isinstance(node.operation, Suppress):
+        if traits_of(node.operation).row is RowSource.FORWARDED:
             board.counted(NODE, "suppression-emit", meter.forwarded, of_node, "records emitted by a suppression")
         if emits_on_close(node.operation):
             what = "final results of windows"

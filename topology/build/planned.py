@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, RepartitionStep, Step, TableState
-from topology.graph.operations import Function, MapBatches, Operation
+from topology.graph.operations import Function, Operation
+from topology.graph.operations.traits import RunEnd, traits_of
 from topology.spec.errors import call_site
 from topology.spec.functions import check_function, of_values
 from topology.spec.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
@@ -50,7 +51,7 @@ class PlannedStream:
     ) -> OperatorStep:
         """Adds the step of an operator; ``fn``: its function, which is checked, or :data:`NO_FUNCTION`."""
         if fn is not NO_FUNCTION:
-            with_key = getattr(operation, "with_key", not isinstance(operation, MapBatches))
+            with_key = getattr(operation, "with_key", traits_of(operation).run_end is not RunEnd.BATCH)
             check_function(fn, operator, of_values(with_key))
         step = OperatorStep(
             name=self.plan.named(checked_step_name(name), prefix),

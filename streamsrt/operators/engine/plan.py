@@ -245,7 +245,7 @@ def table_lookup(plan: ResolvedSubtopology, table: str) -> TableLookup | None:
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
-        if traits_of(node.operation).row is RowSource.NOWHERE:
+        if traits_of(node.operation).row in {RowSource.PARENTS, RowSource.FORWARDED}:
             return None
         if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
             break

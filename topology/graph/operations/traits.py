@@ -52,7 +52,8 @@ class RowSource(Enum):
 
     STORE = "in its own store"
     PARENT = "in its own store if it has one, else computed from the parent's row"
-    NOWHERE = "nowhere, unless it has a store: what it forwards is not kept"
+    PARENTS = "in its own store if it has one, else computed from the rows of the two joined tables"
+    FORWARDED = "the parent's row, as it was last forwarded: changes that are held back do not show"
     NO_TABLE = "the result is not a table"
 
 
@@ -195,7 +196,7 @@ TRAITS: Mapping[type, Traits] = MappingProxyType(
             _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         windowed.Suppress: Traits(
-            _K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True, _A.SAME, _S.ALWAYS, _E.NOTHING
+            _K.KEPT, _R.ANY, _D.BOTH, _T.FORWARDED, _C.OURS, False, True, _A.SAME, _S.ALWAYS, _E.NOTHING
         ),
         # Joins.
         basic.StreamTableJoin: Traits(
@@ -226,7 +227,7 @@ TRAITS: Mapping[type, Traits] = MappingProxyType(
             _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         joins.TableJoinMerge: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENTS, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         joins.SubscriptionSend: Traits(
             _K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
