@@ -513,9 +513,10 @@ class Task:
     def leave_queued_calls(self) -> None:
         """Leaves records whose asynchronous calls have not begun to the next start, where that is safe: the next commit does
         not cover them, and the task processes nothing more. Further calls have no effect."""
-        if not self._is_leaving:
+        leave = self._runner.env.leave_queued_calls
+        if leave is not None and not self._is_leaving:
             self._is_leaving = True
-            self._runner.env.leave_queued_calls()
+            leave()
 
     @property
     def left_records(self) -> int:

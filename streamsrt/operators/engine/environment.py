@@ -166,8 +166,8 @@ class Environment:
         self.open_calls: OpenCalls | None = None
         self.windows: list[Window] = []
         """Where asynchronous calls may be under way."""
-        self.leave_queued_calls: Callable[[], None] = lambda: None
-        """Leaves the calls that have not begun to the next start, where that is safe
+        self.leave_queued_calls: Callable[[], None] | None = None
+        """Leaves the calls that have not begun to the next start; None where that is not safe, or there are none
         (:mod:`streamsrt.operators.kinds.left_calls`)."""
         self.left_records = 0
         """How many records that were read are left to the next start."""
