@@ -577,7 +577,7 @@ class KafkaStreams(Queryable):
         config = self.config
 
         def entered(state: State) -> None:
-            if state is State.RUNNING:
+            if state is State.RUNNING and loop is not None and loop.has_had_tasks:
                 version.remember()
             self._enter(state)
 

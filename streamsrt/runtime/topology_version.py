@@ -10,7 +10,8 @@
 3. Without another member, the ends of the changelogs tell whether a later version has written values that this one can't
    read. What the windows of rows mean is not in them: a version with other windows is refused by the members and by its
    state directory alone.
-4. The version is written down when the member runs: a refused version leaves no trace.
+4. The version is written down when the member runs and has had a task: a version that is refused, or waits for its
+   source topics in vain, leaves no trace.
 
 The digest of a member is among its client tags, where the other members find it.
 """

@@ -6,6 +6,7 @@
 - ``carried``             the in-memory state of a task beside its stores, for a task of another process that continues it
 - ``columns``             what restoring needs to know of a run of changelog records
 - ``counts``              rows of a ``count()`` that a cache holds as columns instead of one entry each
+- ``deletion``            the files of stores, deleted while no process has them open
 - ``directory``           the directory in which one process keeps its state
 - ``duplicates``          window stores that keep several records of one key and time, for stream-stream joins
 - ``expiring``            a key-value store whose entries expire some time after their last update

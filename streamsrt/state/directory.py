@@ -26,13 +26,14 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
-from streamsrt.state.failures import delete_tree, storage_error
+from streamsrt.state.deletion import delete_store, delete_tree, lock_of_store
+from streamsrt.state.failures import storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.private_files import make_private, write_private
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
@@ -184,7 +185,7 @@ class StateDirectory:
         ]
 
     def _is_free(self, store: str, partition: int) -> bool:
-        with _lock_of_store(self.store_path(store, partition)) as is_free:
+        with lock_of_store(self.store_path(store, partition)) as is_free:
             return is_free
 
     def _on_disk(self) -> list[tuple[str, int]]:
@@ -204,13 +205,16 @@ class StateDirectory:
             return None
 
     def wipe(self, store: str, partition: int) -> None:
-        """Deletes a store, closing it if it is open; it need not exist."""
+        """Deletes a store, closing it if it is open; it need not exist.
+
+        Raises :class:`StateDirectoryLockedError` where another process has it open.
+        """
         self._check_usable()
         opened = self._open.pop((store, partition), None)
         if opened is not None:
             opened.wipe()
         path = self.store_path(store, partition)
-        delete_tree(path, store)
+        delete_store(path, store)
         forget_format(self._note_path(store, partition))
         with suppress(OSError):
             path.parent.rmdir()
@@ -239,10 +243,10 @@ class StateDirectory:
         ]
         deleted = []
         for store, partition in obsolete:
-            with _lock_of_store(self.store_path(store, partition)) as is_free:
-                if is_free:
-                    self.wipe(store, partition)
-                    deleted.append((store, partition))
+            # One that another process of the instance has open is in use.
+            with suppress(StateDirectoryLockedError):
+                self.wipe(store, partition)
+                deleted.append((store, partition))
         return deleted
 
     def close(self) -> None:
@@ -311,24 +315,6 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         raise storage_error(str(error), f"state directory {path}", "written") from error
     return descriptor
-
-
-@contextmanager
-def _lock_of_store(path: Path) -> Iterator[bool]:
-    """Whether no process has the RocksDB at ``path`` open, and none can open it meanwhile. Not for one that is open here."""
-    try:
-        lock = os.open(path / "LOCK", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        yield True
-        return
-    try:
-        with suppress(BlockingIOError):
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-            return
-        yield False
-    finally:
-        os.close(lock)
 
 
 def _process_id(path: Path) -> uuid.UUID:

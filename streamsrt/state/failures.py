@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import struct
 import sys
 from pathlib import Path
@@ -31,10 +30,7 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
             "Close it, and the iterators on it, before opening it again."
         )
     if "While lock file" in cause:
-        return StateDirectoryLockedError(
-            f"{where} is held by another process ({_lock_holder(path / 'LOCK')}). "
-            "Stop it, or give this one another state.dir or application.id."
-        )
+        return held_error(name, path)
     if any(text in cause for text in _DAMAGE) and not any(text in cause for text in (*_FULL, *_READ_ONLY)):
         damaged = StoreCorruptedError(
             f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
@@ -42,6 +38,14 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
         damaged.path = str(path)
         return damaged
     return storage_error(cause, where, doing)
+
+
+def held_error(name: str, path: Path) -> StateDirectoryLockedError:
+    """The error for a store called ``name`` at ``path`` that another process has open."""
+    return StateDirectoryLockedError(
+        f"state store {name!r} in {path} is held by another process ({_lock_holder(path / 'LOCK')}). "
+        "Stop it, or give this one another state.dir or application.id."
+    )
 
 
 def storage_error(cause: str, where: str, doing: str) -> StateError:
@@ -56,16 +60,6 @@ def storage_error(cause: str, where: str, doing: str) -> StateError:
             f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"
         )
     return StateError(f"{failed}: {cause}. Check that state.dir is a directory that can be written.")
-
-
-def delete_tree(path: Path, name: str) -> None:
-    """Deletes the directory of the store called ``name`` with all that is in it; it need not exist."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise store_error(str(error), name, path, "deleted") from error
 
 
 def _lock_holder(lock: Path) -> str:

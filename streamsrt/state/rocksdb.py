@@ -52,7 +52,8 @@ from rocksdict import (
 )
 
 from streamsrt.errors import ConfigError, StateError
-from streamsrt.state.failures import delete_tree, store_error
+from streamsrt.state.deletion import delete_store
+from streamsrt.state.failures import store_error
 from streamsrt.state.store import StoreClosedError, after_prefix
 
 _DATA = b"d"
@@ -520,7 +521,7 @@ class RocksDBStore:
             with suppress(StateError):
                 # What could not be written is deleted now.
                 self._drop(self._db)
-        delete_tree(self.path, self.name)
+        delete_store(self.path, self.name)
 
 
 def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:

@@ -596,6 +596,11 @@ class StreamThread:
         return self._member.member_id
 
     @property
+    def has_had_tasks(self) -> bool:
+        """Whether a task was opened since the start. A version whose source topics are missing never has one."""
+        return self._manager.opened > 0
+
+    @property
     def processed_records(self) -> int:
         return self._reporter.processed_records
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import MappingProxyType
 
@@ -34,6 +34,7 @@ from streamsrt.errors import (
     BrokerError,
     DeserializationError,
     ProcessingError,
+    StateDirectoryLockedError,
     StateError,
     StoreCorruptedError,
     StreamsError,
@@ -188,14 +189,14 @@ class TaskManager:
         leaving = [owned for owned in self.running() if STEPS[owned.role, roles.get(owned.key)] is not TaskStep.KEEP]
         if leaving:
             commit(leaving)
+        self._waiting.clear()
         for key, owned in list(self._tasks.items()):
             match STEPS[owned.role, roles.get(key)]:
                 case TaskStep.CLOSE:
                     self._close(owned)
                 case TaskStep.RECYCLE:
                     self._close(owned, roles[key])
-                    self._open(key, roles[key])
-        self._waiting.clear()
+                    self._open_or_wait(key, roles[key])
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
             match STEPS[None if known is None else known.role, role]:
@@ -333,7 +334,7 @@ class TaskManager:
             stack.callback(owned.task.close)
 
     def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
-        """Discards the task's memory and reopens it."""
+        """Discards the task's memory and reopens it, or waits if another process of the instance opens its stores first."""
         wiped = set(wipe)
         try:
             self._close(owned, role)
@@ -341,9 +342,11 @@ class TaskManager:
             # The task is closed for another reason, so this error does not prevent it.
             logger.warning("closing task %s failed; it is opened again anyway: %s", owned, error)
         for name in (spec.kept_as for spec in owned.subtopology.stores if spec.name in wiped):
-            self._directory.wipe(name, owned.key[1])
-            self._dormant.deleted(name, owned.key[1])
-        self._open(owned.key, role)
+            # The process that has the store open finds out by itself what is wrong with it.
+            with suppress(StateDirectoryLockedError):
+                self._directory.wipe(name, owned.key[1])
+                self._dormant.deleted(name, owned.key[1])
+        self._open_or_wait(owned.key, role)
         self._share_cache()
 
     def restart_all(self, wipe: Mapping[TaskKey, Iterable[str]] = MappingProxyType({})) -> None:

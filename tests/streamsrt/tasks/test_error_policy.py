@@ -24,9 +24,11 @@ from streamsrt.errors import (
 from streamsrt.membership.values import NOTHING, ReportOwned, Tasks
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
+from streamsrt.state.kinds import LaidOut
 from streamsrt.tasks.error_policy import ERROR_POLICY, ErrorAction, is_waited_out, policy_for
 from tests.streamsrt.rig import MakeRig, Rig, number
 from tests.streamsrt.runtime.test_damaged_stores import NAMES, damage, task_of, write
+from topology.graph.nodes import StoreSpec
 
 ELSEWHERE = tuple(
     f"streamsrt.{name}"
@@ -115,6 +117,41 @@ def turns(rig: Rig, count: int) -> None:
     for _ in range(count):
         rig.clock_ms += 200
         rig.iterate()
+
+
+@pytest.mark.parametrize("cause", ["start over", "damage", "another role"])
+def test_a_task_waits_if_another_process_opens_its_store_before_it_is_open_again(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    """The process to which the group gives the task waits for the store, and is quicker."""
+    for partition in (0, 1):
+        rig.network.write(("in", partition), [(f"{partition}".encode(), number(1))])
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    turns(rig, 6)
+    assert rig.phases() == {0: "active running", 1: "active running"}
+    rig.commit()
+    (owned,) = (each for each in rig.manager.running() if each.key[1] == 0)
+    with StateDirectory(tmp_path / "state-0", "app", shared=True) as other, monkeypatch.context() as patched:
+        opening = rig.directory.open_store
+
+        def second(spec: StoreSpec, partition: int) -> LaidOut:
+            if partition == 0 and not other.is_open(spec.kept_as, 0):
+                other.open_store(spec, 0)
+            return opening(spec, partition)
+
+        patched.setattr(rig.directory, "open_store", second)
+        match cause:
+            case "start over":
+                rig.manager.restart_all()
+            case "damage":
+                rig.manager.restart(owned, "active", wipe=["counts"])
+            case _:
+                rig.manager.assign(Tasks(active=rig.tasks(1), standby=rig.tasks(0)), lambda leaving: None)
+        assert set(rig.phases()) == {1}
+        assert len(rig.manager.waiting()) == 1
+    turns(rig, 6)
+    assert set(rig.phases()) == {0, 1}
+    assert not rig.manager.waiting()
 
 
 def test_only_the_task_waits_whose_store_another_process_holds(
