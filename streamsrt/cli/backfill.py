@@ -16,7 +16,6 @@ from streamsrt.backfill.job import Backfill, BackfillStatus, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
-from streamsrt.backfill.operators import OPERATIONS
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
@@ -24,6 +23,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
+from streamsrt.operators.table import OPERATIONS
 from streamsrt.wording import counted
 
 app = typer.Typer(help="Compute state from history: plan, run, hand over.", no_args_is_help=True)
@@ -277,8 +277,8 @@ def operators(as_json: AsJson = False) -> None:
     """Show how a backfill treats each operation: as live, again (the function is called for the whole history), one
     order (one of those possible in a live run), or refused by the plan."""
     rows = [
-        {"operation": operation.__name__, "offline": offline.outcome, "note": offline.note}
-        for operation, offline in OPERATIONS.items()
+        {"operation": operation.__name__, "offline": operator.offline.outcome, "note": operator.offline.note}
+        for operation, operator in OPERATIONS.items()
     ]
     print_rows(["operation", "offline", "note"], rows, as_json=as_json)
 

@@ -1,7 +1,8 @@
 """Which part of its key decides the partition of a row, and which stores can't be moved.
 
 1. For stores with keys of the program, :mod:`streamsrt.state.kinds` extracts the record's key, by kind of store.
-2. Some operators make the keys of their stores themselves: :data:`OWN_KEYS` extracts the record's key from these.
+2. Some operators make the keys of their stores themselves: their row of :data:`streamsrt.operators.table.OPERATIONS`
+   extracts the record's key from these.
 3. Everything else is refused with a reason, never guessed.
 """
 
@@ -12,12 +13,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from streamsrt.operators.kinds import asof_joins, foreign_key_joins, grace_joins, stream_joins
+from streamsrt.operators.table import OPERATIONS, OwnKeys
 from streamsrt.state.kinds import record_key_of
 from streamsrt.state.sessions import split_session_key
 from streamsrt.state.windowed import split_window_key
 from streamsrt.tasks.input.stream_time_keys import stream_time_keys
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
 from topology.graph.operations import Operation
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of
@@ -27,22 +27,6 @@ from topology.spec.windows import SessionWindows, SlidingWindows, TimeWindows
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
 
-
-class OwnKeys(NamedTuple):
-    """An operation's store whose keys the operator makes: in which field its name is, and how the record's key is found."""
-
-    field: str
-    key_of: KeyOf
-
-
-OWN_KEYS: Mapping[type, OwnKeys] = MappingProxyType(
-    {
-        operations.SubscriptionReceive: OwnKeys("store", foreign_key_joins.foreign_key_of),
-        operations.StreamStreamJoin: OwnKeys("shared", stream_joins.key_of_unmatched),
-        operations.AsofJoin: OwnKeys("waiting", asof_joins.key_of_waiting),
-        operations.StreamTableGraceJoin: OwnKeys("buffer", grace_joins.key_of_waiting),
-    }
-)
 
 REFUSED_KINDS: Mapping[StoreKind, str] = MappingProxyType(
     {
@@ -80,8 +64,8 @@ def refusal_of(spec: StoreSpec, subtopology: Subtopology) -> str:
 def key_of_rows(spec: StoreSpec, subtopology: Subtopology) -> KeyOf:
     """The key by which a row was placed, given the row's key in the changelog."""
     for _, operation in _operations(subtopology):
-        own = OWN_KEYS.get(type(operation))
-        if own is not None and getattr(operation, own.field) == spec.name:
+        own = OPERATIONS[type(operation)].keys
+        if isinstance(own, OwnKeys) and getattr(operation, own.field) == spec.name:
             return own.key_of
     return partial(record_key_of, spec)
 

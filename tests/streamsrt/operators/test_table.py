@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
+from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator
 from topology.graph import operations
 from topology.graph.operations import traits
 
@@ -20,6 +20,7 @@ def test_every_operation_of_the_graph_has_a_row_in_both_tables() -> None:
 
 def test_no_row_relies_on_a_default() -> None:
     assert not traits.Traits._field_defaults
+    assert not Operator._field_defaults
     assert {type(value) for row in traits.TRAITS.values() for value in row} == {
         traits.Key,
         traits.ResultsPerRecord,

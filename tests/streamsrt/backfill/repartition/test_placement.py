@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 import pytest
 
-from streamsrt.backfill.repartition.placement import OWN_KEYS, REFUSED_KINDS, key_of_rows, refusal_of
+from streamsrt.backfill.repartition.placement import REFUSED_KINDS, key_of_rows, refusal_of
+from streamsrt.operators.table import OPERATIONS, OwnKeys, StoreKeys
 from streamsrt.state.kinds import record_key_of
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.store_kinds import KINDS, LATER, MINUTE_MS, ROWS, Row, pipe
 from topology import JoinWindows, Store, StreamsBuilder, serdes
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, StoreSpec, internal_topic_name
 from topology.graph.operations import Operation
 from topology.graph.store_kinds import StoreKind
@@ -23,26 +23,7 @@ from topology.spec.windows import Windowed
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 NAMES_OF_STORES = {"store", "buffer", "closed", "shared", "waiting"}
 """Fields of operations that name a store which the operation keeps."""
-BY_RECORD_KEY = {
-    operations.TableSource,
-    operations.TableFilter,
-    operations.TableMapValues,
-    operations.TableTransformValues,
-    operations.Aggregate,
-    operations.TableAggregate,
-    operations.SlidingAggregate,
-    operations.SessionAggregate,
-    operations.CountWindowAggregate,
-    operations.TableMerge,
-    operations.TableJoinMerge,
-    operations.Suppress,
-    operations.StreamJoinWindow,
-    operations.StreamSelfJoin,
-    operations.AsofKeep,
-    operations.ForeignTableJoin,
-    operations.StreamGlobalTableJoin,
-}
-"""Operations whose stores have keys of the program's, or are those of an operation that has an answer of its own."""
+OWN_KEYS = {kind: row.keys for kind, row in OPERATIONS.items() if isinstance(row.keys, OwnKeys)}
 
 
 @pytest.mark.parametrize("kind", StoreKind)
@@ -71,7 +52,9 @@ def logged(topology: Topology, spec: StoreSpec, rows: list[Row], *, reads_other:
 @pytest.mark.parametrize("operation", get_args(Operation), ids=lambda each: str(each.__name__))
 def test_each_operation_that_keeps_a_store_says_what_its_keys_are(operation: type) -> None:
     names = {field.name for field in fields(operation)} & NAMES_OF_STORES
-    assert bool(names) == (operation in BY_RECORD_KEY | OWN_KEYS.keys())
+    keys = OPERATIONS[operation].keys
+    assert bool(names) == (keys is not StoreKeys.NO_STORE)
+    assert not isinstance(keys, OwnKeys) or keys.field in names
 
 
 def left_join(builder: StreamsBuilder) -> None:
