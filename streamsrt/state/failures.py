@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorrupt
 
 _DAMAGE = ("Corruption", "No such file or directory: While open", "MANIFEST")
 _FULL = ("No space left", "File too large", "Disk quota")
+_OPENED_AT_ONCE = re.compile(r"/LOG(\.old\.\d+)?: No such file or directory")
+"""RocksDB puts old info logs aside before it takes its lock: of two processes that open a store, one does not find them."""
 _READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
 
 
@@ -31,6 +34,10 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
         )
     if "While lock file" in cause:
         return held_error(name, path)
+    if _OPENED_AT_ONCE.search(cause):
+        return StateDirectoryLockedError(
+            f"{where} is being opened by another process. Stop it, or give this one another state.dir or application.id."
+        )
     if any(text in cause for text in _DAMAGE) and not any(text in cause for text in (*_FULL, *_READ_ONLY)):
         damaged = StoreCorruptedError(
             f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
