@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
@@ -18,13 +19,16 @@ from streamsrt.cli.output import note, print_json
 from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, JsonText, decoder, encoder
 from streamsrt.cli.record_input import READERS, InputRecord, LineFormat, shown_header
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
+from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
 from streamsrt.client.values import Fetched, TopicPartition
-from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
+from streamsrt.errors import BrokerError, ConfigError, DeserializationError, MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wording import counted
+
+logger = logging.getLogger(__name__)
 
 _BATCH_RECORDS = 1000
 _REPORTED_RECORDS = 20
@@ -84,16 +88,39 @@ def produce(
             partitions=partitions,
         )
         collector = RecordCollector(network.producer.send, lambda _name: partitions)
-        count = 0
+        count, oldest_ms = 0, None
         try:
             for records in _batches(read(sys.stdin.buffer, reading)):
                 now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
                 _collect(collector, topic, records, common, now_ms)
                 count += len(records)
+                times = [now_ms if each.timestamp is None else each.timestamp for each in records]
+                oldest_ms = min(times) if oldest_ms is None else min(oldest_ms, *times)
         finally:
             collector.flush()
             network.producer.flush()
             note(f"{counted(count, 'record')} written to {topic}")
+        if oldest_ms is not None:
+            _warn_of_retention(network.admin, topic, oldest_ms)
+
+
+def _warn_of_retention(admin: Administering, topic: str, oldest_ms: int) -> None:
+    """Notes that the broker will soon delete what was written, if the topic does not keep records that old."""
+    try:
+        configs = admin.describe_topic_configs([topic])[topic]
+    except BrokerError as error:
+        logger.debug("the retention of topic %s is not known: %s", topic, error)
+        return
+    retention_ms = int(configs.get("retention.ms") or -1)
+    is_own_time = configs.get("message.timestamp.type") != "LogAppendTime"
+    if retention_ms < 0 or not is_own_time or "delete" not in (configs.get("cleanup.policy") or ""):
+        return
+    if oldest_ms < time.time_ns() // 1_000_000 - retention_ms:
+        note(
+            f"topic {topic} does not keep records that old: the oldest one has timestamp {oldest_ms}, retention.ms is "
+            f"{retention_ms}, and the broker deletes them within minutes. Set retention.ms=-1 if they are to stay (topics "
+            "create NAME --config retention.ms=-1)"
+        )
 
 
 def _header(text: str) -> tuple[str, bytes]:

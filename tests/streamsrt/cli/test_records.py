@@ -13,9 +13,35 @@ from streamsrt.wire.murmur2 import partition_for_key
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli.conftest import Command
 
+FOREVER = ("--config", "retention.ms=-1")
+
+
+@pytest.mark.parametrize(
+    ("config", "is_deleted"),
+    [
+        ("retention.ms=604800000", True),
+        ("retention.ms=-1", False),
+        ("cleanup.policy=compact", False),
+        ("message.timestamp.type=LogAppendTime", False),
+    ],
+)
+def test_records_that_the_broker_will_soon_delete_are_told(
+    on_broker: Command, topic: str, config: str, is_deleted: bool
+) -> None:
+    on_broker("topics", "create", topic, "--config", config)
+    lines = '{"key": "a", "value": "1"}\n{"key": "a", "value": "2", "timestamp": "2020-01-31T12:00:00Z"}\n'
+    written = on_broker("produce", topic, "--format", "json", stdin=lines)
+    assert written.code == 0
+    first, *notes = written.err.splitlines()
+    assert first == f"2 records written to {topic}"
+    assert len(notes) == is_deleted
+    assert not notes or "the oldest one has timestamp 1580472000000, retention.ms is 604800000" in notes[0]
+    written = on_broker("produce", topic, "--format", "json", stdin='{"key": "a", "value": "1"}\n')
+    assert written.err == f"1 record written to {topic}\n"
+
 
 def test_lines_go_in_and_come_out(on_broker: Command, topic: str) -> None:
-    on_broker("topics", "create", topic, "--partitions", 2)
+    on_broker("topics", "create", topic, "--partitions", 2, *FOREVER)
     written = on_broker("produce", topic, "--key-separator", "=", "--timestamp", 42, stdin="a=1\nb=2=3\na=\n")
     assert written.code == 0
     assert written.err == f"3 records written to {topic}\n"
@@ -164,7 +190,7 @@ def test_lines_are_bytes(on_broker: Command, topic: str) -> None:
 
 def test_what_consume_prints_as_json_can_be_produced_again(on_broker: Command, topic: str) -> None:
     copy = f"{topic}-copy"
-    on_broker("topics", "create", topic, copy, "--partitions", 3)
+    on_broker("topics", "create", topic, copy, "--partitions", 3, *FOREVER)
     rows = [
         '{"key": "a", "value": 1, "timestamp": 42, "headers": {"h": "1", "none": null}}',
         '{"key": null, "value": -7, "timestamp": "2026-01-31T12:00:00", "partition": 2}',
