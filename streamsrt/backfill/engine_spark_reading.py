@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SPARK_ERRORS = (PySparkException, Py4JError)
 _GLOB = re.compile(r"[][{}*?\\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?([^\n]+)")
+_HEADER = re.compile(r"^ *(Header|Schema|Header length): *(.+)$", re.MULTILINE)
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
@@ -423,6 +424,8 @@ def explained(
         SparkVersions(spark.version, hadoop_version()),
     )
     file = _FILE.search(text)
+    if file is not None and "CSV header" in text:
+        return _other_header(lake, plain_path(file[1]), text)
     if file is not None:
         return unreadable(plain_path(file[1]), last_cause(text) or said)
     if "MALFORMED_RECORD_IN_PARSING" in text:
@@ -450,6 +453,16 @@ def explained(
         return BackfillError(f"--lake-where {lake.topic}={lake.where!r} is not a condition in Spark's SQL: {said}")
     at = f", at its version {lake.version}" if lake.version is not None else ""
     return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
+
+
+def _other_header(lake: LakePlan, path: str, text: str) -> ArchiveError:
+    """Returns the error for a CSV file whose header is not that of the file from which Spark took the columns."""
+    said = ", ".join(f"{name.lower()} {value.strip()}" for name, value in _HEADER.findall(text)[:2])
+    return ArchiveError(
+        f"{path} has another header than the columns that the lake of {lake.topic} has by another file ({said}). Rewrite "
+        "one of them, or plan a backfill for each kind of file; with --lake-option "
+        f"{lake.topic}.enforceSchema=true, columns are taken by place, whatever the headers say"
+    )
 
 
 def best_line(error: Exception) -> str:

@@ -23,8 +23,9 @@ FORMATS = (*FILES, *VERSIONED, TABLE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _STRICT = {
     "json": {"mode": "FAILFAST"},
-    # Else Spark looks at no more fields of a line than a query needs, and finds nothing wrong with it.
-    "csv": {"mode": "FAILFAST", "columnPruning": "false"},
+    # Else Spark looks at no more fields of a line than a query needs, and finds nothing wrong with it; and it takes the
+    # columns of all files by place, in the order of one file's header.
+    "csv": {"mode": "FAILFAST", "columnPruning": "false", "enforceSchema": "false"},
     # Files may have got columns in the course of time.
     "parquet": {"mergeSchema": "true"},
     "orc": {"mergeSchema": "true"},

@@ -218,6 +218,31 @@ def test_a_damaged_file_is_found_when_planning(
     _is_one_sentence(str(raised.value))
 
 
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ("word,number\nb,2\n", r"\.csv has another header .*\(header .*, schema .*\)\. Rewrite one of them"),
+        ("number\n2\n", r"\.csv has another header .*\(header length [12], schema size: [12]\)\. Rewrite one of them"),
+    ],
+)
+def test_csv_files_with_other_headers_are_refused(spark: SparkSession, tmp_path: Path, other: str, says: str) -> None:
+    """Spark would take their columns by place: words for numbers, in silence where the types allow it."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    (root / "one.csv").write_text("number,word\n1,a\n")
+    (root / "two.csv").write_text(other)
+    columns = {
+        "key": "'k'",
+        "value": "word",
+        "timestamp": "1L",
+        "partition": "0",
+        "offset": "monotonically_increasing_id()",
+    }
+    with pytest.raises(ArchiveError, match=says) as raised:
+        scan_by_spark(spark, Lake(root, columns=columns, format="csv", options=HEADER), "lines", 1)
+    _is_one_sentence(str(raised.value))
+
+
 def test_rows_without_key_are_counted_and_the_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "lake"
     root.mkdir()

@@ -22,6 +22,7 @@ def test_options_of_the_user_go_over_those_that_leave_nothing_out() -> None:
     assert reader_options("csv", {"header": "true"}) == {
         "mode": "FAILFAST",
         "columnPruning": "false",
+        "enforceSchema": "false",
         "header": "true",
     }
     assert reader_options("json", {"MODE": "PERMISSIVE"}) == {"MODE": "PERMISSIVE"}
