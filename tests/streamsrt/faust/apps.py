@@ -10,10 +10,15 @@ require_faust()
 
 import faust  # noqa: E402
 
+_KEPT: list[faust.App] = []
+"""Faust's signals know an application by its hash, its address: a later one at the same address would get its listeners."""
+
 
 def an_app(**options: Any) -> faust.App:
     """One without agents."""
-    return faust.App("shop", broker="kafka://localhost:9092", **options)
+    app = faust.App("shop", broker="kafka://localhost:9092", **options)
+    _KEPT.append(app)
+    return app
 
 
 def counting(app: faust.App) -> Any:
