@@ -204,7 +204,7 @@ class TransactionCoordination:
                 error = transaction_error(code, what, self._id, who)
             except StreamsError as caught:
                 error = caught
-            if not may_be_retried(error):
+            if not _may_be_repeated(error):
                 raise error
             concurrent = code == ErrorCode.CONCURRENT_TRANSACTIONS
             failures = await self._back_off(failures, deadline, what, error, concurrent=concurrent)
@@ -214,6 +214,8 @@ class TransactionCoordination:
     ) -> int:
         pause_s = CONCURRENT_BACKOFF_S if concurrent else backoff_s(self._cluster.config, failures)
         if asyncio.get_running_loop().time() + pause_s >= deadline:
+            if not may_be_retried(error):
+                raise error
             raise TransactionLostError(f"{what} in time: {error}") from error
         log.debug("%s, trying again: %s", what, error)
         await asyncio.sleep(pause_s)
@@ -248,7 +250,7 @@ class TransactionCoordination:
                 error = _offsets_error(failed, what)
             except StreamsError as caught:
                 error = caught
-            if not may_be_retried(error):
+            if not _may_be_repeated(error):
                 raise error
             concurrent = isinstance(error, RequestFailedError) and error.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             failures = await self._back_off(failures, deadline, what, error, concurrent=concurrent)
@@ -271,6 +273,16 @@ class TransactionCoordination:
             group_instance_id=self._cluster.instance_ids.get(group_id) if member_id else None,
             topics=topics_of(make.TxnOffsetCommitRequestTopic, make.TxnOffsetCommitRequestPartition, offsets),
         )
+
+
+def _may_be_repeated(error: StreamsError) -> bool:
+    """Whether a request is sent again: also when the coordinator failed at it unexpectedly.
+
+    Kafka's coordinator does so where a request meets its own rollback of the transaction after a timeout: a moment later it
+    answers what became of the transaction. Nothing is done twice: a repeated request gets the same response.
+    """
+    unexpected = isinstance(error, RequestFailedError) and error.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    return unexpected or may_be_retried(error)
 
 
 def _worst_of_partitions(response: types.AddPartitionsToTxnResponse) -> int:

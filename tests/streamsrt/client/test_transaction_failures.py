@@ -285,3 +285,21 @@ def test_an_abort_ends_the_transaction_and_gets_a_new_epoch(coordinator: Scripte
     again = [request for request in coordinator.requests if isinstance(request, types.InitProducerIdRequest)][-1]
     assert (again.producer_id, again.producer_epoch) == (7, 3)
     assert network.transactions.is_ready
+
+
+@pytest.mark.parametrize("key", [ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN])
+def test_a_coordinator_that_fails_unexpectedly_is_asked_again(
+    coordinator: ScriptedBroker, connect: Connect, key: ApiKey
+) -> None:
+    """Kafka's coordinator does so where a request meets its own rollback of the transaction."""
+    first(coordinator, key, answer(key, ErrorCode.UNKNOWN_SERVER_ERROR))
+    network = begin(connect, coordinator)
+    send_and_commit(network)
+    assert network.transactions.is_ready
+
+
+def test_a_coordinator_that_goes_on_failing_is_reported(coordinator: ScriptedBroker, connect: Connect) -> None:
+    network = begin(connect, coordinator)
+    first(coordinator, ApiKey.END_TXN, answer(ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR), times=10_000)
+    with pytest.raises(RequestFailedError, match="UNKNOWN_SERVER_ERROR.*its log has the details"):
+        send_and_commit(network, timeout_s=1.0)
