@@ -75,7 +75,7 @@ class Cluster:
         wait_until(made, f"{names} are made", pause_s=0.2)
 
     def delete_topics(self, *names: str) -> None:
-        """Topics of these names don't exist afterwards.
+        """The topics of these names don't exist afterwards. A coordinator may have made new ones meanwhile.
 
         That is done over another connection: one that knows the old topics might write to them while they are being deleted.
         """
@@ -85,7 +85,11 @@ class Cluster:
             if present:
                 for error in admin.delete_topics(list(present)).values():
                     assert error is None
-                wait_until(lambda: not admin.topics(names), f"{list(present)} are deleted")
+                ids = {name: topic.topic_id for name, topic in present.items()}
+                wait_until(
+                    lambda: all(topic.topic_id != ids.get(name) for name, topic in admin.topics(names).items()),
+                    f"{list(present)} are deleted",
+                )
 
     def write(
         self,

@@ -188,14 +188,14 @@ def test_a_first_version_without_its_source_topics_may_be_corrected(
     cluster: Cluster, tmp_path: Path, modules: Path, application_id: str, protocol: str
 ) -> None:
     (modules / "other_app.py").write_text(
-        WORDS.format(limit=0).replace('stream("words"', 'stream(["words", "more"]'), encoding="utf-8"
+        WORDS.format(limit=0).replace('stream("words"', 'stream(["words", "absent"]'), encoding="utf-8"
     )
     cluster.make_topics(1, "words")
     cluster.write("words", rows(3), 1)
     configs = {**QUICK, "group.protocol": protocol}
     with AppProcess(tmp_path / "app", "other_app", application_id, cluster.address, configs, cwd=modules) as app:
         assert app.wait_end() == 2
-        assert "Source topics more are missing" in app.last_words
+        assert "Source topics absent are missing" in app.last_words
     with AppProcess(tmp_path / "app", "words_app", application_id, cluster.address, configs, cwd=modules) as app:
         cluster.wait_all_committed(application_id, "words")
         cluster.wait_all_committed(application_id, f"{application_id}-counts-repartition")

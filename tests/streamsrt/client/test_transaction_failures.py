@@ -301,5 +301,5 @@ def test_a_coordinator_that_fails_unexpectedly_is_asked_again(
 def test_a_coordinator_that_goes_on_failing_is_reported(coordinator: ScriptedBroker, connect: Connect) -> None:
     network = begin(connect, coordinator)
     first(coordinator, ApiKey.END_TXN, answer(ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR), times=10_000)
-    with pytest.raises(RequestFailedError, match="UNKNOWN_SERVER_ERROR.*its log has the details"):
+    with pytest.raises(RequestFailedError, match=r"UNKNOWN_SERVER_ERROR.*its log has the details"):
         send_and_commit(network, timeout_s=1.0)
