@@ -15,7 +15,7 @@ from streamsrt.cli.output import print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import StreamsError
-from streamsrt.runtime.group_facts import ROLES, look, with_left
+from streamsrt.runtime.group_facts import ROLES, look_at_records
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 from streamsrt.wording import counted
 
@@ -42,7 +42,7 @@ def status(
     """
     watch = UpgradeWatch()
     with cluster(bootstrap_servers) as network:
-        now = watch.status(with_left(network.admin, look(network.admin, group)), time.monotonic())
+        now = watch.status(look_at_records(network.admin, group), time.monotonic())
         if once or as_json:
             while True:
                 print_json(now.to_json()) if as_json else Console(soft_wrap=not sys.stdout.isatty()).print(table(now))
@@ -50,7 +50,7 @@ def status(
                 if once or now.is_over:
                     raise typer.Exit(exit_code(now))
                 time.sleep(interval_s)
-                now = watch.status(with_left(network.admin, look(network.admin, group)), time.monotonic())
+                now = watch.status(look_at_records(network.admin, group), time.monotonic())
         _follow(network, group, watch, interval_s)
 
 
@@ -66,7 +66,7 @@ def _follow(network: NetworkThread, group: str, watch: UpgradeWatch, interval_s:
 
     def drawn() -> Table | None:
         try:
-            shown[:] = [watch.status(with_left(network.admin, look(network.admin, group)), time.monotonic())]
+            shown[:] = [watch.status(look_at_records(network.admin, group), time.monotonic())]
             told.clear()
         except StreamsError as error:
             told[:] = [str(error)]

@@ -53,6 +53,11 @@ NEEDS = {
     ApiKey.SYNC_GROUP: _CLASSIC_GROUPS,
     ApiKey.HEARTBEAT: _CLASSIC_GROUPS,
     ApiKey.LEAVE_GROUP: _CLASSIC_GROUPS,
+    ApiKey.INIT_PRODUCER_ID: (
+        "an idempotent or transactional producer",
+        "Use Apache Kafka 2.8 or later, or the bundled broker. Kafka 2.8 in KRaft mode (early access) has no such "
+        "producers: run it with ZooKeeper, or use a newer Kafka.",
+    ),
 }
 
 VERSIONS_WITH_INSTANCE_ID = {

@@ -15,7 +15,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.errors import StreamsError
 from streamsrt.http.instance import Instance
 from streamsrt.runtime.assembly import client_config
-from streamsrt.runtime.group_facts import look, with_left
+from streamsrt.runtime.group_facts import look_at_records
 from streamsrt.runtime.health import is_behind
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 from streamsrt.runtime.values import TaskProgress
@@ -38,8 +38,7 @@ def _look(instance: Instance) -> UpgradeStatus:
     network = NetworkThread(client_config(instance.config))
     network.start(_TIMEOUT_S)
     try:
-        facts = look(network.admin, instance.config.application_id)
-        return UpgradeWatch().status(with_left(network.admin, facts), 0.0)
+        return UpgradeWatch().status(look_at_records(network.admin, instance.config.application_id), 0.0)
     finally:
         network.stop()
 

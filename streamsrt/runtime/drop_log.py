@@ -22,7 +22,8 @@ _LARGE_SHARE_LATE = 0.05
 _REASONS: Mapping[str, str] = {
     "dropped_null": "their key or value is null",
     "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
-    "dropped_late": "they came after their window had closed, or are older than what their store keeps",
+    "dropped_late": "they came after their window had closed, or are older than what their store keeps. Where late() is "
+    "called, it has the former",
     "dropped_outdated": "a newer change of the same key superseded them. This is harmless, except that an inner "
     "join by foreign key may then keep an outdated result of a row that has lost its match. If that matters to you, use "
     "left_join and filter out the results without a match (see 'Tables' in examples/operators/joins.md)",

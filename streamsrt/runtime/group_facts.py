@@ -146,6 +146,13 @@ def look(admin: Administering, name: str) -> GroupFacts:
     return facts_of(admin, describe(admin, name))
 
 
+def look_at_records(admin: Administering, name: str) -> GroupFacts:
+    """Like :func:`look`, with all unread records (:func:`with_left`): the committed offsets are read once for both."""
+    described = describe(admin, name)
+    committed = admin.committed(name)
+    return with_left(admin, facts_of(admin, described, committed), committed)
+
+
 def describe(admin: Administering, name: str) -> GroupDescription:
     """Requests the coordinator's description of the group. Raises ConfigError if it is not an application's group."""
     kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
@@ -157,16 +164,17 @@ def describe(admin: Administering, name: str) -> GroupDescription:
     raise ConfigError(f"{told}: {name} (streamsrt groups list shows all groups)")
 
 
-def facts_of(admin: Administering, described: GroupDescription) -> GroupFacts:
-    """Converts a description, with the records in flight. Raises RequestFailedError if they are unknown according to it."""
+def facts_of(admin: Administering, described: GroupDescription, committed: Committed | None = None) -> GroupFacts:
+    """Converts a description, with the records in flight. ``committed``: the group's committed offsets; None: they are read.
+    Raises RequestFailedError if they are unknown according to it."""
     if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup):
-        return _with_drained(admin, _of_streams_group(described))
-    return _with_drained(admin, _of_classic_group(described))
+        return _with_drained(admin, _of_streams_group(described), committed)
+    return _with_drained(admin, _of_classic_group(described), committed)
 
 
-def _with_drained(admin: Administering, facts: GroupFacts) -> GroupFacts:
+def _with_drained(admin: Administering, facts: GroupFacts, committed: Committed | None) -> GroupFacts:
     topics = draining_topics(facts.why)
-    return replace(facts, in_flight=unread_records(admin, facts.name, topics)) if topics else facts
+    return replace(facts, in_flight=unread_records(admin, facts.name, topics, committed)) if topics else facts
 
 
 def with_left(admin: Administering, facts: GroupFacts, committed: Committed | None = None) -> GroupFacts:

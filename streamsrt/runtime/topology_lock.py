@@ -18,7 +18,7 @@ import orjson
 
 from streamsrt.errors import ConfigError, TopologyMismatchError
 from topology.graph.diff import TopologyDiff, Verdict, diff
-from topology.graph.outline import TopologyOutline, outline
+from topology.graph.outline import UNKNOWN_TTL, TopologyOutline, outline
 from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -62,12 +62,18 @@ def outdated_text(agreed: TopologyOutline, now: TopologyOutline, path: Path) -> 
         or (origin.windows is not None and before[name].windows is None)
         or (origin.sides and not before[name].sides)
     ]
+    told = {store.name: store.ttl_ms for store in agreed.stores}
+    unsaid += [
+        store.name
+        for store in now.stores
+        if store.ttl_ms is not None and told.get(store.name) == UNKNOWN_TTL and store.name not in unsaid
+    ]
     if not unsaid or agreed.digest != now.digest:
         return ""
     return (
         f"lock file {path} was written by an earlier release: it does not contain what is compared now of "
-        f"{', '.join(sorted(unsaid))} (inputs, windows, sides of joins), so a change of that is not found. Write it again "
-        "with `streamsrt topology lock APPLICATION` before you change the topology, and check it in"
+        f"{', '.join(sorted(unsaid))} (inputs, windows, sides of joins, ttl), so a change of that is not found. Write it "
+        "again with `streamsrt topology lock APPLICATION` before you change the topology, and check it in"
     )
 
 

@@ -32,7 +32,7 @@ from typing import Literal, TypeAlias
 from topology.graph.join_sides import changed_places
 from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
 from topology.graph.origins import Origin, have_sides_changed
-from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline
+from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import RowWindows, misread_windows, partial_windows
 from topology.spec.names import is_generated
@@ -307,7 +307,7 @@ class _Compared:
         effects = []
         if origin is not None and _has_stream_time(origin):
             effects.append("late records can reopen closed windows and emit final results twice")
-        if new.ttl_ms is not None:
+        if new.ttl_ms not in (None, UNKNOWN_TTL):
             effects.append("late records stay in it beyond their ttl, until current ones come")
         if not effects:
             return ""
@@ -515,6 +515,17 @@ def _cure_of_repartition(had: int, needs: int) -> str:
     return f"{cure}. If the sources have got more partitions: {_FOLLOWS}" if needs > had else cure
 
 
+def _ttl_changed(old: int | None, new: int | None) -> Iterator[str]:
+    if old == new or UNKNOWN_TTL in (old, new):
+        return
+    if new is None:
+        yield f"the ttl of {old} ms ends: the entries that are there stay"
+    elif old is None:
+        yield f"it gets a ttl of {new} ms, from the last update of each entry that is there, too"
+    else:
+        yield f"ttl {old} -> {new} ms, from the last update of each entry that is there, too"
+
+
 def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> tuple[Fate, str]:
     reasons = [*said, *_renamed_or_upcast(old, new)]
     if old.persistent != new.persistent:
@@ -526,8 +537,7 @@ def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> 
         if (new.retention_ms or 0) < (old.retention_ms or 0):
             becomes = "what is older expires"
         reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; {becomes}")
-    if None not in (old.ttl_ms, new.ttl_ms) and old.ttl_ms != new.ttl_ms:
-        reasons.append(f"ttl {old.ttl_ms} -> {new.ttl_ms} ms, from the last update of each entry that is there, too")
+    reasons.extend(_ttl_changed(old.ttl_ms, new.ttl_ms))
     kept_ms = (old.changelog_retention_ms, new.changelog_retention_ms)
     if new.changelog is not None and None not in kept_ms and kept_ms[0] != kept_ms[1]:
         if _is_longer(*kept_ms):

@@ -18,6 +18,7 @@ from topology.spec.codecs import ProgramSerde
 from topology.spec.row_versions import Upcast, plain_serde, writing_serde
 
 FORMAT = 1
+UNKNOWN_TTL = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,8 @@ class StoreOutline:
     upcasts: Mapping[str, str | None] = field(default_factory=dict)
     """The serdes that values of earlier versions are read by, by version."""
     ttl_ms: int | None = None
-    """After which entries expire by the stream time of their task; None where they don't, too."""
+    """After which entries expire by the stream time of their task; None where they don't. UNKNOWN_TTL: the outline of a
+    version that did not write it."""
 
     @property
     def kept_as(self) -> str:
@@ -109,7 +111,7 @@ class TopologyOutline:
                     SubtopologyOutline(**{key: _tupled(item) for key, item in row.items()})
                     for row in value["subtopologies"]
                 ),
-                stores=tuple(StoreOutline(**row) for row in value["stores"]),
+                stores=tuple(StoreOutline(**{"ttl_ms": UNKNOWN_TTL, **row}) for row in value["stores"]),
                 repartition_topics=dict(value["repartition_topics"]),
                 origins={
                     name: Origin(

@@ -158,6 +158,7 @@ class StreamThread:
         manager.on_stop_request = self._stop_by_program
         self._calls_logged_ms: int | None = None
         self._has_logged_advice = False
+        self._has_started_over = False
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -368,6 +369,7 @@ class StreamThread:
             f"results could not be written, it restarts from the last commit: {error}"
         ):
             self._manager.restart_all()
+        self._has_started_over = True
         self._committer.forget()
 
     def _recover(self, error: StreamsError, *, alone: bool) -> None:
@@ -405,6 +407,7 @@ class StreamThread:
 
     def _assign(self, tasks: Tasks) -> None:
         opened = self._manager.assign(tasks, self._revoke)
+        self._has_started_over = False
         self._committer.keep_only(
             {tp for owned in self._manager if owned.is_active for tp in owned.task.source_partitions}
         )
@@ -448,7 +451,12 @@ class StreamThread:
         self._member.send(ReportOwned(NOTHING))
 
     def _log_start_advice(self) -> None:
-        """Logs advice once, if tasks are lost that have not run yet: this may repeat without progress."""
+        """Logs advice once, if tasks are lost that have not run yet: this may repeat without progress.
+
+        Not if they had run and were restarted: whoever was frozen past its session first fails to write, then is told why.
+        """
+        if self._has_started_over:
+            return
         starting = sum(owned.phase in (Phase.CREATED, Phase.RESTORING) for owned in self._manager)
         if not starting or self._has_logged_advice:
             return

@@ -91,26 +91,28 @@ def test_a_file_without_what_is_compared_now_is_to_be_written_again(
 ) -> None:
     path = tmp_path / "topology.lock"
     (tmp_path / f"{module}.py").write_text(
-        "from topology import JoinWindows, StreamsBuilder, TimeWindows, serdes\n\n"
+        "from topology import JoinWindows, Store, StreamsBuilder, TimeWindows, serdes\n\n"
         "builder = StreamsBuilder()\n"
         "one, other = (builder.stream(each, key=serdes.string, value=serdes.string) for each in 'ab')\n"
         "one.group_by_key().windowed_by(TimeWindows(9)).count(store='w')\n"
         "one.join(other, lambda a, b: a + b, JoinWindows(9), store='j')\n"
+        "one.group_by_key().count(store=Store('t', ttl=9))\n"
         "app = builder.build()\n"
     )
     command("topology", "lock", f"{module}:app", "--config", "topology.epoch=4")
     whole = path.read_bytes()
     assert "earlier release" not in command("topology", "lock", f"{module}:app", "--check").err
-    for lacking in ("windows", "sides"):
+    for lacking in ("windows", "sides", "ttl_ms"):
         file = orjson.loads(whole)
-        for origin in file["origins"].values():
-            origin.pop(lacking, None)
+        for row in (*file["origins"].values(), *file["stores"]):
+            row.pop(lacking, None)
         path.write_bytes(orjson.dumps(file))
         checked = command("topology", "lock", f"{module}:app", "--check")
         assert checked.code == 0
         told = " ".join(checked.err.split())
         assert f"lock file {path.name} was written by an earlier release" in told
         assert ("of w (inputs" in told) == (lacking == "windows")
+        assert ("of t (inputs" in told) == (lacking == "ttl_ms")
         application = load_application(f"{module}:app").topology
         caplog.clear()
         KafkaStreams(application, {"application.id": "shop", "topology.lock": path, "state.dir": tmp_path})

@@ -106,6 +106,17 @@ def test_a_broker_without_an_api_is_named_with_what_is_needed(broker: ScriptedBr
         network.request(request, coordinator_of="g").result(10.0)
 
 
+def test_a_broker_without_producer_ids_is_named_with_the_kafka_that_has_none(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    """Kafka 2.8 in KRaft mode."""
+    del broker.versions[ApiKey.INIT_PRODUCER_ID]
+    network = connect(broker.address)
+    request = types.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    with pytest.raises(UnsupportedBrokerError, match=r"Kafka 2\.8 in KRaft mode .* run it with ZooKeeper"):
+        network.request(request).result(10.0)
+
+
 def test_a_broker_with_other_versions_is_told_both_ranges(broker: ScriptedBroker, connect: Connect) -> None:
     broker.versions[ApiKey.OFFSET_COMMIT] = (2, 6)
     network = connect(broker.address)

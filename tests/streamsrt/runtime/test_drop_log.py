@@ -21,7 +21,10 @@ from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, Rig, number
 from topology import KTable, Store, StreamsBuilder, TimeWindows, serdes
 
-LATE = "they came after their window had closed, or are older than what their store keeps"
+LATE = (
+    "they came after their window had closed, or are older than what their store keeps. Where late() is called, it has the "
+    "former"
+)
 
 
 def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:

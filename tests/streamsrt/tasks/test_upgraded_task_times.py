@@ -12,7 +12,7 @@ import pytest
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import Store, StreamsBuilder, serdes
 from topology.graph.diff import diff
-from topology.graph.outline import outline
+from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 from topology.spec.processor import FixedKeyProcessor, Processor, PunctuationType, Record
 
@@ -197,5 +197,17 @@ def test_another_ttl_is_said() -> None:
         return " ".join(each.reason for each in diff(outline(before), outline(after)).state)
 
     assert "ttl 50 -> 70 ms" in reasons(of(50), of(70))
-    # An outline of an earlier release has no ttl: nothing is known.
-    assert "ttl" not in reasons(of(None), of(70))
+    assert "it gets a ttl of 70 ms, from the last update" in reasons(of(None), of(70))
+    assert "the ttl of 50 ms ends" in reasons(of(50), of(None))
+
+
+def test_what_a_file_of_an_earlier_release_does_not_say_of_ttls_is_not_guessed() -> None:
+    def of(name: str) -> TopologyOutline:
+        return outline(version(lambda stream, kept: stream.group_by_key().count(store=kept(name, ttl=70)).to_stream()))
+
+    file = of("t").to_json()
+    earlier = {
+        **file,
+        "stores": [{key: value for key, value in row.items() if key != "ttl_ms"} for row in file["stores"]],
+    }
+    assert not any("ttl" in each.reason for each in diff(TopologyOutline.from_json(earlier), of("t")).state)
