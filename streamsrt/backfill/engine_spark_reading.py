@@ -5,8 +5,9 @@
    are read at the version of the plan. A table of other files must have the files that it had.
 2. The types of columns are those that the lake had when the plan was made: nothing is inferred twice.
 3. Nothing of a lake is left out silently: files beside the folders whose names are columns are refused.
-4. With an id, one row of each id is a record: the first in the order of the lake, whichever file it is in.
-5. An error of Spark's becomes one sentence that names the lake and what to do (:func:`explained`).
+4. Values are not changed by types that Spark infers: fields of JSON with several types are refused.
+5. With an id, one row of each id is a record: the first in the order of the lake, whichever file it is in.
+6. An error of Spark's becomes one sentence that names the lake and what to do (:func:`explained`).
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ from streamsrt.backfill.lake_formats import (
     FILES,
     TABLE,
     SparkVersions,
+    check_packed,
     has_scheme,
+    mixed_fields,
     package_of_format,
     package_of_scheme,
+    packed_ending,
     reader_options,
 )
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, unreadable
@@ -45,6 +49,10 @@ _GLOB = re.compile(r"[][{}*?\\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?([^\n]+)")
 _HEADER = re.compile(r"^ *(Header|Schema|Header length): *(.+)$", re.MULTILINE)
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
+_TEXTS = ("json", "csv")
+_OWN_TYPES = frozenset({"singlevariantcolumn", "primitivesasstring"})
+_RECORD = (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS)
+_ROW = "__row"
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
 _ID, _NUMBER = "__id", "__number"
@@ -163,14 +171,65 @@ def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
         if not folders:
             # Else folders with other names, such as dates, would not be looked into.
             reader = reader.option("recursiveFileLookup", "true")
+        if plan.format in _TEXTS:
+            _check_packed(listed)
+        frame = reader.load(spark_path(plan.location))
+        if plan.format == "json":
+            _check_types(reader, plan, frame)
         update = {"files": _files(listed), "root": plan.location if folders else None}
-        return plan.model_copy(update=update), reader.load(spark_path(plan.location))
+        return plan.model_copy(update=update), frame
     version = _version(spark, plan)
     plan = plan.model_copy(update={"version": version})
     frame = _versioned(spark, plan)
     if version is None:
         plan = plan.model_copy(update={"files": _files(_table_files(spark, plan, frame))})
     return plan, frame
+
+
+def _check_packed(listed: Iterable[str]) -> None:
+    """Raises ArchiveError for compressed files that Spark can't unpack."""
+    for path in listed:
+        if packed_ending(path):
+            check_packed(path, _first_byte(path))
+
+
+def _first_byte(path: str) -> int | None:
+    """Of a file as Spark lists it; None where this process does not see it, as in object stores."""
+    if not path.startswith("file:"):
+        return None
+    try:
+        with open(path.removeprefix("file:"), "rb") as file:
+            return next(iter(file.read(1)), None)
+    except OSError:
+        return None
+
+
+def _check_types(reader: DataFrameReader, plan: LakePlan, frame: DataFrame) -> None:
+    """Raises ArchiveError where the types that Spark infers for JSON change values that are read: of numbers and texts in
+    one field it makes texts."""
+    given = {option.lower() for option in plan.options}
+    if not given.isdisjoint(_OWN_TYPES) or "string" not in frame.schema.simpleString():
+        return
+    import pyspark.sql.functions as f
+
+    assert plan.location is not None
+    rows = reader.option("singleVariantColumn", _ROW).load(spark_path(plan.location))
+    schema = rows.select(f.schema_of_variant_agg(_ROW)).collect()[0][0]
+    read = [*plan.columns.values(), *(text for text in (plan.where, plan.id) if text is not None)]
+    mixed = [
+        name
+        for name in mixed_fields(schema or "")
+        if any(name in text or "*" in text for text in read) or (name in _RECORD and name not in plan.columns)
+    ]
+    if mixed:
+        topic, several = plan.topic, len(mixed) > 1
+        raise ArchiveError(
+            f"the lake of {topic} has values of several types in the field{'s' if several else ''} {', '.join(mixed)}, such "
+            "as numbers and texts: Spark would make texts of them all. To read each row as it is, give --lake-option "
+            f"{topic}.singleVariantColumn=row, and columns such as --lake-column {topic}.value='to_json(row)' and "
+            f"--lake-column {topic}.key='row:FIELD::string'. If texts are right, give --lake-option "
+            f"{topic}.primitivesAsString=true"
+        )
 
 
 def _files(listed: Mapping[str, ListedFile]) -> tuple[LakeFile, ...]:
@@ -275,7 +334,7 @@ def read_lake(spark: SparkSession, lake: LakePlan, rows: DataFrame | None = None
         _check_zone(spark)
         from pyspark.sql import functions as f
 
-        kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
+        kept = [name for name in _RECORD if name in frame.columns]
         order = () if lake.order in (*kept, *lake.columns) else (lake.order,)
         plain = [f.col(name) for name in (*kept, *order) if name not in lake.columns]
         ids = () if lake.id is None else (f.expr(lake.id).alias(_ID),)

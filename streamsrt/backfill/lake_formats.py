@@ -4,7 +4,8 @@
    change. ``delta`` and ``iceberg`` keep versions: a plan names one. ``table`` is a table or view of Spark's catalog, over
    files of these formats.
 2. A row that does not fit its format is an error, and not a row of nulls, unless the options say so.
-3. What is not part of PySpark is a package for the setting ``spark.jars.packages``. A message names it.
+3. A compressed file that Spark would misread is refused by its ending and first byte.
+4. What is not part of PySpark is a package for the setting ``spark.jars.packages``. A message names it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,29 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.errors import ArchiveError, BackfillError
 
 FILES = ("parquet", "json", "csv", "orc", "avro")
 VERSIONED = ("delta", "iceberg")
 TABLE = "table"
 FORMATS = (*FILES, *VERSIONED, TABLE)
 
+_BLOCKS = (".lz4", ".snappy")
+_NEVER_UNPACKED = (
+    ".xz",
+    ".lzma",
+    ".zip",
+    ".7z",
+    ".rar",
+    ".br",
+    ".lzo",
+    ".tar",
+    ".tgz",
+    ".tar.gz",
+    ".tar.bz2",
+    ".tar.zst",
+)
+_FIELD = re.compile(r"(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^:`]+)): (?P<type>.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _STRICT = {
     "json": {"mode": "FAILFAST"},
@@ -55,6 +72,49 @@ def reader_options(name: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options of Spark's reader: those that were given, over those that keep it from leaving anything out."""
     given = {option.lower() for option in options}
     return {key: value for key, value in _STRICT.get(name, {}).items() if key.lower() not in given} | dict(options)
+
+
+def check_packed(path: str, first_byte: int | None) -> None:
+    """Raises ArchiveError for a compressed text file that Spark can't unpack. ``first_byte``: of its content, None where
+    that is unknown.
+
+    Files with the endings .lz4 and .snappy are read as Hadoop's blocks, which begin with a length. The frames that other
+    programs write look like very long blocks, for which Spark's process runs out of memory and ends.
+    """
+    ending = packed_ending(path)
+    if ending in _BLOCKS:
+        if first_byte in (0, None):
+            return
+        why = f"has the ending {ending}, but is not in the blocks of Hadoop, which Spark expects there"
+    elif ending:
+        why = f"has the ending {ending}, which Spark can't unpack"
+    else:
+        return
+    raise ArchiveError(f"{path} {why}: unpack it, or pack it again with gzip or zstd (.gz, .zst)")
+
+
+def packed_ending(path: str) -> str:
+    """The ending of a compressed file that Spark can't unpack, or only some of; empty for any other file."""
+    name = path.rpartition("/")[2].lower()
+    return next((ending for ending in (*_BLOCKS, *_NEVER_UNPACKED) if name.endswith(ending)), "")
+
+
+def mixed_fields(schema: str) -> tuple[str, ...]:
+    """The fields that hold values of several types, of a schema as ``schema_of_variant_agg`` writes it: VARIANT somewhere in
+    their type."""
+    inner = schema.removeprefix("ARRAY<").removeprefix("OBJECT<")
+    depth, quoted, start, parts = 0, False, 0, []
+    for index, letter in enumerate(inner):
+        quoted ^= letter == "`"
+        if not quoted:
+            depth += (letter in "<(") - (letter in ">)")
+            if letter == "," and depth == 0:
+                parts.append(inner[start:index])
+                start = index + 1
+    found = (_FIELD.match(part.strip()) for part in (*parts, inner[start:]))
+    return tuple(
+        (each["quoted"] or each["plain"]).replace("``", "`") for each in found if each and "VARIANT" in each["type"]
+    )
 
 
 def package_of_format(name: str, versions: SparkVersions) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import cramjam
+import orjson
 import pytest
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_reading import check_lake, folders_of
+from streamsrt.backfill.engine_spark_reading import check_lake, described_source, folders_of, read_lake
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, LakeShare
@@ -298,3 +300,71 @@ def test_files_outside_the_folders_of_columns_are_refused(paths: list[str], says
     with pytest.raises(ArchiveError, match=says):
         folders_of("file:/lake", paths)
     assert folders_of("file:///lake", ["file:/lake/day=1/hour=2/a", "file:/lake/day=2/hour=2/a"]) == ("day", "hour")
+
+
+def mixed_rows(root: Path, name: str = "a.json", pack: Callable[[bytes], bytes] = bytes) -> Path:
+    root.mkdir()
+    rows = [
+        {"customer": "7", "at": 1, "v": 1},
+        {"customer": "8", "at": 2, "v": "x"},
+        {"customer": "9", "at": 3, "v": None},
+    ]
+    (root / name).write_bytes(pack(b"".join(orjson.dumps(row) + b"\n" for row in rows)))
+    return root
+
+
+def test_json_whose_fields_have_several_types_is_not_made_text(spark: SparkSession, tmp_path: Path) -> None:
+    root = mixed_rows(tmp_path / "orders")
+    columns = {"key": "customer", "value": "to_json(struct(*))", "timestamp": "timestamp_millis(at)"}
+    lake = Lake(root, columns=columns, format="json")
+    with pytest.raises(
+        ArchiveError, match=r"values of several types in the field v, .*orders\.singleVariantColumn=row"
+    ):
+        described_source(spark, lake, "orders")
+    others = Lake(root, columns={**columns, "value": "customer"}, format="json")
+    described_source(spark, others, "orders")
+    texts = Lake(root, columns=columns, format="json", options={"primitivesAsString": "true"})
+    assert described_source(spark, texts, "orders")[1].where("v = '1'").count() == 1
+
+
+def test_json_rows_are_read_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        "key": "row:customer::string",
+        "value": "to_json(row)",
+        "timestamp": "timestamp_millis(row:at::bigint)",
+        "offset": "row:at::bigint",
+        "partition": "0",
+    }
+    options = {"singleVariantColumn": "row"}
+    lake = Lake(mixed_rows(tmp_path / "orders"), columns=columns, format="json", options=options)
+    plan, _ = scan_by_spark(spark, lake, "orders", 1)
+    rows = read_lake(spark, plan).orderBy("offset").select("key", "value").collect()
+    assert [(row["key"], orjson.loads(row["value"])["v"]) for row in rows] == [("7", 1), ("8", "x"), ("9", None)]
+
+
+@pytest.mark.parametrize("ending", ["lz4", "snappy", "zip"])
+def test_packed_files_that_spark_misreads_are_refused(spark: SparkSession, tmp_path: Path, ending: str) -> None:
+    """Frames of LZ4 and Snappy end Spark's process."""
+    pack: dict[str, Callable[[bytes], Any]] = {
+        "lz4": cramjam.lz4.compress,
+        "snappy": cramjam.snappy.compress,
+        "zip": lambda rows: b"PK" + rows,
+    }
+    root = mixed_rows(tmp_path / "orders", f"a.json.{ending}", lambda rows: bytes(pack[ending](rows)))
+    columns = {"key": "customer", "value": "customer", "timestamp": "timestamp_millis(at)"}
+    with pytest.raises(ArchiveError, match=rf"a\.json\.{ending} has the ending .* pack it again with gzip"):
+        described_source(spark, Lake(root, columns=columns, format="json"), "orders")
+
+
+def test_files_of_the_program_zstd_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    root = mixed_rows(tmp_path / "orders", "a.json.zst", lambda rows: bytes(cramjam.zstd.compress(rows)))
+    columns = {"key": "customer", "value": "customer", "timestamp": "timestamp_millis(at)"}
+    assert described_source(spark, Lake(root, columns=columns, format="json"), "orders")[1].count() == 3
+
+
+@pytest.mark.parametrize("codec", ["lz4", "snappy", "gzip", "bzip2", "deflate"])
+def test_packed_files_of_spark_are_read(spark: SparkSession, tmp_path: Path, codec: str) -> None:
+    root = tmp_path / "orders"
+    spark.range(9).selectExpr("string(id) as customer", "id as at").write.option("compression", codec).json(str(root))
+    columns = {"key": "customer", "value": "customer", "timestamp": "timestamp_millis(at)"}
+    assert described_source(spark, Lake(root, columns=columns, format="json"), "orders")[1].count() == 9

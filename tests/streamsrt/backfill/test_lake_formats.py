@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import (
     FORMATS,
     SparkVersions,
     check_format,
+    check_packed,
+    mixed_fields,
     package_of_format,
     package_of_scheme,
+    packed_ending,
     reader_options,
 )
 
@@ -78,3 +81,31 @@ def test_the_package_of_a_file_system_is_named(location: str, package: str) -> N
 )
 def test_what_only_spark_can_read_is_left_to_it(lake: Lake, by_spark: bool) -> None:
     assert lake.is_read_by_spark is by_spark
+
+
+@pytest.mark.parametrize(
+    ("schema", "mixed"),
+    [
+        ("OBJECT<k: STRING, v: BIGINT>", ()),
+        ("OBJECT<k: STRING, v: VARIANT>", ("v",)),
+        ("OBJECT<o: OBJECT<x: VARIANT, `y z`: ARRAY<BIGINT>>, v: DECIMAL(21,1), w: STRING>", ("o",)),
+        ("OBJECT<`a, b: VARIANT`: STRING, `c``d`: ARRAY<VARIANT>>", ("c`d",)),
+        ("ARRAY<OBJECT<k: VARIANT, v: STRING>>", ("k",)),
+        ("VOID", ()),
+    ],
+)
+def test_fields_of_several_types_are_found_in_a_schema_of_variants(schema: str, mixed: tuple[str, ...]) -> None:
+    assert mixed_fields(schema) == mixed
+
+
+def test_compressed_files_that_spark_misreads_are_refused() -> None:
+    for path in ("file:/a/x.json", "file:/a/x.json.gz", "file:/a.zip/x.csv", "file:/a/x.csv.zst", "file:/a/x.bz2"):
+        assert packed_ending(path) == ""
+        check_packed(path, None)
+    check_packed("file:/a/part-0.json.lz4", 0)
+    with pytest.raises(ArchiveError, match=r"x\.json\.lz4 .* not in the blocks of Hadoop.* pack it again with gzip"):
+        check_packed("file:/a/x.json.lz4", 4)
+    with pytest.raises(ArchiveError, match=r"x\.csv\.ZIP has the ending \.zip, which Spark can't unpack"):
+        check_packed("file:/a/x.csv.ZIP", 80)
+    with pytest.raises(ArchiveError, match=r"ending \.tar\.gz"):
+        check_packed("file:/a/x.tar.gz", 31)
