@@ -53,6 +53,7 @@ _TEXTS = ("json", "csv")
 _OWN_TYPES = frozenset({"singlevariantcolumn", "primitivesasstring"})
 _RECORD = (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS)
 _ROW = "__row"
+_MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
 _ID, _NUMBER = "__id", "__number"
@@ -497,7 +498,14 @@ def explained(
             f"{where} has the format {lake.format}, for which Spark {versions.spark} has no package here: "
             f"{package_of_format(lake.format, versions)}"
         )
-    if ("ClassNotFoundException" in text and ".fs." in text) or "No FileSystem for scheme" in text:
+    missing = _MISSING_CLASS.search(text)
+    if missing is not None and ".fs." not in missing[1]:
+        return BackfillError(
+            f"{where}, {lake.location}: a package that Spark was given needs the class {missing[1].replace('/', '.')}, "
+            "which is missing: give packages by --conf spark.jars.packages, which brings all that they need, instead of by "
+            "spark.jars"
+        )
+    if missing is not None or "No FileSystem for scheme" in text:
         return BackfillError(
             f"{where} is on a file system that Spark does not have, {lake.location}: "
             f"{package_of_scheme(lake.location or '', versions)}"

@@ -36,12 +36,12 @@ def test_a_lake_of_delta_is_read_at_the_version_of_the_plan(scene: Scene) -> Non
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == ["path version 1", "table version 1"]
-    expected = _stores(usual)
+    expected = stores(usual)
     for name in ("path", "table"):
-        assert _stores(Backfill(scene.folder / name)) == expected
+        assert stores(Backfill(scene.folder / name)) == expected
 
 
-def _stores(backfill: Backfill) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
+def stores(backfill: Backfill) -> list[tuple[str, int, list[tuple[str, int, str]]]]:
     return [
         (each.task, each.records, [(store.name, store.entries, store.changelog_digest) for store in each.stores])
         for each in backfill.verify()

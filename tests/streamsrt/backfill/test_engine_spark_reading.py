@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import cramjam
 import orjson
 import pytest
+from pyspark.errors import PySparkException
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_reading import check_lake, described_source, folders_of, read_lake
+from streamsrt.backfill.engine_spark_reading import check_lake, described_source, explained, folders_of, read_lake
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, LakeShare
@@ -368,3 +369,33 @@ def test_packed_files_of_spark_are_read(spark: SparkSession, tmp_path: Path, cod
     spark.range(9).selectExpr("string(id) as customer", "id as at").write.option("compression", codec).json(str(root))
     columns = {"key": "customer", "value": "customer", "timestamp": "timestamp_millis(at)"}
     assert described_source(spark, Lake(root, columns=columns, format="json"), "orders")[1].count() == 9
+
+
+@pytest.mark.parametrize(
+    ("cause", "says"),
+    [
+        (
+            "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "does not have, s3a://",
+        ),
+        (
+            "java.lang.NoClassDefFoundError: software/amazon/s3/Client",
+            "needs the class software.amazon.s3.Client, which is",
+        ),
+    ],
+)
+def test_a_file_system_that_is_missing_is_told_from_one_whose_packages_are(
+    spark: SparkSession, cause: str, says: str
+) -> None:
+    plan = LakePlan(
+        topic="orders",
+        files=(),
+        order="",
+        partitioned=False,
+        headers=False,
+        columns={},
+        location="s3a://shop/o",
+        format="json",
+    )
+    error = PySparkException(f"o1.load: {cause}\n\tat org.apache.hadoop.fs.s3a.impl.Streams")
+    assert says in str(explained(spark, plan, error))
