@@ -59,6 +59,7 @@ from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LI
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.compression import Compression
+from topology.graph.nodes import internal_topic_name
 from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
@@ -188,6 +189,17 @@ def _global_consumer(
         cache_max_bytes=max(config.uncommitted_bytes // _GLOBAL_PART, _LEAST_GLOBAL_CACHE_BYTES),
         replica=replica,
         now_ms=now_ms,
+        changelogs=changelogs_of(topology, config.application_id),
+    )
+
+
+def changelogs_of(topology: Topology, application_id: str) -> frozenset[str]:
+    """The internal topics from which tasks restore stores."""
+    return frozenset(
+        internal_topic_name(application_id, spec.changelog_name)
+        for part in topology.subtopologies
+        for spec in part.stores
+        if spec.logging and spec.source_topic is None
     )
 
 

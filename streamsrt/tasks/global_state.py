@@ -18,14 +18,14 @@ Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamsrt.client.interface import Network
+from streamsrt.client.interface import Fetching, Network
 from streamsrt.client.values import EARLIEST, LATEST, Fetched, OffsetOutOfRangeError, TopicPartition
 from streamsrt.errors import (
     DeserializationError,
@@ -223,7 +223,9 @@ def _no_partitions(topic: str) -> int:
 class GlobalConsumer:
     """Keeps the global stores of this instance up to date. Belongs to the processing thread.
 
-    It reads with the restore fetcher: what that brings goes to :meth:`take` first.
+    It reads with the restore fetcher: what that brings goes to :meth:`take` first. ``changelogs``: topics that tasks restore
+    from. A fetcher has one position for a partition, which is dropped when a task is restored, so a global topic among them
+    is read with the main fetcher. A global table of Faust is such a topic.
     """
 
     def __init__(
@@ -237,8 +239,10 @@ class GlobalConsumer:
         cache_max_bytes: int,
         replica: int = 0,
         now_ms: int = 0,
+        changelogs: Collection[str] = (),
     ) -> None:
         parts = tuple(subtopologies)
+        self._changelogs = frozenset(changelogs)
         self._replica = replica
         self._network = network
         self._directory = directory
@@ -327,8 +331,16 @@ class GlobalConsumer:
             own = {tp: (starts[tp].offset, ends[tp].offset) for tp in partitions if tp[0] == topic}
             self._positions.update(self._start_of(store, own))
         self._ends = {tp: ends[tp].offset for tp in partitions}
-        self._network.restorer.add_partitions(dict(self._positions))
+        for fetcher in self._fetchers():
+            fetcher.add_partitions({tp: at for tp, at in self._positions.items() if self._fetcher_of(tp[0]) is fetcher})
         logger.info("global stores %s: reading %d partitions", ", ".join(self.state.specs), len(partitions))
+
+    def _fetchers(self) -> list[Fetching]:
+        """Those that read a partition."""
+        return list(dict.fromkeys(self._fetcher_of(topic) for topic, _ in self._positions))
+
+    def _fetcher_of(self, topic: str) -> Fetching:
+        return self._network.fetcher if topic in self._changelogs else self._network.restorer
 
     def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Returns the start offsets for the partitions of a store's topic."""
@@ -345,11 +357,11 @@ class GlobalConsumer:
             raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and recreated")
         return {tp: max(start, known.get(tp[1], 0)) for tp, (start, _) in bounds.items()}
 
-    def take(self, fetched: Fetched) -> bool:
-        """Applies fetched data of a global topic; returns False if it belongs to another topic. Raises RecordError,
-        BrokerError."""
+    def take(self, fetched: Fetched, fetcher: Fetching) -> bool:
+        """Applies what a fetcher brings of a global topic; returns False if it is of another topic, or was fetched for a
+        task. Raises RecordError, BrokerError."""
         tp = (fetched.topic, fetched.partition)
-        if tp not in self._positions:
+        if tp not in self._positions or self._fetcher_of(tp[0]) is not fetcher:
             return False
         if isinstance(fetched.error, OffsetOutOfRangeError):
             store = next(name for name in self._stores if self.state.topic_of(name) == tp[0])
@@ -411,8 +423,8 @@ class GlobalConsumer:
         self._end()
 
     def _end(self) -> None:
-        if self._positions:
-            self._network.restorer.remove_partitions(list(self._positions))
+        for fetcher in self._fetchers():
+            fetcher.remove_partitions([tp for tp in self._positions if self._fetcher_of(tp[0]) is fetcher])
         with ExitStack() as stack:
             # In reverse order: the processors are closed before the stores, which are closed in any case.
             for name, store in self._stores.items():

@@ -11,6 +11,7 @@ from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
+from streamsrt.runtime.assembly import changelogs_of
 from streamsrt.runtime.commit import Committer
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
@@ -151,6 +152,7 @@ class Rig:
             application_id=APPLICATION_ID,
             config=self._global_config,
             cache_max_bytes=cache_max_bytes,
+            changelogs=changelogs_of(self.topology, APPLICATION_ID),
         )
 
     def _count(self, topic: str) -> int:

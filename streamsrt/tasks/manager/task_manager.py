@@ -534,7 +534,7 @@ class TaskManager:
         """Handles a report of the restore. Raises the broker's error if a changelog can't be read."""
         if isinstance(report, Fetched):
             if self._globals is not None:
-                self._globals.take(report)
+                self._globals.take(report, self._network.restorer)
             return
         known = self._by_changelog.get(report.changelog)
         if known is None:
@@ -570,7 +570,8 @@ class TaskManager:
 
     def add_input(self, fetched: Fetched) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
-        self._inputs.take(fetched)
+        if self._globals is None or not self._globals.take(fetched, self._network.fetcher):
+            self._inputs.take(fetched)
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; returns the number of records. Raises RecordError."""

@@ -31,7 +31,8 @@ from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.in_process_network import InProcessNetwork
-from tests.streamsrt.rig import Rig
+from tests.streamsrt.rig import CHANGELOG, Rig
+from tests.system.processes import wait_until
 from topology import ProcessorContext, Record, Store, StreamsBuilder, TopologyError, serdes
 from topology.graph.topology import Topology
 
@@ -93,6 +94,31 @@ def test_what_is_written_later_is_followed_and_deletions_delete(tmp_path: Path) 
     network.write(("in", 0), text(("a", "de"), ("b", "at")))
     rig.iterate(3)
     assert results(rig) == ["at:None", "de:new"]
+    rig.close()
+
+
+@pytest.mark.parametrize("restores_apart", [False, True])
+def test_the_changelog_of_a_store_is_followed_while_its_tasks_come_and_go(tmp_path: Path, restores_apart: bool) -> None:
+    """A fetcher that reads for the tasks, too, would forget the partitions of those that are restored or leave."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).group_by_key().count(store="counts")
+    builder.global_table(CHANGELOG, key=serdes.string, value=serdes.string, store="all")
+    network = InProcessNetwork({"in": 3, "out": 3, CHANGELOG: 3})
+    rig = Rig(tmp_path, builder.build(), network, restores_apart=restores_apart)
+    rig.give(Tasks(active=rig.tasks(0), standby=rig.tasks(1, 2)))
+    rig.iterate(6)
+    rig.give(Tasks(active=rig.tasks(0), standby=rig.tasks(2)))
+    rig.iterate(6)
+    for partition in (1, 2):
+        network.write((CHANGELOG, partition), text((f"of {partition}", "another")))
+    rows = rig.global_consumer.state.read_only("all") if rig.global_consumer is not None else None
+    assert rows is not None
+
+    def seen() -> list[object]:
+        rig.iterate()
+        return sorted(key for key, _ in rows.all())
+
+    wait_until(lambda: seen() == ["of 1", "of 2"], "both have come")
     rig.close()
 
 
