@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,22 +72,46 @@ def test_every_partition_sees_all_rates_and_a_page_shows_them(bundled_broker: Bu
     assert producer.flush(PATIENCE_S) == 0
     (tmp_path / "rated.py").write_text(PROGRAM, encoding="utf-8")
     (port,) = free_ports(1)
-    environment = {
-        **os.environ,
-        "BROKER": bundled_broker.bootstrap_servers,
-        "PORT": str(port),
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-m", "streamsrt", "faust", "run", "rated:app", "--state-dir", "state"]
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
-    try:
-        wait_for_page(process, f"http://127.0.0.1:{port}/rate/x/", b'{"x":10,"all":2}', tmp_path / "log")
+    with instance(bundled_broker, tmp_path, port) as process:
+        log = tmp_path / f"log-{port}"
+        wait_for_page(process, f"http://127.0.0.1:{port}/rate/x/", b'{"x":10,"all":2}', log)
         # The page shows what no other partition sees yet: each sees the others' rates when they are committed and read.
         assert any(all_rates_are_seen(servers, producer, look) for look in range(LOOKS))
         assert len(admin.list_topics("rates-declared", timeout=PATIENCE_S).topics["rates-declared"].partitions) == 3
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()[-3000:]
+        assert process.wait(PATIENCE_S) == 0, log.read_text()[-3000:]
+
+
+def test_an_instance_sees_the_rates_that_another_one_gets_later(bundled_broker: BundledBroker, tmp_path: Path) -> None:
+    servers = {"bootstrap.servers": bundled_broker.bootstrap_servers}
+    admin, producer = AdminClient(servers), Producer(servers)
+    names = ("rates-later-in", "orders-later", "prices-later")
+    for each in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+        each.result(PATIENCE_S)
+    (tmp_path / "rated.py").write_text(PROGRAM.replace("-live", "-later"), encoding="utf-8")
+    ports = free_ports(2)
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(instance(bundled_broker, tmp_path, port)) for port in ports]
+        for process, port in zip(running, ports, strict=True):
+            wait_for_page(process, f"http://127.0.0.1:{port}/rate/x/", b'{"x":0,"all":0}', tmp_path / f"log-{port}")
+        for number, (name, rate) in enumerate((("x", "10"), ("y", "7"))):
+            producer.produce("rates-later-in", rate, name, partition=number)
+        assert producer.flush(PATIENCE_S) == 0
+        for process, port in zip(running, ports, strict=True):
+            wait_for_page(process, f"http://127.0.0.1:{port}/rate/x/", b'{"x":10,"all":2}', tmp_path / f"log-{port}")
+        for process in running:
+            process.terminate()
+        assert [process.wait(PATIENCE_S) for process in running] == [0, 0]
+
+
+@contextlib.contextmanager
+def instance(broker: BundledBroker, folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "BROKER": broker.bootstrap_servers, "PORT": str(port), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "streamsrt", "faust", "run", "rated:app", "--state-dir", f"state-{port}"]
+    with (folder / f"log-{port}").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        yield process
     finally:
         process.kill()
         process.wait()
