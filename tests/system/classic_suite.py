@@ -19,6 +19,8 @@ AT_ONCE = "a static member of a classic group that was killed and comes back goe
 SESSION = "how long a killed member stays is its own setting in a classic group"
 
 NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
+    "test_bad_days::test_a_first_version_without_its_source_topics_may_be_corrected": OWN_PROTOCOL,
+    "test_bad_days::test_input_that_comes_while_an_internal_topic_is_deleted_is_not_lost": OWN_PROTOCOL,
     "test_bad_input::test_a_broker_that_is_too_old": BROKER,
     "test_bad_input::test_a_broker_without_streams_groups": BROKER,
     "test_classic_group": OWN_PROTOCOL,
@@ -27,6 +29,7 @@ NOT_IN_CLASSIC_GROUPS: Mapping[str, str] = {
     "test_frozen_disk": "no application of it joins a group",
     "test_in_flight": OWN_PROTOCOL,
     "test_protocol_change": OWN_PROTOCOL,
+    "test_refused_version": OWN_PROTOCOL,
     "test_send_back": SESSION,
     "test_static_members::test_after_a_kill_it_waits_for_its_own_session_to_end": AT_ONCE,
     "test_static_members::test_so_it_does_when_it_comes_back_by_the_classic_protocol": AT_ONCE,
