@@ -36,7 +36,7 @@ from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.runtime.assembly import assemble, client_config, ready_topology, refuse_missing_topics, without_old_state
 from streamsrt.runtime.group_protocol import GroupProtocol
-from streamsrt.runtime.health import Readiness, why_not_alive
+from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.loop.thread import StreamThread
@@ -175,7 +175,9 @@ class KafkaStreams(Queryable):
         """Why some tasks of this instance are not processing; empty if all are."""
         has_none_to_run = not any(part.sources for part in self.topology.subtopologies)
         known = has_none_to_run or self._others_have_tasks()
-        return self._readiness.why_not(self._state, self.progress, others_have_tasks=known)
+        reasons = self._readiness.why_not(self._state, self.progress, others_have_tasks=known)
+        loop = self._loop
+        return reasons if loop is None else with_silence(reasons, loop.silent_s(), loop.doing())
 
     def _others_have_tasks(self) -> bool:
         try:
@@ -188,8 +190,7 @@ class KafkaStreams(Queryable):
         loop, state = self._loop, self._state
         if loop is None:
             return why_not_alive(state, 0.0, 1.0, "")
-        silent_s = (time.monotonic_ns() - loop.meter.turned_ns) / 1e9
-        return why_not_alive(state, silent_s, self.config.max_poll_interval_ms / 1000, loop.doing())
+        return why_not_alive(state, loop.silent_s(), self.config.max_poll_interval_ms / 1000, loop.doing())
 
     def metrics(self) -> list[Metric]:
         """The metrics of this instance, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""

@@ -166,7 +166,7 @@ def delete(
         results = network.admin.delete_groups(groups)
     failed = {name: error for name, error in results.items() if error is not None}
     if failed:
-        raise ConfigError("; ".join(f"group {name!r} was not deleted: {error}" for name, error in failed.items()))
+        raise ConfigError("; ".join(str(error) for error in failed.values()))
     if as_json:
         print_json({"deleted": groups})
 

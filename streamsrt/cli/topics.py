@@ -114,7 +114,7 @@ def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Ex
             return
         failed = _failures(network.admin.delete_topics(names))
     if failed:
-        raise ConfigError("; ".join(f"topic {name!r} was not deleted: {error}" for name, error in failed.items()))
+        raise ConfigError("; ".join(str(error) for error in failed.values()))
 
 
 def _failures(results: Mapping[str, StreamsError | None]) -> dict[str, StreamsError]:

@@ -30,6 +30,7 @@ from streamsrt.dead_letters.letters import (
 from streamsrt.errors import MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 
+_START_TIMEOUT_S = 10.0
 _TIMEOUT_S = 30.0
 TRANSACTION_LETTERS = 500
 _TRANSACTION_BYTES = 8 << 20
@@ -49,7 +50,7 @@ def connected(bootstrap_servers: str, topic: str, *, writes: bool = False) -> It
             producer=ProducerConfig(transactional_id=f"streamsrt-dlq-{topic}" if writes else None),
         )
     )
-    network.start()
+    network.start(_START_TIMEOUT_S)
     try:
         if writes:
             network.transactions.initialize(_TIMEOUT_S)

@@ -150,7 +150,8 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     if result.result is None:
         return 404, {
             "error": "KeyNotFound",
-            "message": f"store {store!r} has no key {text!r}",
+            "message": f"store {store!r} has no key {text!r} in partition {partition}, where the default partitioner puts "
+            f"it. If producers place keys otherwise, /stores/{store}/range finds it",
             "partition": partition,
             "position": result.position.to_json(),
         }

@@ -20,7 +20,7 @@ _LARGE_SHARE_LATE = 0.05
 """From how many late records on, and from which part of what its subtopology processed, it is worth an advice."""
 
 _REASONS: Mapping[str, str] = {
-    "dropped_null": "their key or value is null",
+    "dropped_null": "their key or value is null. A record counts in each step that drops it",
     "unkeyed": "they have no key and precede a repartition topic (no metric counts them, as in Kafka Streams)",
     "dropped_late": "they came after their window had closed, or are older than what their store keeps. Where late() is "
     "called, it has the former",

@@ -14,6 +14,8 @@ from streamsrt.wording import counted
 
 _NO_TASKS = tuple(code.name for code in NO_TASKS_BY if code is not StatusCode.STALE_TOPOLOGY)
 """An old member whose tasks went to a newer version has done its work: it stays ready until it is stopped."""
+SILENT_S = 10.0
+"""After so long without an iteration, what the processing thread has said is out of date."""
 _LIBRARIES = ("/lib/python", "/site-packages/")
 _OURS = str(Path(__file__).resolve().parent.parent)
 
@@ -95,6 +97,17 @@ def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> 
             f"({limit_s:g} s){': ' if doing else ''}{doing}"
         ]
     return []
+
+
+def with_silence(reasons: list[str], silent_s: float, doing: str) -> list[str]:
+    """Returns reasons for not being ready with what the processing thread hangs in, if it has been silent for long: the
+    others are as old as that."""
+    if not reasons or silent_s < SILENT_S:
+        return reasons
+    return [
+        f"the processing thread has not polled for {silent_s:.0f} s{': ' if doing else ''}{doing}. Before that:",
+        *reasons,
+    ]
 
 
 def where_is(thread_id: int | None) -> str:

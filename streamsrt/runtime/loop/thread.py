@@ -536,7 +536,9 @@ class StreamThread:
                 self.on_undone()
         except StreamsError as second:
             logger.warning("processed records could not be committed and will be processed again: %s", second)
-        with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
+        with self._manager.assignment_changes.because(
+            f"this stream thread failed with {type(error).__name__}: {error}"
+        ):
             self._close_as_they_are()
         self._member.send(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.send(ReportOwned(NOTHING))
@@ -578,6 +580,10 @@ class StreamThread:
     def was_shut_down(self) -> bool:
         """Whether another member requested a shutdown of the application."""
         return self._state.was_shut_down
+
+    def silent_s(self) -> float:
+        """How long ago the last iteration began. May be called by any thread."""
+        return (time.monotonic_ns() - self.meter.turned_ns) / 1e9
 
     def doing(self) -> str:
         """What the thread is doing at this moment. May be called from any thread."""

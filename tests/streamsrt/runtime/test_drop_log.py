@@ -21,6 +21,7 @@ from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, Rig, number
 from topology import KTable, Store, StreamsBuilder, TimeWindows, serdes
 
+NULL = "their key or value is null. A record counts in each step that drops it"
 LATE = (
     "they came after their window had closed, or are older than what their store keeps. Where late() is called, it has the "
     "former"
@@ -36,7 +37,7 @@ def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:
     assert lines(0, 0, 0) == []
     assert lines(3, 0, 100) == [f"task a_0: dropped 3 records of in-0: {LATE}"]
     assert lines(9, 0, INTERVAL_MS) == []
-    assert lines(9, 4, INTERVAL_MS + 1) == ["task a_0: dropped 4 records of in-0: their key or value is null"]
+    assert lines(9, 4, INTERVAL_MS + 1) == [f"task a_0: dropped 4 records of in-0: {NULL}"]
     assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: dropped 7 records of in-0: {LATE}"]
     assert lines(10, 4, 9 * INTERVAL_MS) == []
 
@@ -45,7 +46,7 @@ def test_a_task_that_is_opened_again_counts_from_zero() -> None:
     log = DropLog()
     assert len(log.lines([Drops("task a_0", " of in-0", {"dropped_null": 5})], 0)) == 1
     again = log.lines([Drops("task a_0", " of in-0", {"dropped_null": 2})], INTERVAL_MS)
-    assert again == ["task a_0: dropped 2 records of in-0: their key or value is null"]
+    assert again == [f"task a_0: dropped 2 records of in-0: {NULL}"]
 
 
 def test_what_was_not_told_yet_is_told_at_the_end() -> None:
@@ -53,7 +54,7 @@ def test_what_was_not_told_yet_is_told_at_the_end() -> None:
     log.lines([Drops("task a_0", " of in-0", {"dropped_late": 3})], 0)
     last = Drops("task a_0", " of in-0", {"dropped_late": 5, "dropped_null": 1})
     assert log.rest(last) == [
-        "task a_0: dropped 1 record of in-0: their key or value is null",
+        f"task a_0: dropped 1 record of in-0: {NULL}",
         f"task a_0: dropped 2 records of in-0: {LATE}",
     ]
     again = Drops("task a_0", " of in-0", {"dropped_late": 1})
@@ -71,7 +72,7 @@ def test_the_loop_tells_what_its_tasks_dropped(rig: Rig, caplog: pytest.LogCaptu
         rig.clock_ms += 1_000
         rig.iterate()
     task = next(iter(rig.manager))
-    assert dropped(caplog) == [f"task {task}: dropped 2 records of in-0: their key or value is null"]
+    assert dropped(caplog) == [f"task {task}: dropped 2 records of in-0: {NULL}"]
 
 
 def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +87,7 @@ def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.Lo
     task = next(iter(rig.manager))
     rig.give(Tasks(active=rig.tasks(1)))
     rig.iterate()
-    assert dropped(caplog)[1:] == [f"task {task}: dropped 2 records of in-0: their key or value is null"]
+    assert dropped(caplog)[1:] == [f"task {task}: dropped 2 records of in-0: {NULL}"]
 
 
 def test_a_stream_of_poison_is_one_line_with_the_last_of_it(

@@ -17,7 +17,7 @@ from streamsrt.http.answers import readiness
 from streamsrt.http.instance import Instance
 from streamsrt.membership.statuses import ADVICE, CLASSIC_ADVICE
 from streamsrt.membership.values import Leave, ReleaseTasks, ReportOwned, RequestShutdown, Status, StatusChanged, Tasks
-from streamsrt.runtime.health import Readiness, why_not_alive, why_not_ready, why_task
+from streamsrt.runtime.health import SILENT_S, Readiness, why_not_alive, why_not_ready, why_task, with_silence
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.meter import ThreadMeter, Work
 from streamsrt.runtime.metrics import Metric, prometheus_text
@@ -67,6 +67,16 @@ def test_the_application_says_what_becomes_of_a_failure(
     assert rig.thread.response is response
     assert command in rig.member.told
     assert (State.PENDING_ERROR in rig.states) is is_error
+
+
+def test_a_thread_that_hangs_is_named_before_what_it_said_earlier() -> None:
+    before = ["the group gives this member no tasks", "ASSIGNMENT_DELAYED: no action is needed"]
+    assert with_silence(before, SILENT_S / 2, "it processes in-0 offset 0") == before
+    assert with_silence([], SILENT_S * 2, "it processes in-0 offset 0") == []
+    assert with_silence(before, 30.0, "it processes in-0 offset 0 at hang.py:4 in f") == [
+        "the processing thread has not polled for 30 s: it processes in-0 offset 0 at hang.py:4 in f. Before that:",
+        *before,
+    ]
 
 
 def test_nothing_is_processed_while_it_is_paused(rig: Rig) -> None:
