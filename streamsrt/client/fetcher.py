@@ -68,13 +68,15 @@ class _Partition:
         "not_before",
         "paused",
         "position",
+        "reports_empty",
         "resting",
         "topic_id",
         "tp",
     )
 
-    def __init__(self, tp: TopicPartition, position: int, generation: int) -> None:
+    def __init__(self, tp: TopicPartition, position: int, generation: int, *, reports_empty: bool) -> None:
         self.tp = tp
+        self.reports_empty = reports_empty
         self.position = position
         self.generation = generation
         self.buffered: deque[Fetched] = deque()
@@ -125,12 +127,12 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------------ from the processing thread
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
+    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
         with self._lock:
             for tp, position in positions.items():
                 self._drop(tp)
                 self._generation += 1
-                self._partitions[tp] = _Partition(tp, position, self._generation)
+                self._partitions[tp] = _Partition(tp, position, self._generation, reports_empty=reports_empty)
         self._wake_from_outside()
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -340,9 +342,12 @@ class Fetcher:
                     partition_max_bytes=config.max_partition_bytes,
                 )
             )
+        max_wait_ms = min(config.max_wait_ms, RECHECK_MS) if others_wait else config.max_wait_ms
+        if any(partition.reports_empty for partition in partitions):
+            max_wait_ms = 0
         return types.FetchRequest(
             replica_id=CONSUMER_REPLICA_ID,
-            max_wait_ms=min(config.max_wait_ms, RECHECK_MS) if others_wait else config.max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
             isolation_level=1 if config.isolation_level == "read_committed" else 0,
@@ -358,7 +363,7 @@ class Fetcher:
             return self._deliver_error(partition, generation, position, data)
         records = _NOTHING if data.records is None else memoryview(data.records)
         size, next_offset = whole_batches(records)
-        if size == 0:
+        if size == 0 and not partition.reports_empty:
             return False
         aborted = None
         if self._config.isolation_level == "read_committed":
@@ -383,6 +388,7 @@ class Fetcher:
                 return False
             partition.position = item.next_offset
             partition.resting = item.error is not None
+            partition.reports_empty = False
             if not partition.buffered and not partition.paused:
                 self._ready.append(partition.tp)
             partition.buffered.append(item)

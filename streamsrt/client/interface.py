@@ -36,8 +36,12 @@ R = TypeVar("R", bound=Message)
 class Fetching(Protocol):
     """Fetches raw record batches of the partitions that were added."""
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Starts to fetch from these offsets. A partition that was added before moves, and loses its buffer."""
+    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
+        """Starts to fetch from these offsets. A partition that was added before moves, and loses its buffer.
+
+        ``reports_empty``: if the first response has no data of a partition, :meth:`poll` returns that, too, with the end
+        of what can be read.
+        """
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Stops fetching and drops buffered data. Other partitions are not affected. Afterwards, :meth:`poll` returns

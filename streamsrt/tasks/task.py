@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -322,10 +322,14 @@ class Task:
         self._partition_times[topic, partition] = latest
         return selected(columns, timestamps, keep)
 
-    def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:
-        """Records the broker's high watermark of a partition: see ``max.task.idle.ms`` in
+    def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
+        """The high watermarks of these input partitions will be noted: see ``max.task.idle.ms`` in
         ``streamsrt.tasks.input.partition_group``."""
-        self._group.note_high_watermark((topic, partition), high_watermark)
+        self._group.wait_for(partitions)
+
+    def note_high_watermark(self, topic: str, partition: int, high_watermark: int, fetched_to: int = -1) -> None:
+        """Records the broker's high watermark of an input partition. ``fetched_to``: where a fetch without data ended."""
+        self._group.note_high_watermark((topic, partition), high_watermark, fetched_to)
 
     # ------------------------------------------------------------------------------------------------- work
 

@@ -76,11 +76,14 @@ class InProcessFetcher:
         self.batches_at_once = 1
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
+        self._reporting: set[TopicPartition] = set()
         self.errors: dict[TopicPartition, FetchError] = {}
 
-    def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
+    def add_partitions(self, positions: Mapping[TopicPartition, int], *, reports_empty: bool = False) -> None:
         with self._lock:
             self.positions.update(positions)
+            self._reporting.difference_update(positions)
+            self._reporting.update(positions if reports_empty else ())
             self.paused.difference_update(positions)
         self.arrived.set()
 
@@ -124,8 +127,9 @@ class InProcessFetcher:
                 OUT_OF_RANGE,
             )
         batch, next_offset = (b"", offset) if error is not None else log.read(offset, self.batches_at_once)
-        if error is None and not batch:
+        if error is None and not batch and tp not in self._reporting:
             return None
+        self._reporting.discard(tp)
         return Fetched(*tp, memoryview(batch), offset, next_offset, log.end, log.end, log.start, None, error)
 
     @property

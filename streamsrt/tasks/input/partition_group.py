@@ -8,7 +8,8 @@
    records of several partitions in that order, if the caller accepts one. It ends with the last record of one of their
    batches: what follows is unknown until the next batch is looked at, or waited for.
 3. A partition without records may still get older ones. ``max.task.idle.ms`` says whether to wait for them: -1: not at
-   all; 0: as long as the broker is known to have records for it; otherwise that much longer.
+   all; 0: as long as the broker is known to have records for it, or has not answered yet
+   (:meth:`PartitionGroup.wait_for`); otherwise that much longer.
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ class PartitionGroup:
         self._queues: dict[TopicPartition, _Queue] = {partition: _Queue() for partition in partitions}
         self._max_task_idle_ms = max_task_idle_ms
         self._idle_since_ms: int | None = None
+        self._unknown: set[TopicPartition] = set()
         self.buffered = 0
         self.enforced = 0
         """How often records could be processed though other partitions had none."""
@@ -147,9 +149,16 @@ class PartitionGroup:
         if queue.head is None:
             queue.open_batch()
 
-    def note_high_watermark(self, partition: TopicPartition, high_watermark: int) -> None:
-        """Records the broker's high watermark of a partition (rule 3)."""
-        self._queues[partition].high_watermark = high_watermark
+    def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their high watermarks will be noted, and are unknown until then (rule 3)."""
+        self._unknown.update(partitions)
+
+    def note_high_watermark(self, partition: TopicPartition, high_watermark: int, fetched_to: int = -1) -> None:
+        """Records the broker's high watermark of a partition (rule 3). ``fetched_to``: where a fetch without data ended."""
+        queue = self._queues[partition]
+        queue.high_watermark = high_watermark
+        queue.fetched_to = max(queue.fetched_to, fetched_to)
+        self._unknown.discard(partition)
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether records may be processed now."""
@@ -167,7 +176,7 @@ class PartitionGroup:
             self._idle_since_ms = None
             self.enforced += 1
             return True
-        if any(queue.has_more_at_broker() for queue in empty):
+        if any(queue.has_more_at_broker() for queue in empty) or self._misses_an_unknown():
             return False
         if self._max_task_idle_ms > 0:
             if self._idle_since_ms is None:
@@ -176,6 +185,9 @@ class PartitionGroup:
                 return False
         self.enforced += 1
         return True
+
+    def _misses_an_unknown(self) -> bool:
+        return bool(self._unknown) and any(self._queues[each].head is None for each in self._unknown)
 
     def next_run(self, limit_records: int) -> Run | None:
         """Removes and returns the next records: at most ``limit_records`` (1 or more). None: nothing is buffered."""

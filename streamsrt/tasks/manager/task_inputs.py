@@ -2,7 +2,8 @@
 
 1. Fetched data of a partition that no running task reads is dropped.
 2. A partition with more than ``input_buffer_bytes`` is paused until half of it is processed.
-3. If the log no longer has a position, the partition's reset policy applies.
+3. A task with several partitions begins when the broker has answered for each of them: what has old timestamps comes first.
+4. If the log no longer has a position, the partition's reset policy applies.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class TaskInputs:
         """Starts fetching for a running task; ``partitions``: only these."""
         wanted = list(owned.inputs if partitions is None else partitions)
         self._by_partition.update(dict.fromkeys(wanted, owned))
-        self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted})
+        is_merged = len(owned.inputs) > 1
+        if is_merged:
+            owned.task.wait_for(wanted)
+        self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted}, reports_empty=is_merged)
 
     def stop(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Stops fetching for a task, and drops its unprocessed input; ``partitions``: only of these."""
@@ -60,6 +64,9 @@ class TaskInputs:
             self._by_partition.pop(tp, None)
             owned.inputs.pop(tp, None)
             owned.paused.discard(tp)
+            if partitions is not None:
+                # The others don't wait for it any more.
+                owned.task.note_high_watermark(*tp, 0, 0)
 
     def take(self, fetched: Fetched) -> None:
         """Handles data of the main fetcher. Raises the broker's error if a partition can't be read."""
@@ -69,6 +76,9 @@ class TaskInputs:
             return
         if fetched.error is not None:
             self._reset_position(owned, tp, fetched)
+            return
+        if not fetched.buffer:
+            owned.task.note_high_watermark(*tp, fetched.readable_end, fetched.next_offset)
             return
         buffer = owned.inputs[tp]
         buffer.add(fetched)
@@ -90,7 +100,7 @@ class TaskInputs:
         logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)
-        self._network.fetcher.add_partitions(found)
+        self._network.fetcher.add_partitions(found, reports_empty=len(owned.inputs) > 1)
 
     def refill(self, owned: OwnedTask) -> None:
         """Gives the task a batch of each partition for which it has none. Raises DeserializationError."""

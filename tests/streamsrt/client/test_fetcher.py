@@ -71,6 +71,20 @@ def test_everything_is_delivered_in_order_and_without_gaps(broker: ScriptedBroke
     assert network.fetcher.buffered_bytes == 0
 
 
+def test_that_a_partition_has_nothing_is_told_once_to_whoever_wants_to_know(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    fill(broker, 0, 2)
+    fill(broker, 1, 1)
+    network = connect(broker.address)
+    network.fetcher.add_partitions({("t", 0): 0, ("t", 1): 10, ("t", 2): 0}, reports_empty=True)
+    found = {item.partition: item for item in (one(network), one(network), one(network))}
+    ends = {number: (len(item.buffer) > 0, item.next_offset, item.readable_end) for number, item in found.items()}
+    assert ends == {0: (True, 20, 20), 1: (False, 10, 10), 2: (False, 0, 0)}
+    fill(broker, 1, 1)
+    assert (one(network).partition, network.fetcher.poll(0.0)) == (1, [])
+
+
 def test_a_partition_is_added_without_touching_the_others(broker: ScriptedBroker, connect: Connect) -> None:
     fill(broker, 0, 20)
     fill(broker, 1, 20)

@@ -184,6 +184,31 @@ def test_what_is_put_back_comes_first() -> None:
     assert drain(group, 10) == [("a", 2, b"1"), ("a", 3, b"2")]
 
 
+def test_a_partition_of_which_nothing_is_known_yet_is_waited_for() -> None:
+    """What it has may be older: rows of a table, of the time before a stream began."""
+    group = PartitionGroup([A, B])
+    group.wait_for([A, B])
+    group.note_high_watermark(A, 2)
+    group.add(A, batch([5, 6]))
+    assert not group.is_ready(0)
+    group.note_high_watermark(B, 7, 5)
+    assert not group.is_ready(0), "it has two more"
+    group.add(B, batch([1, 2], 5))
+    assert group.is_ready(0)
+    assert [(topic, time) for topic, time, _ in drain(group, 100)] == [("b", 1), ("b", 2), ("a", 5), ("a", 6)]
+    group.add(A, batch([9], 2))
+    assert group.is_ready(0)
+
+
+def test_a_partition_that_has_nothing_is_not_waited_for() -> None:
+    group = PartitionGroup([A, B])
+    group.wait_for([A, B])
+    group.add(A, batch([5]))
+    group.note_high_watermark(A, 1)
+    group.note_high_watermark(B, 7, 7)
+    assert group.is_ready(0)
+
+
 def test_readiness_follows_max_task_idle_ms() -> None:
     never, known, patient = (PartitionGroup([A, B], idle) for idle in (-1, 0, 50))
     for group in (never, known, patient):
