@@ -159,7 +159,7 @@ def _expire_streams(
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_TASKS):
         return NOTHING
-    return remove_members(group, [key.member_id], now_ms=now_ms)
+    return remove_members(group, [key.member_id], now_ms=now_ms, timed_out=True)
 
 
 def _heartbeat(view: _View, request: types.StreamsGroupHeartbeatRequest) -> GroupDecision:

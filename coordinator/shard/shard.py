@@ -129,7 +129,9 @@ class Shard:
     def settled(self, group_id: str, member_id: str) -> Settled | None:
         """Returns the data for the response to a member's heartbeat, if it belongs to a streams group."""
         group = self._state.groups.get(group_id)
-        if not isinstance(group, StreamsGroup) or member_id not in group.members or group.soft.may_change_by_itself:
+        if not isinstance(group, StreamsGroup) or member_id not in group.members:
+            return None
+        if group.soft.may_change_by_itself or group.is_taking_over:
             return None
         timeout_ms = self._config.for_group(group_id).session_timeout_ms
         return Settled(self, group, self._image, self._config, TimerKey(SESSION, group_id, member_id), timeout_ms)

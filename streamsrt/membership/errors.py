@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from streamsrt.assignment.refused_update import SAME_TOPOLOGY
 from streamsrt.errors import (
     MembershipError,
     StreamsError,
@@ -170,6 +171,10 @@ def with_missing_right(membership: GroupMembership, detail: str) -> str:
 
 def _epoch_refused(membership: GroupMembership, code: int, detail: str) -> TopologyMismatchError:
     group, epoch, name = membership.group_id, membership.topology.epoch, error_name(code)
+    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED and SAME_TOPOLOGY in detail:
+        return StreamsTopologyFencedError(
+            f"Group {group!r}: its topology epoch is newer than {epoch} ({name}).{detail}"
+        )
     if code == ErrorCode.STREAMS_TOPOLOGY_FENCED:
         return StreamsTopologyFencedError(
             f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{detail} Start the newer version of the "

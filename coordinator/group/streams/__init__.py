@@ -18,6 +18,7 @@
 - ``reasons``           why a group gets a new assignment, and what moves with it, as text
 - ``records``           records of a streams group, made from state values
 - ``response``          answers to heartbeats
+- ``returning``         whether a member with an older version than the group's may join again
 - ``state``             state of streams groups: what the records say (hard) and what has to be learnt again after a
                         load (soft)
 - ``statuses``          the status codes of KIP-1071, with details, that a member gets beside its tasks

@@ -24,6 +24,7 @@ from streamsrt.assignment.version_backoff import after_setback
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
+MAX_STRAYED = 1_000
 SESSION = "session"
 REBALANCE = "rebalance"
 INITIAL_DELAY = "initial-delay"
@@ -53,11 +54,17 @@ def leave(
 
 
 def remove_members(
-    group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None, *, now_ms: int | None = None
+    group: StreamsGroup,
+    member_ids: Iterable[str],
+    shutdown_by: str | None = None,
+    *,
+    now_ms: int | None = None,
+    timed_out: bool = False,
 ) -> GroupDecision:
     """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat.
 
-    ``now_ms``: None where somebody else has had them removed, which says nothing of how they fare.
+    ``now_ms``: None where somebody else has had them removed, which says nothing of how they fare. ``timed_out``: they may
+    be alive, and return.
     """
     gone = [name for name in member_ids if name in group.members]
     records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
@@ -72,6 +79,9 @@ def remove_members(
         changes["setbacks"] = after_setback(soft.setbacks, group.topology.epoch, now_ms)
     if any(group.members[name].user_endpoint for name in gone):
         changes["endpoint_epoch"] = soft.endpoint_epoch + 1
+    if timed_out:
+        stale = (name for name in gone if group.is_stale(group.members[name]))
+        changes["strayed"] = (*soft.strayed, *stale)[-MAX_STRAYED:]
     if shutdown_by is not None:
         changes["shutdown_requested_by"] = shutdown_by
     if len(gone) == len(group.members):

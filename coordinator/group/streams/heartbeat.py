@@ -39,10 +39,12 @@ from coordinator.group.streams.records import (
     current_record,
     member_record,
     member_tombstones,
+    taken_over_record,
     target_record,
     topology_record,
 )
 from coordinator.group.streams.response import heartbeat_response, partitions_by_endpoint
+from coordinator.group.streams.returning import may_return
 from coordinator.group.streams.state import LEFT_FOR_A_WHILE, ClassicSide, Endpoint, Member, Soft, StreamsGroup, applied
 from coordinator.group.streams.statuses import missing_tags, problem_of, shutdown, stale
 from coordinator.group.streams.task_offsets import has_caught_up, with_report
@@ -155,6 +157,7 @@ class _Heartbeat:
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
+        self._note_take_over()
         waits = [self._check_unread(), self._check_pause()]
         self._bump_epoch(configuration, needs_bump or self.topology_updated or any(waits) or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
@@ -296,9 +299,15 @@ class _Heartbeat:
             self._check_digest(known)
             return known
         if requested.epoch < known.epoch:
-            if reads_the_rest(self.before, requested, self.context):
+            if may_return(self.before, self.request.member_id, requested) or reads_the_rest(
+                self.before, requested, self.context
+            ):
                 return known
-            raise Refused(*epoch_behind(self.group.group_id, requested.epoch, known.epoch))
+            raise Refused(
+                *epoch_behind(
+                    self.group.group_id, requested.epoch, known.epoch, is_same=requested.has_same_metadata(known)
+                )
+            )
         if requested.epoch > known.epoch + 1:
             raise Refused(*epoch_too_far_ahead(self.group.group_id, requested.epoch, known.epoch))
         return self._write_topology(requested)
@@ -355,6 +364,15 @@ class _Heartbeat:
         check_update(self.group.group_id, known, configuration, self.context)
         if any(name != member.member_id for name in self.group.members):
             check_values(self.group, configuration.topology, member, versions)
+
+    def _note_take_over(self) -> None:
+        """Notes that the newest version has taken over, once nothing else has run for a session timeout."""
+        group = self.group
+        if self.joins or group.epoch > group.assignment_epoch or not group.is_taking_over:
+            return
+        if self.now_ms >= group.assignment_timestamp_ms + self.config.session_timeout_ms:
+            self._write(taken_over_record(group))
+            self.soft["strayed"] = ()
 
     def _take_offsets(self) -> None:
         known = self.before.soft.task_offsets

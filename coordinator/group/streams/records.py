@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from coordinator.group.streams.state import CLASSIC_TAG, OLDER_TAG, Member, StreamsGroup, classic_tag
+from coordinator.group.streams.state import CLASSIC_TAG, OLDER_TAG, TAKEN_OVER_TAG, Member, StreamsGroup, classic_tag
 from coordinator.group.values import GroupRecord
 from coordinator.machine.values import CoordinatorRecord
 from streamsrt.assignment.reconcile import Current
@@ -59,6 +59,17 @@ def topology_record(
         epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_older_tag(older)
     )
     return CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group_id), written)
+
+
+def taken_over_record(group: StreamsGroup) -> GroupRecord:
+    """Returns the record of the group's topology once it has taken over."""
+    assert group.topology is not None
+    written = types.StreamsGroupTopologyValue(
+        epoch=group.topology.epoch,
+        subtopologies=list(map(_as_known, group.topology.subtopologies)),
+        unknown_tags={**(_older_tag(group.older) or {}), TAKEN_OVER_TAG: b""},
+    )
+    return CoordinatorRecord(types.StreamsGroupTopologyKey(group_id=group.group_id), written)
 
 
 def _older_tag(older: Sequence[Topology]) -> dict[int, bytes] | None:

@@ -30,6 +30,8 @@ CLASSIC_TAG = 10_000
 OLDER_TAG = 10_000
 """The tag of the topology's record with the topology before it, if members still ran that one: a record's value of its own,
 with the tag for the one before that. Apache Kafka forgets it with the update."""
+TAKEN_OVER_TAG = 10_001
+"""The tag of a topology's record if this version has taken over: only members with it have run for a session timeout."""
 
 
 class Endpoint(NamedTuple):
@@ -85,7 +87,8 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Soft:
-    """State that is not in the log. ``configuration`` is the one for ``image``, if both are still current."""
+    """State that is not in the log. ``configuration`` is the one for ``image``, if both are still current. ``strayed``:
+    members with an older version that were removed by a timeout, and may be alive."""
 
     endpoint_epoch: int = 0
     shutdown_requested_by: str | None = None
@@ -95,6 +98,7 @@ class Soft:
     creation: Creation = Creation()
     task_offsets: Mapping[str, TaskOffsets] = field(default_factory=dict)
     must_rejoin: frozenset[str] = frozenset()
+    strayed: tuple[str, ...] = ()
     unread: Unread = field(default_factory=dict)
     waiting: Waiting = NOTHING_WAITS
     setbacks: Setbacks | None = None
@@ -117,6 +121,7 @@ class StreamsGroup:
     assignment_configs: tuple[tuple[str, str], ...] = ()
     topology: Topology | None = None
     older: tuple[Topology, ...] = ()
+    has_taken_over: bool = False
     assignment_epoch: int = 0
     assignment_timestamp_ms: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
@@ -139,6 +144,11 @@ class StreamsGroup:
 
     def is_stale(self, member: Member) -> bool:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
+
+    @property
+    def is_taking_over(self) -> bool:
+        """Whether only the newest version runs, and this has to last before it has taken over from those before it."""
+        return bool(self.older) and not self.has_taken_over and not any(map(self.is_stale, self.members.values()))
 
     def topologies(self) -> tuple[Topology, ...]:
         """The group's topology, then older known ones, newest first."""
@@ -176,6 +186,9 @@ class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
     def set_topology(self, value: types.StreamsGroupTopologyValue | None) -> None:
         self._fields["topology"] = None if value is None else topology_of(value)
         self._fields["older"] = () if value is None else tuple(_older(value))
+        self._fields["has_taken_over"] = bool(
+            value is not None and value.unknown_tags and TAKEN_OVER_TAG in value.unknown_tags
+        )
 
     def set_assignment_metadata(self, value: types.StreamsGroupTargetAssignmentMetadataValue | None) -> None:
         self._fields["assignment_epoch"] = 0 if value is None else value.assignment_epoch

@@ -36,7 +36,7 @@ from streamsrt.wire.types import (
     StreamsrtSubscription,
 )
 
-REQUESTS_SHUTDOWN, MISSED_SYNC, SHUTDOWN_RECEIVED = 1, 2, 4
+REQUESTS_SHUTDOWN, MISSED_SYNC, SHUTDOWN_RECEIVED, RETURNS = 1, 2, 4, 8
 
 _VERSION = 0
 _OUTER_VERSION = 3
@@ -71,7 +71,8 @@ def subscription_data(subscription: ClassicSubscription) -> bytes:
         end_offsets=_offsets(subscription.end_offsets),
         flags=REQUESTS_SHUTDOWN * subscription.requests_shutdown
         | MISSED_SYNC * subscription.missed_sync
-        | SHUTDOWN_RECEIVED * subscription.shutdown_received,
+        | SHUTDOWN_RECEIVED * subscription.shutdown_received
+        | RETURNS * subscription.returns,
     )
     return packed(encode(own, _VERSION))
 
@@ -122,6 +123,7 @@ def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> 
         requests_shutdown=bool(own.flags & REQUESTS_SHUTDOWN),
         missed_sync=bool(own.flags & MISSED_SYNC),
         shutdown_received=bool(own.flags & SHUTDOWN_RECEIVED),
+        returns=bool(own.flags & RETURNS),
     )
 
 

@@ -37,6 +37,7 @@ def subscription(session: Session) -> ClassicSubscription:
         requests_shutdown=session.shutdown_application,
         shutdown_received=session.shutdown_received,
         missed_sync=session.missed_sync,
+        returns=session.returns,
     )
 
 

@@ -562,6 +562,7 @@ def _without_group(session: Session) -> Session:
         revoked=NOTHING,
         assigned=NOTHING,
         echo=None,
+        returns=session.returns or session.echo is not None,
         is_new=True,
         reported_caught_up=frozenset(),
         join_requested_shutdown=False,

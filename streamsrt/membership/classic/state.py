@@ -127,6 +127,8 @@ class Session:
     revoked: Tasks = NOTHING
     """Tasks that were claimed and not assigned: when all of them are closed, the member joins again to report it."""
     echo: Echo | None = None
+    returns: bool = False
+    """Whether the member has lost a membership in which it had assignments."""
     partitions: frozenset[TopicPartition] = frozenset()
 
     assigned: Tasks = NOTHING

@@ -76,6 +76,8 @@ class ClassicSubscription:
     shutdown_received: bool = False
     """Whether the member knows that another one requested it: others may have missed that."""
     missed_sync: bool = False
+    returns: bool = False
+    """Whether the member had assignments with this version, and has lost its membership since."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
    accepted, the members with the others are refused.
 3. A member whose epoch is further ahead is refused, and so is one with the group's epoch and another digest.
 4. A member whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it continues
-   with tasks of its own version.
+   with tasks of its own version. As long as other members continue with it, the group's version has not taken over yet:
+   then a member that lost its membership returns, and so does one that starts while nobody runs the group's version.
 5. A group with Java's members keeps its version: members of any other version are refused, and so are Java's members
    with another topology.
 6. Nobody is refused because of a version that the group does not run yet: in a group without an echo, nothing is
@@ -15,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from streamsrt.assignment.refused_update import (
@@ -69,9 +70,10 @@ def refusals(view: View, group: Version, group_id: str, taken_from: Version | No
     Members of the next epoch are none of them.
     """
     found: dict[str, Refusal] = {}
+    running = {member.version for member in view.members if member.echo is not None}
     for member in view.members:
         refusal = _refusal(member, group, group_id, taken_from)
-        if refusal is not None:
+        if refusal is not None and not _may_return(member, group, running):
             found[member.member_id] = refusal
     return found
 
@@ -90,4 +92,15 @@ def _refusal(member: Participant, group: Version, group_id: str, taken_from: Ver
         return epoch_too_far_ahead(group_id, mine.epoch, group.epoch)
     if member.held or member.echo is not None or mine == taken_from:
         return None
-    return epoch_behind(group_id, mine.epoch, group.epoch)
+    is_same = mine.digest == group.digest
+    return epoch_behind(group_id, mine.epoch, group.epoch, is_same=is_same)
+
+
+def _may_return(member: Participant, group: Version, running: Set[Version]) -> bool:
+    """Whether a member without tasks and echo is needed beside those that continue with its older version.
+
+    ``running``: the versions of members that have had assignments.
+    """
+    if member.version.epoch >= group.epoch or member.version not in running:
+        return False
+    return member.subscription.returns or group not in running

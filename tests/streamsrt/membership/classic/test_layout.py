@@ -66,6 +66,7 @@ subscriptions = st.builds(
     requests_shutdown=st.booleans(),
     missed_sync=st.booleans(),
     shutdown_received=st.booleans(),
+    returns=st.booleans(),
 )
 assignments = st.builds(
     ClassicAssignment,
