@@ -17,6 +17,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,7 +29,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.membership.classic.values import PROTOCOL_NAME
 from tests.fixtures_brokers import require_kafka
 from tests.interop.admin_tools import AdminTools
-from tests.interop.test_other_clients import require
+from tests.interop.test_other_clients import built_go_client, require, run
 from tests.system.cluster import Cluster, Row, Server, connected
 from tests.system.processes import wait_until
 from topology import StreamsBuilder
@@ -178,6 +179,29 @@ def read_json(text: str) -> Iterator[Any]:
         value, end = decoder.raw_decode(text)
         yield value
         text = text[end:].lstrip()
+
+
+# ------------------------------------------------------------------------------------------------------------ franz-go
+
+
+def test_a_lag_exporters_library_works_out_the_lag(running: Running, tmp_path: Path) -> None:
+    """kadm of franz-go describes the group, reads its assignments, offsets and ends, as exporters do."""
+    lines = run(built_go_client(tmp_path), "lag", running.servers, running.group).splitlines()
+    *partitions, total = map(json.loads, lines)
+    assert partitions == [
+        {
+            "step": "lag",
+            "state": "Stable",
+            "protocol": PROTOCOL_NAME,
+            "member": "seen",
+            "topic": running.topic,
+            "partition": partition,
+            "committed": committed,
+            "lag": lag,
+        }
+        for partition, (committed, lag) in running.lags.items()
+    ]
+    assert total == {"step": "total", "lag": LEFT}
 
 
 # ---------------------------------------------------------------------------------------------------------- librdkafka

@@ -49,8 +49,12 @@ def topic_of(servers: str, partitions: int) -> str:
 @pytest.fixture(scope="session")
 def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """franz-go with the program in ``go/``; its modules are those of ``go.sum``."""
+    return built_go_client(tmp_path_factory.mktemp("go"))
+
+
+def built_go_client(folder: Path) -> Path:
     require("go", "golang-go")
-    program = tmp_path_factory.mktemp("go") / "client"
+    program = folder / "client"
     run("go", "build", "-mod=readonly", "-buildvcs=false", "-o", program, ".", cwd=GO_CLIENT, timeout_s=BUILD_TIMEOUT_S)
     return program
 

@@ -1,5 +1,6 @@
 // A client of the Go ecosystem (franz-go) at work on a cluster: admin, idempotent producer, a cooperative group of two,
 // transactions from topic to topic. Each step prints one line of JSON; the first thing that is not as expected ends it.
+// With "lag" as first argument: the lag of a group, as exporters that are built on franz-go work it out.
 package main
 
 import (
@@ -20,9 +21,15 @@ const (
 )
 
 func main() {
-	servers, prefix := os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
+	if os.Args[1] == "lag" {
+		work := &work{ctx: ctx, servers: os.Args[2], group: os.Args[3]}
+		work.admin = kadm.NewClient(work.client())
+		work.lag()
+		return
+	}
+	servers, prefix := os.Args[1], os.Args[2]
 	work := &work{ctx: ctx, servers: servers, in: prefix + "-in", out: prefix + "-out", group: prefix + "-group"}
 	work.admin = kadm.NewClient(work.client())
 	work.createTopics()
@@ -246,6 +253,27 @@ func (w *work) transact() {
 	tell("transactions", map[string]any{
 		"aborted": aborted > 0, "committed": counts["committed"], "more": counts["uncommitted"] > counts["committed"],
 	})
+}
+
+// One line for each partition, with the member that has it.
+func (w *work) lag() {
+	lags, err := w.admin.Lag(w.ctx, w.group)
+	check(err)
+	described := lags[w.group]
+	check(described.Error())
+	for _, lag := range described.Lag.Sorted() {
+		check(lag.Err)
+		member := ""
+		if lag.Member != nil {
+			member = lag.Member.ClientID
+		}
+		tell("lag", map[string]any{
+			"state": described.State, "protocol": described.Protocol, "member": member,
+			"topic": lag.Topic, "partition": lag.Partition, "committed": lag.Commit.At, "lag": lag.Lag,
+		})
+	}
+	tell("total", map[string]any{"lag": described.Lag.Total()})
+	w.admin.Close()
 }
 
 func (w *work) cleanUp() {
