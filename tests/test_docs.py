@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -241,6 +242,45 @@ def test_commands_exist_with_their_options(page: Path) -> None:
         options = {name for parameter in command(name).params for name in parameter.opts}
         given = {argument for argument in arguments if re.fullmatch(r"--?[a-z][a-z-]*", argument)}
         assert given <= options, f"streamsrt {name}"
+
+
+def spoken_commands(module: Path) -> Iterator[list[str]]:
+    """The words of each ``streamsrt`` command that a text of the module names, up to the end of its line or clause."""
+    nodes = list(ast.walk(ast.parse(module.read_text())))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if id(node) in docstrings:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "_" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        for found in re.finditer(r"\bstreamsrt ([a-z][^`'\"\n;:,)]*)", text):
+            words = found[1].rstrip(".").split()
+            if words[0] in COMMANDS:
+                yield words
+
+
+MODULES = [module for package in ("streamsrt", "topology", "coordinator") for module in (ROOT / package).rglob("*.py")]
+PROSE = {"or", "and", "asks", "can"}
+"""What follows a command's name in a sentence about it."""
+
+
+def test_messages_name_commands_and_options_that_exist() -> None:
+    spoken = [(module, words) for module in MODULES for words in spoken_commands(module)]
+    assert len(spoken) > 100
+    for module, words in spoken:
+        below = subcommands(words[0])
+        if below and (words[1:] == [] or words[1] in PROSE):
+            continue
+        assert not below or words[1].rstrip(".") in below, (module, words)
+        name = " ".join(words[: 2 if below else 1]).rstrip(".")
+        options = {option for parameter in command(name).params for option in parameter.opts}
+        options |= {option for parameter in command(name).params for option in parameter.secondary_opts}
+        typed = {word.split("=")[0].rstrip(".") for word in words if re.match("--?[a-z]", word)}
+        assert typed <= options | {"--help"}, (module, words)
 
 
 def test_shown_commands_are_found() -> None:

@@ -116,7 +116,7 @@ class RunningGroup:
                 yield (
                     f"source topic {source.name} is no longer read: {counted(count, 'record')} not read yet. The new "
                     "version never reads them. Stop the producers of this topic and let the old version read it to the end "
-                    f"first (streamsrt groups lag {self.name})"
+                    f"first: `streamsrt groups describe {self.name}` shows how much is left"
                 )
 
     def runs(self, version: TopologyOutline) -> bool:
