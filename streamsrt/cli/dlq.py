@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from heapq import nsmallest
+from operator import itemgetter
 from typing import Annotated, NamedTuple
 
 import typer
@@ -123,7 +125,7 @@ def list_letters(
     limit: Limit = None,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters that were neither replayed nor dropped."""
+    """List dead letters that were neither replayed nor dropped, by the timestamps of their records."""
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, None)
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
         found = (
@@ -134,10 +136,14 @@ def list_letters(
         if summary:
             _print_summary(found, as_json=as_json)
             return
-        rows = [
-            letter_row(letter, outcome) for _, (letter, outcome) in zip(range(limit or 1 << 62), found, strict=False)
-        ]
-        print_rows(_COLUMNS, rows, as_json=as_json)
+        rows = ((_order(letter), letter_row(letter, outcome)) for letter, outcome in found)
+        first = sorted(rows, key=itemgetter(0)) if limit is None else nsmallest(limit, rows, key=itemgetter(0))
+        print_rows(_COLUMNS, [row for _, row in first], as_json=as_json)
+
+
+def _order(letter: Letter) -> tuple[int, Position]:
+    """By the time of the records that failed, whatever partitions the letters are in."""
+    return letter.timestamp, letter.position
 
 
 def _letters_of(network: NetworkThread, topic: str) -> DeadLetterTopic:

@@ -62,6 +62,10 @@ def produce(
     headers: Annotated[
         list[str] | None, typer.Option("--header", help="NAME=TEXT, for all records; repeatable")
     ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=0, help="partition of records without one; default: by the key"),
+    ] = None,
 ) -> None:
     """Write each line of stdin as a record."""
     read = READERS.get(input_format)
@@ -79,6 +83,8 @@ def produce(
             raise MissingTopicError(
                 f"no such topic: {topic} (streamsrt topics create {topic} --partitions N creates it)"
             )
+        if partition is not None and partition >= partitions:
+            raise ConfigError(f"--partition {partition}: {topic} has partitions 0 to {partitions - 1}")
         reading = LineFormat(
             key=key,
             value=value,
@@ -92,7 +98,7 @@ def produce(
         try:
             for records in _batches(read(sys.stdin.buffer, reading)):
                 now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
-                _collect(collector, topic, records, common, now_ms)
+                _collect(collector, topic, records, common, now_ms, partition)
                 count += len(records)
                 times = [now_ms if each.timestamp is None else each.timestamp for each in records]
                 oldest_ms = min(times) if oldest_ms is None else min(oldest_ms, *times)
@@ -154,8 +160,11 @@ def _collect(
     records: Sequence[InputRecord],
     common: tuple[tuple[str, bytes], ...],
     now_ms: int,
+    partition: int | None,
 ) -> None:
-    keys, values, timestamps, partitions, headers = zip(*records, strict=True)
+    """``now_ms`` and ``partition``: of records without one."""
+    keys, values, timestamps, own_partitions, headers = zip(*records, strict=True)
+    partitions = [partition if own is None else own for own in own_partitions]
     collector.add(
         topic,
         keys,

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,6 +23,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.http import answers
 from streamsrt.runtime.metrics import prometheus_text
 from tests.fixtures_brokers import ROOT, BundledBroker
+from tests.interop.test_other_clients import require
 from tests.system.processes import wait_until
 from topology import StreamsBuilder, serdes
 
@@ -189,15 +189,12 @@ def test_every_metric_of_the_dashboard_and_the_alerts_is_there(scraped: dict[str
         assert labels - LABELS <= set.union(*(scraped[each] for each in named)), expression
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is missing: install prometheus")
-    return found
+    require("promtool", "prometheus")
+    return "promtool"
 
 
-@pytest.mark.full
 def test_the_checker_of_prometheus_takes_the_rules(promtool: str) -> None:
     done = subprocess.run(
         [promtool, "check", "rules", FOLDER / "prometheus-rules.yaml"], capture_output=True, text=True, check=False
@@ -205,12 +202,104 @@ def test_the_checker_of_prometheus_takes_the_rules(promtool: str) -> None:
     assert (done.returncode, "SUCCESS" in done.stdout) == (0, True), done
 
 
-@pytest.mark.full
 def test_the_checker_of_prometheus_can_read_the_metrics(promtool: str, exposition: str) -> None:
     """Exit code 3: it reads everything, and would call some of it by other names; Kafka's are kept."""
     done = subprocess.run([promtool, "check", "metrics"], input=exposition, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 3}, done
     assert "error while linting" not in done.stderr
+
+
+CLIENT = "kafka_streams_stream_metrics"
+TASK = "kafka_streams_stream_task_metrics"
+MEMORY = "kafka_streams_stream_memory_metrics"
+SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "StreamsInstanceStopped": (
+        {f'{CLIENT}_client_state{{state="ERROR"}}': "1x60"},
+        {f'{CLIENT}_client_state{{state="RUNNING"}}': "1x60", f'{CLIENT}_client_state{{state="ERROR"}}': "0x60"},
+    ),
+    "StreamsInstanceRebalancing": (
+        {f'{CLIENT}_client_state{{state="REBALANCING"}}': "1x60"},
+        {f'{CLIENT}_client_state{{state="REBALANCING"}}': "1x20 0x40"},
+    ),
+    "StreamsNoThreads": (
+        {f"{CLIENT}_alive_stream_threads": "2x30 0x30"},
+        {f"{CLIENT}_alive_stream_threads": "2x30 1x30"},
+    ),
+    "StreamsNoProgress": (
+        {f"{TASK}_records_lag": "7x60", f"{TASK}_process_total": "500x60"},
+        {f"{TASK}_records_lag": "7x60", f"{TASK}_process_total": "500+1x60"},
+    ),
+    "StreamsLagGrows": (
+        {f"{TASK}_records_lag": "200000+10x60"},
+        {f"{TASK}_records_lag": "200000-10x60"},
+    ),
+    "StreamsRecordsSkipped": (
+        {f"{TASK}_skipped_records_total": "0x50 1x10"},
+        {f"{TASK}_skipped_records_total": "1x60"},
+    ),
+    "StreamsRecordsLate": (
+        {f'{TASK}_dropped_records_total{{reason="late"}}': "0+2x60", f"{TASK}_process_total": "0+100x60"},
+        {f'{TASK}_dropped_records_total{{reason="late"}}': "0+2x60", f"{TASK}_process_total": "0+1000x60"},
+    ),
+    "StreamsRestoreTakesLong": (
+        {f"{TASK}_restore_remaining_records_total": "1000-1x60"},
+        {f"{TASK}_restore_remaining_records_total": "1000x20 0x40"},
+    ),
+    "StreamsCommitSlow": (
+        {"kafka_streams_stream_thread_metrics_commit_latency_max": "20000x60"},
+        {"kafka_streams_stream_thread_metrics_commit_latency_max": "900x60"},
+    ),
+    "StreamsMemoryFull": (
+        {f"{MEMORY}_memory_used_bytes": "130x60", f"{MEMORY}_memory_limit_bytes": "100x60"},
+        {f"{MEMORY}_memory_used_bytes": "130x60", f"{MEMORY}_memory_limit_bytes": "0x60"},
+    ),
+    "StreamsStoreErrors": (
+        {"kafka_streams_stream_state_metrics_background_errors": "0x30 1x30"},
+        {"kafka_streams_stream_state_metrics_background_errors": "0x60"},
+    ),
+}
+"""By alert: what a minute-by-minute hour looks like in which it fires at the end, and one in which it does not."""
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Path) -> None:
+    rules = yaml.safe_load((FOLDER / "prometheus-rules.yaml").read_text())["groups"][0]["rules"]
+    assert SERIES.keys() == {each["alert"] for each in rules}
+    (tmp_path / "hours.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(FOLDER / "prometheus-rules.yaml")],
+                "evaluation_interval": "1m",
+                "tests": [
+                    _hour(alert, series, fires)
+                    for alert, hours in SERIES.items()
+                    for series, fires in zip(hours, (True, False), strict=True)
+                ],
+            }
+        )
+    )
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "hours.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _hour(alert: str, series: dict[str, str], fires: bool) -> dict[str, Any]:
+    """One test of promtool: whether the alert fires after this hour."""
+    shared = 'client_id="shop-1",application_id="shop",instance="shop-0:8080"'
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": f"{name}{{{shared},{labels}" if labels else f"{name}{{{shared}}}", "values": values}
+            for (name, _, labels), values in ((each.partition("{"), values) for each, values in series.items())
+        ],
+        "promql_expr_test": [
+            {
+                "expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)',
+                "eval_time": "60m",
+                "exp_samples": [{"labels": "{}", "value": int(fires)}],
+            }
+        ],
+    }
 
 
 def test_what_the_alerts_say_has_labels_that_are_there() -> None:

@@ -94,6 +94,28 @@ def expected(lines: list[str]) -> dict[str, int]:
     return dict(found)
 
 
+def test_letters_are_listed_by_the_times_of_their_records(shop: Shop) -> None:
+    for number in range(6):
+        line = f"kind{number}={number}?\n"
+        shop(
+            "produce",
+            shop.orders,
+            "--key-separator",
+            "=",
+            "--timestamp",
+            6_000 - number,
+            "--partition",
+            number % 2,
+            stdin=line,
+        )
+    shop.run(broken=True)
+    times = [row["time"] for row in shop.waiting()]
+    assert times == sorted(times)
+    assert len(times) == 6
+    first = shop("dlq", "list", shop.letters, "-n", 2, "--json").rows
+    assert [row["time"] for row in first] == ["1970-01-01T00:00:05.995", "1970-01-01T00:00:05.996"]
+
+
 @pytest.mark.parametrize(
     ("count", "poisoned"), [(2_000, 200), pytest.param(100_000, 1_000, marks=[pytest.mark.full, pytest.mark.long])]
 )

@@ -77,6 +77,21 @@ def test_many_lines_without_keys(on_broker: Command, topic: str) -> None:
     assert len(on_broker("consume", topic, "--limit", 7).out.splitlines()) == 7
 
 
+def test_lines_go_to_the_partition_that_is_given(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 3)
+    assert on_broker("produce", topic, "--key-separator", "=", "--partition", 2, stdin="a=1\nb=2\n").code == 0
+    own = '{"value": "3", "partition": 0}\n{"value": "4"}\n'
+    assert on_broker("produce", topic, "--format", "json", "--partition", 1, stdin=own).code == 0
+    assert {(row["partition"], row["value"]) for row in on_broker("consume", topic, "--json").rows} == {
+        (2, "1"),
+        (2, "2"),
+        (0, "3"),
+        (1, "4"),
+    }
+    refused = on_broker("produce", topic, "--partition", 3, stdin="a\n")
+    assert (refused.code, refused.err) == (2, f"streamsrt: --partition 3: {topic} has partitions 0 to 2\n")
+
+
 def test_an_empty_topic_has_an_end_too(on_broker: Command, topic: str) -> None:
     on_broker("topics", "create", topic, "--partitions", 1)
     assert on_broker("consume", topic) == (0, "", "")
