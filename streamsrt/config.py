@@ -511,6 +511,10 @@ class StreamsConfig(BaseModel):
         for source in sources:
             if isinstance(source, StreamsConfig):
                 merged.update({_dotted(key): getattr(source, key) for key in source.model_fields_set})
+            elif source is not None and not isinstance(source, Mapping):
+                raise ConfigError(
+                    f"the configuration is of type {type(source).__name__}: give a dict of settings, or a StreamsConfig"
+                )
             elif source is not None:
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})

@@ -289,7 +289,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
         eta = progress.restore_eta_s
         parts.append(f"{progress.restored_records} restored, {restoring} to restore")
         parts += [f"about {eta:.0f} s left"] if restoring and eta is not None else []
-    parts.append(f"lag {progress.lag_records}")
+    parts += [progress.lag_text] if progress.lag_text else []
     if any(task.role != "active" for task in progress.tasks):
         parts.append(f"standby state lag {progress.state_lag_records}")
     skipped = sum(count for name, count in progress.counters.items() if name.startswith("failed_"))

@@ -94,5 +94,5 @@ def instance_id_taken_text(wait_ms: int) -> str:
 def passes_by_itself(status: Status) -> bool:
     """Whether the status is temporary: internal topics that are being created, a pending assignment."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
-        return "failed" not in status.detail
+        return not any(word in status.detail for word in ("failed", "Unauthorized"))
     return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail

@@ -358,6 +358,7 @@ class Supervisor:
 def total_of(state: State, parts: Iterable[Progress]) -> Progress:
     """Adds up the progress of several stream threads."""
     parts = list(parts)
+    left = [part.known_lag_records for part in parts]
     counters: Counter[str] = Counter()
     of_subtopologies: dict[str, Counter[str]] = {}
     for part in parts:
@@ -378,6 +379,7 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
         loops=tuple(loop for part in parts for loop in part.loops),
         assignment_changes=tuple(change for part in parts for change in part.assignment_changes),
         memory=MemoryUse(*map(sum, zip(*(astuple(part.memory) for part in parts), strict=True))),
+        left_records=None if None in left else sum(map(int, filter(None, left))),
     )
 
 

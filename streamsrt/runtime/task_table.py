@@ -23,10 +23,11 @@ class TaskTable:
 
 def task_table(state: State, progress: Progress) -> TaskTable:
     """What each task of an instance is doing; without rows where it has no task."""
-    title = f"{state.value}: {progress.processed_text}, lag {progress.lag_records:,}"
+    title = ", ".join(filter(None, (f"{state.value}: {progress.processed_text}", progress.lag_text)))
     rows = []
     for task in progress.tasks:
         restoring = sum(each.remaining_records for each in task.restoring)
-        counts = (task.counters.get("processed", 0), task.counters.get("dropped", 0), task.lag_records, restoring)
-        rows.append((str(task.task_id), task.role, task.phase, *(f"{count:,}" for count in counts)))
+        lag = f"{task.lag_records:,}" if task.lag_is_known else "?"
+        counts = (f"{task.counters.get(name, 0):,}" for name in ("processed", "dropped"))
+        rows.append((str(task.task_id), task.role, task.phase, *counts, lag, f"{restoring:,}"))
     return TaskTable(", ".join([title, *progress.statuses]), tuple(rows))

@@ -87,7 +87,7 @@ class RestoreProgress:
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
     """One task of this instance. ``pending_calls``: asynchronous calls that are unfinished, those that wait for their turn
-    included.
+    included. ``lag_is_known``: whether the broker has reported the end of each input partition.
     """
 
     task_id: str
@@ -98,6 +98,7 @@ class TaskProgress:
     counters: Mapping[str, int]
     restoring: tuple[RestoreProgress, ...] = ()
     pending_calls: int = 0
+    lag_is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,8 @@ class Progress:
     """What each stream thread is doing, one entry per thread."""
     assignment_changes: tuple[AssignmentChange, ...] = ()
     """Which tasks were recently added, removed or changed their role, and why; for each stream thread the newest last."""
+    left_records: int | None = None
+    """The lag of its tasks when the instance began to stop; None if it is not known, or the instance is running."""
 
     def thread_state(self, state: State) -> ThreadState:
         """The state of the stream thread that this snapshot is of. ``state``: the application's."""
@@ -179,7 +182,7 @@ class Progress:
 
     def of_the_past(self) -> Progress:
         """The snapshot of an instance that has ended: only its totals."""
-        return replace(self, tasks=(), statuses=(), loops=(), memory=MemoryUse())
+        return replace(self, tasks=(), statuses=(), loops=(), memory=MemoryUse(), left_records=self.known_lag_records)
 
     @property
     def restore_eta_s(self) -> float | None:
@@ -212,3 +215,18 @@ class Progress:
     def lag_records(self) -> int:
         """The number of unprocessed input records on the broker, as far as it is known."""
         return sum(task.lag_records for task in self.tasks)
+
+    @property
+    def known_lag_records(self) -> int | None:
+        """The same; None if it is not known of some partition."""
+        if self.tasks and all(task.lag_is_known for task in self.tasks):
+            return self.lag_records
+        return self.left_records
+
+    @property
+    def lag_text(self) -> str:
+        """The lag in words; empty if there is nothing of which it could be known."""
+        known = self.known_lag_records
+        if known is not None:
+            return f"lag {known:,}"
+        return "lag unknown" if self.tasks else ""

@@ -22,6 +22,7 @@ from streamsrt.cli.entry import command_line, run_command_line
 from streamsrt.config import StreamsConfig
 from streamsrt.http import answers
 from streamsrt.runtime.metrics import prometheus_text
+from streamsrt.state.kinds import STORES
 from tests.fixtures_brokers import ROOT, BundledBroker
 from tests.interop.test_other_clients import require
 from tests.system.processes import wait_until
@@ -30,6 +31,12 @@ from topology import StreamsBuilder, serdes
 FOLDER = ROOT / "examples" / "deploy"
 LABELS = {"instance", "job"}
 """What Prometheus adds."""
+STATE_IDS = {
+    f"{where}{kind.metrics_suffix}-state-id".replace("-", "_")
+    for where in ("rocksdb", "in-memory", "custom")
+    for kind in STORES.values()
+}
+"""The label with the name of a store has another name for each kind of store."""
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +193,8 @@ def test_every_metric_of_the_dashboard_and_the_alerts_is_there(scraped: dict[str
         labels |= set(re.findall(r"(\w+)=~?\"", expression)) | set(
             re.findall(r"label_values\(\w+, (\w+)\)", expression)
         )
-        assert labels - LABELS <= set.union(*(scraped[each] for each in named)), expression
+        assert labels - LABELS - STATE_IDS <= set.union(*(scraped[each] for each in named)), expression
+        assert not labels & STATE_IDS or labels >= STATE_IDS, "one kind of store is shown by name, others in one sum"
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +234,11 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {f"{CLIENT}_alive_stream_threads": "2x30 1x30"},
     ),
     "StreamsNoProgress": (
-        {f"{TASK}_records_lag": "7x60", f"{TASK}_process_total": "500x60"},
+        {
+            f"{TASK}_records_lag": "7x60",
+            f"{TASK}_process_total": "500x60",
+            f'{TASK}_process_total{{instance="shop-1:8080"}}': "0+100x60",
+        },
         {f"{TASK}_records_lag": "7x60", f"{TASK}_process_total": "500+1x60"},
     ),
     "StreamsLagGrows": (
@@ -285,11 +297,11 @@ def test_alerts_fire_when_they_should_and_only_then(promtool: str, tmp_path: Pat
 
 def _hour(alert: str, series: dict[str, str], fires: bool) -> dict[str, Any]:
     """One test of promtool: whether the alert fires after this hour."""
-    shared = 'client_id="shop-1",application_id="shop",instance="shop-0:8080"'
+    shared = 'client_id="shop",application_id="shop"'
     return {
         "interval": "1m",
         "input_series": [
-            {"series": f"{name}{{{shared},{labels}" if labels else f"{name}{{{shared}}}", "values": values}
+            {"series": f"{name}{{{shared},{_of_an_instance(labels)}}}", "values": values}
             for (name, _, labels), values in ((each.partition("{"), values) for each, values in series.items())
         ],
         "promql_expr_test": [
@@ -300,6 +312,12 @@ def _hour(alert: str, series: dict[str, str], fires: bool) -> dict[str, Any]:
             }
         ],
     }
+
+
+def _of_an_instance(labels: str) -> str:
+    """All instances of an application have the same client id."""
+    found = labels.removesuffix("}")
+    return found if "instance=" in found else ",".join(filter(None, (found, 'instance="shop-0:8080"')))
 
 
 def test_what_the_alerts_say_has_labels_that_are_there() -> None:

@@ -45,11 +45,12 @@ class ProgressReporter:
         """Measures the memory and disk usage of the state; this has to visit every store."""
         self._memory = self._memory_use()
 
-    def publish(self, state: State, statuses: tuple[str, ...], now_ms: int) -> None:
+    def publish(self, state: State, statuses: tuple[str, ...], now_ms: int, *, is_stopping: bool = False) -> None:
         """Creates a new snapshot, and logs what is due."""
+        tasks = tuple(_task_progress(owned, now_ms) for owned in self._manager)
         self.progress = Progress(
             state=state,
-            tasks=tuple(_task_progress(owned, now_ms) for owned in self._manager),
+            tasks=tasks,
             processed_records=self.processed_records,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
@@ -62,6 +63,7 @@ class ProgressReporter:
             closed_tasks=self._manager.closed,
             memory=self._memory,
             assignment_changes=self._manager.assignment_changes.latest(),
+            left_records=self.progress.known_lag_records if is_stopping else None,
         )
         self._log_restore(now_ms)
         _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
@@ -112,6 +114,7 @@ def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
         role=owned.role,
         phase=owned.phase.value,
         lag_records=owned.lag_records,
+        lag_is_known=owned.lag_is_known,
         stream_time_ms=owned.task.stream_time_ms,
         counters=owned.task.counters(),
         restoring=tuple(

@@ -560,6 +560,7 @@ class StreamThread:
             State.RUNNING if settled else State.REBALANCING,
             self._state.statuses + self._state.trouble + waiting,
             now_ms,
+            is_stopping=self._is_stopping(),
         )
 
     @property

@@ -122,3 +122,9 @@ class OwnedTask:
         """The number of input records on the broker that are not processed yet, as far as it is known."""
         waiting = sum(buffer.lag_records or 0 for buffer in self.inputs.values())
         return waiting + self.task.buffered_records
+
+    @property
+    def lag_is_known(self) -> bool:
+        """Whether the end of each input partition is known. Tasks that do not read any input have no lag."""
+        places = self.task.source_partitions if self.is_active else ()
+        return all(place in self.inputs and self.inputs[place].lag_records is not None for place in places)

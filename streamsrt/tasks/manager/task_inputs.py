@@ -50,10 +50,10 @@ class TaskInputs:
         """Starts fetching for a running task; ``partitions``: only these."""
         wanted = list(owned.inputs if partitions is None else partitions)
         self._by_partition.update(dict.fromkeys(wanted, owned))
-        is_merged = len(owned.inputs) > 1
-        if is_merged:
+        if len(owned.inputs) > 1:
             owned.task.wait_for(wanted)
-        self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted}, reports_empty=is_merged)
+        # The lag of an empty partition is known by that response, too.
+        self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted}, reports_empty=True)
 
     def stop(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Stops fetching for a task, and drops its unprocessed input; ``partitions``: only of these."""
@@ -78,6 +78,7 @@ class TaskInputs:
             self._reset_position(owned, tp, fetched)
             return
         if not fetched.buffer:
+            owned.inputs[tp].high_watermark = fetched.readable_end
             owned.task.note_high_watermark(*tp, fetched.readable_end, fetched.next_offset)
             return
         buffer = owned.inputs[tp]
@@ -100,7 +101,7 @@ class TaskInputs:
         logger.warning("task %s: %s It continues at offset %d, %s", owned, error, found[tp], why)
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)
-        self._network.fetcher.add_partitions(found, reports_empty=len(owned.inputs) > 1)
+        self._network.fetcher.add_partitions(found, reports_empty=True)
 
     def refill(self, owned: OwnedTask) -> None:
         """Gives the task a batch of each partition for which it has none. Raises DeserializationError."""

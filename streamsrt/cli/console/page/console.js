@@ -130,7 +130,8 @@ const SHOWN = {
   stores: (app) => [
     lookup(app),
     table("stores", [["Store", (row) => row.name], ["Kind", (row) => row.kind], ["Keys", (row) => row.key_serde], ["Values", (row) => row.value_serde]],
-      app.stores, "Stores are shown for instances with --http: no instance of this application has it."),
+      app.stores, app.instances.length ? "No instance has answered over HTTP yet: the view of the instances shows why."
+        : "Stores are shown for instances with --http: no instance of this application has it."),
   ],
   upgrade: (app) => [
     summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
@@ -313,7 +314,7 @@ async function look() {
   clearTimeout(timer);
   const at = place(), key = `${at.path} ${at.view}`;
   if (drawn !== key) {
-    if (!drawn.startsWith(at.path)) {
+    if (drawn.split(" ")[0] !== at.path) {
       remembered.lookup = null;
       remembered.chosen.clear();
       remembered.sure = remembered.told = "";
@@ -322,7 +323,9 @@ async function look() {
     drawn = key;
     main.setAttribute("aria-busy", "true");
     frame(at);
-    refresh();
+    // What another address names is not shown under this one, least of all its buttons.
+    if (last?.path === at.path) refresh();
+    else main.replaceChildren(h("p", { class: "quiet" }, paused ? "Paused; press p to resume." : "Loading…"));
   }
   if (!paused && !document.hidden) {
     try {
@@ -334,7 +337,7 @@ async function look() {
       said(`as of ${time(Date.now()).slice(11)} UTC`);
     } catch (error) {
       said(error.message, "bad");
-      if (last === null) main.replaceChildren(h("p", { class: "bad" }, error.message));
+      if (last?.path !== place().path) main.replaceChildren(h("p", { class: "bad" }, error.message));
     }
   }
   timer = setTimeout(look, EVERY_MS);

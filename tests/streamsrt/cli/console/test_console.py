@@ -246,3 +246,23 @@ def test_a_wrong_address_is_a_mistake(command: Command) -> None:
     done = command("console", "-b", "127.0.0.1:1", "--http", "nowhere")
     assert done.code == 2
     assert "'nowhere': expected HOST:PORT" in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_another_page_shows_nothing_of_the_last_one(shown_on_bundled: Shown, tmp_path: Path) -> None:
+    """The listener of the test comes after the page's: it sees what is there before any response can be."""
+    require("chromium", "chromium")
+    name = shown_on_bundled.scene.application_id
+    goes = (
+        "new Promise((seen) => {{ addEventListener('hashchange', () => seen(main.innerText), {{ once: true }}); "
+        "location.hash = {!r}; }})"
+    )
+    with Browser(tmp_path) as page:
+        page.open(f"{shown_on_bundled.console.url}#/app/{name}/stores")
+        page.wait_for("document.querySelector('#main button')")
+        assert page.value(goes.format("#/")) == "Loading…"
+        page.wait_for("main.querySelector('tbody')")
+        assert page.value(goes.format(f"#/app/{name}/tasks")) == "Loading…"
+        page.wait_for(drawn("tasks"))
+        assert page.value(goes.format(f"#/app/{name}/members")) != "Loading…", "the same answer has this view"
