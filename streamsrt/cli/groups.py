@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.cli.classic_group import (
     classic_members,
     classic_rebalances,
@@ -23,7 +24,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.group_facts import described_rebalances
+from streamsrt.runtime.group_facts import described_rebalances, unread_records
 from streamsrt.wording import counted
 
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
@@ -160,7 +161,10 @@ def delete(
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
     if not execute:
-        note(f"would delete {', '.join(groups)} with all committed offsets; use --execute to do it")
+        note(
+            f"would delete {', '.join(groups)} with all committed offsets: an application with this id then reads its input "
+            "from the beginning, on top of the state that it has. Use --execute to do it"
+        )
         return
     with cluster(bootstrap_servers) as network:
         results = network.admin.delete_groups(groups)
@@ -188,6 +192,12 @@ def forget_topology(
         offsets = network.admin.committed(group)
         if not offsets:
             check_group(network, group)
+        topics = {topic for topic, _ in offsets if is_called_repartition(group, topic)}
+        for topic, count in sorted(unread_records(network.admin, group, topics, offsets).items()):
+            note(
+                f"{counted(count, 'record')} in flight in {topic}: if the next version does not have this repartition "
+                "topic, let the old one read it to the end first"
+            )
         if not execute:
             note(
                 f"would delete group {group} and commit {counted(len(offsets), 'offset')} again; use --execute to do it"

@@ -44,6 +44,9 @@ class MembershipRefusedError(MembershipError):
         self.error_code = error_code
 
 
+_NOT_DELETED = (
+    "Don't delete the group: the application would read all of its input again, on top of the state that it has."
+)
 _REASONS: dict[int, tuple[str, str]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "the group is full",
@@ -51,7 +54,9 @@ _REASONS: dict[int, tuple[str, str]] = {
     ),
     ErrorCode.GROUP_ID_NOT_FOUND: (
         "a group with that name exists and is not a streams group",
-        "Stop its members and delete it, or choose another application.id.",
+        "If its members are instances of this application with group.protocol=classic, stop all of them, and start them "
+        "with group.protocol=streams when the group is empty: its offsets are kept. "
+        f"{_NOT_DELETED} If it is another application's, choose another application.id.",
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "another live member has this group.instance.id",
@@ -76,11 +81,19 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
             f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{detail} "
-            "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state; 2. stop all members "
-            "(those with a group.instance.id are in the group until their sessions end, unless they ran with --leave); "
+            "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state, and which "
+            "repartition topics go away: let the old version read these to the end first (stop the producers, and watch "
+            "`streamsrt groups describe`); 2. stop all members (those with a group.instance.id are in the group until "
+            "their sessions end, unless they ran with --leave); "
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
             "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
             "own. (The bundled broker takes new versions one member at a time.)"
+        )
+    if code == ErrorCode.INVALID_REQUEST and message and "regular expressions" in message.lower():
+        return UnsupportedBrokerError(
+            f"Group {group!r}: this broker does not support source topics by pattern in streams groups ({name}).{detail} "
+            "Stop all instances and start them with group.protocol=classic, which supports them on every broker, or name "
+            "the topics."
         )
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedBrokerError(
@@ -106,8 +119,8 @@ _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
     ),
     ErrorCode.GROUP_ID_NOT_FOUND: (
         "it is a group of another protocol",
-        "Run with group.protocol=streams if it is a streams group. Otherwise stop its members and delete it, or choose "
-        "another application.id.",
+        "If it is a streams group of this application, run with group.protocol=streams, or change the protocol as "
+        f"described in docs/running.md. {_NOT_DELETED} If it is another application's, choose another application.id.",
     ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "the group is full",

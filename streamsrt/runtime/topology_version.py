@@ -30,6 +30,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.membership.classic.stream_layout import decode_own_subscription
+from streamsrt.runtime.left_records import refuse_left_records
 from streamsrt.runtime.store_origins import (
     RunningMember,
     check_origins,
@@ -107,6 +108,8 @@ def check_start(config: StreamsConfig, topology: Topology, network: NetworkThrea
     what it writes. Raises TopologyMismatchError, BrokerError."""
     if not check_group(config, topology, network.admin, on_disk):
         return
+    if config.group_protocol != "classic":
+        refuse_left_records(config, topology, network.admin)
     try:
         found = list(
             newer_values_written(network, config.application_id, topology, offsets=_LOOKED_AT_START, at_start=True)
