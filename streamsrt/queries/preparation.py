@@ -1,7 +1,7 @@
 """Each kind of query on each kind of store: how a task is read, and what a caller gets of a row.
 
-:data:`QUERIES` has a row for each kind of store, :data:`streamsrt.queries.read_only.VIEWS` the class that a caller
-gets.
+:data:`QUERIES` has a row for each kind of store. Which class a caller gets is told by the store's rows
+(:data:`streamsrt.queries.read_only.VIEWS`).
 """
 
 from __future__ import annotations

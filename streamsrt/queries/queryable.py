@@ -21,7 +21,7 @@ from streamsrt.queries.values import (
     StreamsMetadata,
     Value,
 )
-from topology.graph.store_kinds import kind_of
+from topology.graph.store_kinds import rows_of
 
 
 class Queryable:
@@ -79,7 +79,7 @@ class Queryable:
         """
         spec = self.store_directory.spec(name)
         queries = self.local_queries()
-        view = VIEWS[kind_of(spec)]
+        view = VIEWS.get(rows_of(spec))
         if view is None:
             raise UserError(f"store {name!r} is a {spec.kind} store, which can't be queried")
         return view(

@@ -37,16 +37,18 @@ from streamsrt.queries.values import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from topology.graph.store_kinds import StoreKind, kind_of
+from topology.graph.store_kinds import Rows, rows_of
 from topology.spec.serdes import Serde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
 
 class _LocalStore:
-    """The common part of stores of all kinds. ``partition`` None: all that this instance has."""
+    """The common part of stores of all kinds: the class for a store says what ``rows`` it has. ``partition`` None: all that
+    this instance has."""
 
-    called = ""
+    called: str
+    rows: Rows
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class _LocalStore:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         spec = routing.stores.spec(name)
-        if VIEWS[kind_of(spec)] is not type(self) or (timestamped and not spec.timestamped):
+        if rows_of(spec) is not self.rows or (timestamped and not spec.timestamped):
             wanted = f"{'timestamped ' if timestamped else ''}{self.called} store"
             raise UnknownStateStoreError(f"store {name!r} is {describe(spec)}, not a {wanted}")
         self.name = name
@@ -115,6 +117,7 @@ class LocalKeyValueStore(_LocalStore):
     """A :class:`topology.spec.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
 
     called = "key-value"
+    rows = Rows.ONE
 
     def get(self, key: Key) -> Value:
         """The value, or None."""
@@ -154,6 +157,7 @@ class LocalWindowStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
 
     called = "window"
+    rows = Rows.WINDOWS
 
     def _value(self, value: Value) -> Value:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._timestamped else value
@@ -200,6 +204,7 @@ class LocalSessionStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.SessionStore`; both bounds of a session are included."""
 
     called = "session"
+    rows = Rows.SESSIONS
 
     def find_sessions(self, key: Key, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Key], Value]]:
         """The sessions of a key that end then or later and start then or before, by end."""
@@ -225,6 +230,7 @@ class LocalVersionedStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.VersionedKeyValueStore`."""
 
     called = "versioned"
+    rows = Rows.VERSIONS
 
     def get(self, key: Key, as_of: int | None = None) -> VersionedRecord[Value] | None:
         """The version that was valid then (None: the newest), or None."""
@@ -243,16 +249,7 @@ class LocalVersionedStore(_LocalStore):
         return found
 
 
-VIEWS: Mapping[StoreKind, type[_LocalStore] | None] = MappingProxyType(
-    {
-        StoreKind.KEY_VALUE: LocalKeyValueStore,
-        StoreKind.LRU: LocalKeyValueStore,
-        StoreKind.EXPIRING: LocalKeyValueStore,
-        StoreKind.WINDOW: LocalWindowStore,
-        StoreKind.DUPLICATES: LocalWindowStore,
-        StoreKind.SESSION: LocalSessionStore,
-        StoreKind.VERSIONED: LocalVersionedStore,
-        StoreKind.BUFFER: None,
-    }
+VIEWS: Mapping[Rows, type[_LocalStore]] = MappingProxyType(
+    {view.rows: view for view in (LocalKeyValueStore, LocalWindowStore, LocalSessionStore, LocalVersionedStore)}
 )
-"""How a caller sees a store of each kind; None: it can't be read from outside."""
+"""How a caller sees a store, by the rows that it has. What waits can't be read from outside."""

@@ -44,7 +44,7 @@ from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_start, split_window_key
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_called, kind_of, store_traits
+from topology.graph.store_kinds import NAMES, Limit, Rows, StoreKind, kind_called, kind_of, rows_of, store_traits
 from topology.spec.codecs import AnySerde, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.windows import Windowed
 
@@ -86,7 +86,7 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
     ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``own_keys``: the keys in the bytes
     below under which the store keeps what it needs itself, such as its stream time. ``metrics_suffix``: what ends the name
-    that metrics have for it.
+    that metrics have for it. ``stays_because``: why ``state repartition`` can't move its rows; empty: it can.
     """
 
     lay_out: Callable[[StoreSpec, BytesStore], S]
@@ -100,6 +100,7 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     keeps: Callable[[S, bytes], bool] | None
     own_keys: frozenset[bytes]
     metrics_suffix: str
+    stays_because: str
 
 
 # ------------------------------------------------------------------------------------------------- by key
@@ -349,6 +350,10 @@ def _unpack_held(name: str, key: bytes, row: bytes) -> tuple[int, bytes | None]:
     return held.timestamp, held.new
 
 
+_VERSIONS_STAY = (
+    "it is versioned, and a restore drops versions that come after those of other keys and are older than its "
+    "retention. Rows that move would be such versions"
+)
 STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
     {
         StoreKind.KEY_VALUE: StoreFunctions(
@@ -363,6 +368,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=None,
             own_keys=frozenset(),
             metrics_suffix="",
+            stays_because="",
         ),
         StoreKind.LRU: StoreFunctions(
             lay_out=_key_value_layout,
@@ -376,6 +382,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=None,
             own_keys=frozenset(),
             metrics_suffix="-lru",
+            stays_because="",
         ),
         StoreKind.EXPIRING: StoreFunctions(
             lay_out=_key_value_layout,
@@ -389,6 +396,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=None,
             own_keys=frozenset(),
             metrics_suffix="",
+            stays_because="",
         ),
         StoreKind.WINDOW: StoreFunctions(
             lay_out=_window_layout,
@@ -402,6 +410,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=WindowBytesStore.keeps,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
+            stays_because="",
         ),
         StoreKind.DUPLICATES: StoreFunctions(
             lay_out=_duplicates_layout,
@@ -415,6 +424,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=DuplicatesBytesStore.keeps,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
+            stays_because="",
         ),
         StoreKind.SESSION: StoreFunctions(
             lay_out=_session_layout,
@@ -428,6 +438,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=SessionBytesStore.keeps,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-session",
+            stays_because="",
         ),
         StoreKind.VERSIONED: StoreFunctions(
             lay_out=_versioned_layout,
@@ -441,6 +452,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=None,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="",
+            stays_because=_VERSIONS_STAY,
         ),
         StoreKind.BUFFER: StoreFunctions(
             lay_out=_key_value_layout,
@@ -454,6 +466,7 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             keeps=None,
             own_keys=frozenset(),
             metrics_suffix="-suppression",
+            stays_because="",
         ),
     }
 )
@@ -538,7 +551,7 @@ def table_cache(caches: Mapping[str, Cache], store: str) -> KeyValueCache | Vers
 
 def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache]) -> dict[str, SuppressionBuffer]:
     """Those caches of a task that hold back changes, by store."""
-    held_back = (caches[spec.name] for spec in specs if store_traits(spec).holds_back)
+    held_back = (caches[spec.name] for spec in specs if rows_of(spec) is Rows.HELD)
     return {cache.name: cache for cache in held_back if isinstance(cache, SuppressionBuffer)}
 
 

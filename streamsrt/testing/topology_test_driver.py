@@ -44,6 +44,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.outline import outline
+from topology.graph.store_kinds import Rows, rows_of
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
@@ -57,7 +58,12 @@ TopicPartition: TypeAlias = tuple[str, int]
 Refuse = Callable[[str, bytes | None, bytes | None], Exception | None]
 """``(topic, key, value)`` -> why the cluster does not take a record; None: it takes it."""
 
-_GETTERS = {"versioned": "versioned_key_value"}
+GETTERS = {
+    Rows.ONE: "get_key_value_store",
+    Rows.VERSIONS: "get_versioned_key_value_store",
+    Rows.WINDOWS: "get_window_store",
+    Rows.SESSIONS: "get_session_store",
+}
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
 
 
@@ -611,9 +617,7 @@ class TopologyTestDriver:
         spec, cache, serde = self._store(name, partition)
         access = store_access(spec, cache, serde, self._outside, None, timestamped=timestamped)
         if not isinstance(access, wanted):
-            raise UserError(
-                f"store {name!r} is a {spec.kind} store: use get_{_GETTERS.get(spec.kind, spec.kind)}_store"
-            )
+            raise UserError(f"store {name!r} is a {spec.kind} store: use {GETTERS[rows_of(spec)]}")
         return access
 
     def _outside(self) -> tuple[int, Headers, int]:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from topology.build.plan import Plan, PlannedSerde, PlannedStore, frozen_config
 from topology.graph.nodes import StoreSpec
+from topology.graph.store_kinds import Rows, rows_called
 from topology.spec.codecs import AnySerde, bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
@@ -57,13 +58,11 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
 def key_value_store(store: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
     spec = _table_spec(store, name, key, value)
-    if store.kind == "versioned":
-        spec = versioned_spec(spec, store)
-    elif store.kind != "key_value":
+    if rows_called(store.kind) not in {Rows.ONE, Rows.VERSIONS}:
         raise TopologyError(
             f"store {name!r} has kind {store.kind!r}, but a key_value or versioned store is needed here", call_site()
         )
-    return PlannedStore(spec, key, value)
+    return PlannedStore(ADDED[store.kind](spec, store), key, value)
 
 
 def window_store(
@@ -308,4 +307,4 @@ ADDED: Mapping[str, Callable[[StoreSpec, Store], StoreSpec]] = MappingProxyType(
         "versioned": versioned_spec,
     }
 )
-"""What a store that processors connect to needs, by the kind that the program names."""
+"""What a store needs that is of the kind that the program names."""

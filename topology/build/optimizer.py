@@ -24,7 +24,6 @@ from dataclasses import replace
 from topology.build.materialize import refuse_version
 from topology.build.plan import OperatorStep, RepartitionStep, SplitStep, Step, StreamJoinStep, TableSourceStep
 from topology.build.unfinished import UnfinishedTopology
-from topology.graph.operations import PassThrough
 from topology.graph.operations.joins import StreamSelfJoin, StreamStreamJoin
 from topology.graph.operations.traits import ResultsPerRecord, needs_repartition, traits_of
 from topology.graph.settings import OPTIMIZATION_KEY
@@ -195,8 +194,8 @@ class _Graph:
 
     def is_merge(self, name: str) -> bool:
         step = self.steps[name]
-        is_pass = isinstance(step, OperatorStep) and isinstance(step.operation, PassThrough)
-        return is_pass and len(step.parents) > 1
+        passes = isinstance(step, OperatorStep) and traits_of(step.operation).results is ResultsPerRecord.PASSED
+        return passes and len(step.parents) > 1
 
     def nearest(self, name: str, matches: Callable[[str], bool]) -> str | None:
         """The nearest step at or above ``name`` that matches; of several parents the last one's, as in Kafka Streams."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from topology.build.unfinished import UnfinishedTopology
 from topology.graph.nodes import Node, ProcessorNode
-from topology.graph.operations import Process
+from topology.graph.operations.traits import processor_of, with_fields
 from topology.spec.errors import TopologyError
 from topology.spec.processor_wrapper import (
     PROCESSOR_WRAPPER_KEY,
@@ -34,9 +34,9 @@ def wrap_processors(unfinished: UnfinishedTopology) -> UnfinishedTopology:
 def _wrapped(node: Node, wrapper: ProcessorWrapper) -> Node:
     if not isinstance(node, ProcessorNode):
         return node
-    if isinstance(node.operation, Process):
-        supplier = _supplier(node, wrapper, node.operation.supplier)
-        return replace(node, operation=replace(node.operation, supplier=supplier))
+    processor = processor_of(node.operation)
+    if processor is not None:
+        return replace(node, operation=with_fields(node.operation, supplier=_supplier(node, wrapper, processor)))
     name = node.name
 
     def own() -> OperatorProcessor:

@@ -19,7 +19,7 @@ from typing import TextIO, TypeAlias
 from weakref import WeakKeyDictionary
 
 from topology.graph.nodes import ProcessorNode
-from topology.graph.operations import Process
+from topology.graph.operations.traits import processor_of
 from topology.graph.topology import Topology
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.processor import Processor, ProcessorContext, PunctuationType, Record
@@ -210,10 +210,10 @@ class TablePrinter(Processor[object, object, object, object]):
 def draws_tables(topology: Topology) -> bool:
     """Whether a program draws tables by itself."""
     suppliers = (
-        node.operation.supplier
+        processor_of(node.operation)
         for subtopology in topology.subtopologies
         for node in subtopology.nodes
-        if isinstance(node, ProcessorNode) and isinstance(node.operation, Process)
+        if isinstance(node, ProcessorNode)
     )
     return any(isinstance(getattr(supplier, "__self__", None), ShownTable) for supplier in suppliers)
 

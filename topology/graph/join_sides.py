@@ -14,16 +14,7 @@ from typing import TypeVar
 
 from topology.graph.nodes import ProcessorNode, SinkNode, Subtopology
 from topology.graph.operations import Operation
-from topology.graph.operations.basic import StreamTableJoin
-from topology.graph.operations.joins import (
-    AsofJoin,
-    AsofKeep,
-    ForeignTableJoin,
-    StreamJoinWindow,
-    StreamStreamJoin,
-    StreamTableGraceJoin,
-    SubscriptionReceive,
-)
+from topology.graph.operations.sides import JoinSide, SideTopics, join_side, named
 from topology.graph.operations.traits import own_store
 
 T = TypeVar("T")
@@ -34,63 +25,68 @@ def sides_of_stores(subtopologies: Iterable[Subtopology]) -> dict[str, tuple[str
     """By store: the step through which its records come, and the step or table that they meet."""
     found: dict[str, dict[int, str]] = {}
     for subtopology in subtopologies:
-        for node in _processors(subtopology):
-            for store, side in _used_by(node.operation):
-                found.setdefault(store, {})[side] = node.name
-        for node in _processors(subtopology):
-            if isinstance(node.operation, AsofJoin) and node.operation.waiting is not None:
-                found[node.operation.waiting][_MET] = found[node.operation.store][_KEPT]
-            elif isinstance(node.operation, StreamTableGraceJoin):
-                found[node.operation.buffer][_MET] = node.operation.table
-            if isinstance(node.operation, StreamTableJoin | StreamTableGraceJoin):
-                table = subtopology.node(node.operation.table)
-                store_of_table = own_store(table.operation) if isinstance(table, ProcessorNode) else None
-                if store_of_table is not None:
-                    found.setdefault(store_of_table, {_KEPT: table.name, _MET: node.name})
+        for node, side in _sided(subtopology):
+            for store, place in _used_by(node.operation, side):
+                found.setdefault(store, {})[place] = node.name
+        for node, side in _sided(subtopology):
+            kept, met = named(node.operation, side.keeps), named(node.operation, side.meets)
+            table = named(node.operation, side.table)
+            if kept is not None and met is not None:
+                found[kept][_MET] = found[met][_KEPT]
+            elif kept is not None and table is not None:
+                found[kept][_MET] = table
+            store_of_table = None if table is None else _store_of(subtopology, table)
+            if table is not None and store_of_table is not None:
+                found.setdefault(store_of_table, {_KEPT: table, _MET: node.name})
     return {store: (sides[_KEPT], sides[_MET]) for store, sides in found.items() if len(sides) == 2}
 
 
-def _used_by(operation: Operation) -> Sequence[tuple[str, int]]:
+def _used_by(operation: Operation, side: JoinSide) -> Iterator[tuple[str, int]]:
     """The stores of a join that a step uses, and on which of their sides it is."""
-    match operation:
-        case StreamJoinWindow() | AsofKeep() | SubscriptionReceive():
-            return [(operation.store, _KEPT)]
-        case StreamStreamJoin():
-            shared = [] if operation.shared is None else [(operation.shared, _side_of(operation))]
-            return [(operation.store, _MET), *shared]
-        case AsofJoin():
-            waiting = [] if operation.waiting is None else [(operation.waiting, _KEPT)]
-            return [(operation.store, _MET), *waiting]
-        case ForeignTableJoin():
-            return [(operation.store, _MET)]
-        case StreamTableGraceJoin():
-            return [(operation.buffer, _KEPT)]
-        case _:
-            return []
+    of_shared = _KEPT if getattr(operation, "side", None) == "left" else _MET
+    for field, place in ((side.keeps, _KEPT), (side.meets, _MET), (side.shared, of_shared)):
+        store = named(operation, field)
+        if store is not None:
+            yield store, place
 
 
-def _side_of(operation: StreamStreamJoin) -> int:
-    return _KEPT if operation.side == "left" else _MET
-
-
-def is_sided(operation: Operation) -> bool:
-    """Whether it is the step of one side of a join, and what comes from that side is above it."""
-    return isinstance(operation, StreamTableJoin) or bool(_used_by(operation))
+def _store_of(subtopology: Subtopology, table: str) -> str | None:
+    node = subtopology.node(table)
+    return own_store(node.operation) if isinstance(node, ProcessorNode) else None
 
 
 def stores_of_topics(subtopologies: Iterable[Subtopology]) -> dict[str, str]:
     """The internal topics of foreign-key joins, each with the store of the subscriptions."""
     found: dict[str, str] = {}
     for subtopology in subtopologies:
-        for node in _processors(subtopology):
-            if isinstance(node.operation, SubscriptionReceive):
-                sources = [source for source in subtopology.sources if source.name in node.parents]
-                found.update((topic, node.operation.store) for source in sources for topic in source.topics)
-            elif isinstance(node.operation, ForeignTableJoin):
-                sinks = [subtopology.node(child) for child in node.children]
-                topics = [sink.topic for sink in sinks if isinstance(sink, SinkNode) and sink.repartition]
-                found.update((topic, node.operation.store) for topic in topics if topic is not None)
+        for node, side in _sided(subtopology):
+            store = named(node.operation, side.keeps or side.meets)
+            if store is not None:
+                found.update((topic, store) for topic in _topics_of(subtopology, node, side.topics))
     return found
+
+
+def topics_of_other_side(subtopology: Subtopology, store: str) -> set[str]:
+    """The internal topics through which what the store has for the other side of a join is sent there."""
+    return {
+        topic
+        for node, side in _sided(subtopology)
+        if side.topics is SideTopics.WRITTEN and named(node.operation, side.meets) == store
+        for topic in _topics_of(subtopology, node, side.topics)
+    }
+
+
+def _topics_of(subtopology: Subtopology, node: ProcessorNode, which: SideTopics) -> Iterator[str]:
+    match which:
+        case SideTopics.READ:
+            for source in subtopology.sources:
+                if source.name in node.parents:
+                    yield from source.topics
+        case SideTopics.WRITTEN:
+            for child in node.children:
+                sink = subtopology.node(child)
+                if isinstance(sink, SinkNode) and sink.repartition and sink.topic is not None:
+                    yield sink.topic
 
 
 def changed_places(before: Sequence[T], after: Sequence[T], likenesses: Iterable[Callable[[T, T], bool]]) -> bool:
@@ -115,5 +111,8 @@ def sides_changed(before: Sequence[T], after: Sequence[T], likenesses: Sequence[
     return not stayed and (widest(mine, other_now) or widest(other, now))
 
 
-def _processors(subtopology: Subtopology) -> Iterator[ProcessorNode]:
-    return (node for node in subtopology.nodes if isinstance(node, ProcessorNode))
+def _sided(subtopology: Subtopology) -> Iterator[tuple[ProcessorNode, JoinSide]]:
+    for node in subtopology.nodes:
+        side = join_side(node.operation) if isinstance(node, ProcessorNode) else None
+        if isinstance(node, ProcessorNode) and side is not None:
+            yield node, side

@@ -34,22 +34,17 @@ from types import (
 )
 from uuid import UUID
 
-from topology.graph.join_sides import is_sided, sides_changed, sides_of_stores, stores_of_topics
+from topology.graph.join_sides import sides_changed, sides_of_stores, stores_of_topics
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations import Operation
-from topology.graph.operations.basic import Branch
-from topology.graph.operations.joins import StreamJoinWindow, StreamStreamJoin, SubscriptionReceive, SubscriptionSend
-from topology.graph.operations.traits import changes_key, row_windows
+from topology.graph.operations.sides import join_side
+from topology.graph.operations.traits import branches_of, changes_key, row_windows
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _DIGITS = 16
 _DEPTH = 4
-_ENTERS_AT: Mapping[type, type] = MappingProxyType(
-    {StreamStreamJoin: StreamJoinWindow, SubscriptionReceive: SubscriptionSend}
-)
-"""The first step of a side of a join, of those that are several steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,18 +184,19 @@ class _Ways:
         return Side(topics=origin.topics, keyed_by=origin.keyed_by, functions=origin.functions)
 
     def _inputs(self, node: Node) -> list[Node]:
-        if not isinstance(node, ProcessorNode) or not is_sided(node.operation):
+        side = join_side(node.operation) if isinstance(node, ProcessorNode) else None
+        if not isinstance(node, ProcessorNode) or side is None:
             return [node]
-        enters_at = _ENTERS_AT.get(type(node.operation), type(node.operation))
+        begins_at = side.begins_at or type(node.operation)
         above = self._above([node])
         first = next(
-            each for each in above if isinstance(each, ProcessorNode) and isinstance(each.operation, enters_at)
+            each for each in above if isinstance(each, ProcessorNode) and isinstance(each.operation, begins_at)
         )
         return self._feeding(first)
 
     def _code_of(self, node: ProcessorNode, names: Set[str]) -> str:
         # Once, however many stores are behind it: a function may hold a large table.
-        branches = frozenset(node.operation.children) & names if isinstance(node.operation, Branch) else frozenset()
+        branches = frozenset(branches_of(node.operation)) & names
         if (node.name, branches) not in self._codes:
             self._codes[node.name, branches] = code_of(node.operation, branches)
         return self._codes[node.name, branches]
@@ -225,9 +221,8 @@ def code_of(operation: Operation, branches: Set[str]) -> str:
     """A digest of an operation's kind and functions. ``branches``: of a split, those that are on the way."""
     assert is_dataclass(operation)
     values = [getattr(operation, each.name) for each in fields(operation)]
-    if isinstance(operation, Branch):
-        each_with_its_test = zip(operation.children, operation.predicates, strict=True)
-        values = [predicate for child, predicate in each_with_its_test if child in branches]
+    if branches_of(operation):
+        values = [predicate for child, predicate in branches_of(operation).items() if child in branches]
     return _digest([type(operation).__name__, *(_code(value) for value in values if callable(value))])
 
 

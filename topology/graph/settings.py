@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from topology.graph.internal_topics import ADDITIONAL_RETENTION_KEY, TOPIC_PREFIX, changelog_topics, repartition_topic
 from topology.graph.nodes import Node, ProcessorNode, Subtopology
-from topology.graph.operations import GroupTable
+from topology.graph.operations.traits import Key, traits_of, with_fields
 from topology.spec.errors import TopologyError
 
 OPTIMIZATION_KEY = "topology.optimization"
@@ -60,13 +60,13 @@ def is_setting(key: str) -> bool:
 
 def _upgrading(node: Node, config: Mapping[str, object]) -> Node:
     """Members up to version 3.4 do not know changes that hold both values."""
-    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, GroupTable):
+    if not isinstance(node, ProcessorNode) or traits_of(node.operation).key is not Key.GROUPED:
         return node
     version = str(config.get(UPGRADE_KEY) or "")
     if version and not re.fullmatch(r"\d+(\.\d+)+", version):
         raise TopologyError(f"{UPGRADE_KEY}={version} is not a version: give one such as 3.4")
     splits = bool(version) and tuple(map(int, version.split(".")[:2])) <= (3, 4)
-    return replace(node, operation=replace(node.operation, splits_changes=splits))
+    return replace(node, operation=with_fields(node.operation, splits_changes=splits))
 
 
 def _with_headers_by_default(config: Mapping[str, object]) -> bool:

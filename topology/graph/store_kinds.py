@@ -46,35 +46,41 @@ class Cleanup(Enum):
     HISTORY = "compacted, but not for its history and a day"
 
 
-class StoreTraits(NamedTuple):
-    """One row. ``one_row``: a key has one row, which is found by the key's bytes alone; only such stores can be global.
-    ``row_timestamps``: rows of a timestamped store begin with the timestamp. ``versions``: a change is a version, valid from
-    its timestamp on. ``changed_in_place``: operators may change a cached entry instead of putting another one.
-    ``deletion_headers``: in a store that keeps headers, a tombstone has those of the record that deleted the row.
-    ``holds_back``: it holds changes that wait, not rows."""
+class Rows(Enum):
+    """What a store has of a key."""
 
+    ONE = "one row, which is found by the key's bytes alone: only such stores can be global"
+    VERSIONS = "versions: a change is one, valid from its timestamp on"
+    WINDOWS = "rows of windows"
+    SESSIONS = "rows of sessions"
+    HELD = "no rows, but changes that wait"
+
+
+class StoreTraits(NamedTuple):
+    """One row. ``row_timestamps``: rows of a timestamped store begin with the timestamp. ``changed_in_place``: operators may
+    change a cached entry instead of putting another one. ``deletion_headers``: in a store that keeps headers, a tombstone
+    has those of the record that deleted the row."""
+
+    rows: Rows
     limit: Limit
     cleanup: Cleanup
-    one_row: bool
     row_timestamps: bool
-    versions: bool
     changed_in_place: bool
     deletion_headers: bool
-    holds_back: bool
 
 
-_L, _C = Limit, Cleanup
+_W, _L, _C = Rows, Limit, Cleanup
 
 STORE_TRAITS: Mapping[StoreKind, StoreTraits] = MappingProxyType(
     {
-        StoreKind.KEY_VALUE: StoreTraits(_L.NOTHING, _C.COMPACT, True, True, False, True, True, False),
-        StoreKind.LRU: StoreTraits(_L.COUNT, _C.COMPACT, True, True, False, False, True, False),
-        StoreKind.EXPIRING: StoreTraits(_L.LAST_UPDATE, _C.COMPACT, True, True, False, False, True, False),
-        StoreKind.WINDOW: StoreTraits(_L.RETENTION, _C.COMPACT_DELETE, False, True, False, True, True, False),
-        StoreKind.DUPLICATES: StoreTraits(_L.RETENTION, _C.DELETE, False, False, False, True, True, False),
-        StoreKind.SESSION: StoreTraits(_L.RETENTION, _C.COMPACT_DELETE, False, False, False, True, True, False),
-        StoreKind.VERSIONED: StoreTraits(_L.RETENTION, _C.HISTORY, False, False, True, False, False, False),
-        StoreKind.BUFFER: StoreTraits(_L.NOTHING, _C.COMPACT, False, False, False, True, True, True),
+        StoreKind.KEY_VALUE: StoreTraits(_W.ONE, _L.NOTHING, _C.COMPACT, True, True, True),
+        StoreKind.LRU: StoreTraits(_W.ONE, _L.COUNT, _C.COMPACT, True, False, True),
+        StoreKind.EXPIRING: StoreTraits(_W.ONE, _L.LAST_UPDATE, _C.COMPACT, True, False, True),
+        StoreKind.WINDOW: StoreTraits(_W.WINDOWS, _L.RETENTION, _C.COMPACT_DELETE, True, True, True),
+        StoreKind.DUPLICATES: StoreTraits(_W.WINDOWS, _L.RETENTION, _C.DELETE, False, True, True),
+        StoreKind.SESSION: StoreTraits(_W.SESSIONS, _L.RETENTION, _C.COMPACT_DELETE, False, True, True),
+        StoreKind.VERSIONED: StoreTraits(_W.VERSIONS, _L.RETENTION, _C.HISTORY, False, False, False),
+        StoreKind.BUFFER: StoreTraits(_W.HELD, _L.NOTHING, _C.COMPACT, False, True, True),
     }
 )
 
@@ -109,6 +115,16 @@ def kind_called(name: str) -> StoreKind | None:
 def store_traits(spec: StoreSpec) -> StoreTraits:
     """The row of the kind of store that ``spec`` asks for."""
     return STORE_TRAITS[kind_of(spec)]
+
+
+def rows_of(spec: StoreSpec) -> Rows:
+    """What a store has of a key."""
+    return store_traits(spec).rows
+
+
+def rows_called(name: str) -> Rows:
+    """What a store has of a key, of the kind that :attr:`StoreSpec.kind` names."""
+    return STORE_TRAITS[_BY_NAME[name]].rows
 
 
 def in_words(spec: StoreSpec) -> str:

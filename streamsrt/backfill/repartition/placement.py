@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from streamsrt.operators.table import OPERATIONS, OwnKeys
-from streamsrt.state.kinds import record_key_of
+from streamsrt.state.kinds import functions_of, record_key_of
 from streamsrt.state.sessions import split_session_key
 from streamsrt.state.windowed import split_window_key
 from streamsrt.tasks.input.stream_time_keys import stream_time_keys
@@ -22,21 +21,9 @@ from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology
 from topology.graph.operations import Operation
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of
 from topology.graph.row_windows import closes_after_ms
-from topology.graph.store_kinds import StoreKind, kind_of
 from topology.spec.windows import SessionWindows, SlidingWindows, TimeWindows
 
 KeyOf: TypeAlias = Callable[[bytes], bytes]
-
-
-REFUSED_KINDS: Mapping[StoreKind, str] = MappingProxyType(
-    {
-        StoreKind.VERSIONED: (
-            "it is versioned, and a restore drops versions that come after those of other keys and are older than its "
-            "retention. Rows that move would be such versions"
-        )
-    }
-)
-"""Kinds of stores whose rows can't be moved, and why."""
 
 
 class Closing(NamedTuple):
@@ -58,7 +45,7 @@ def refusal_of(spec: StoreSpec, subtopology: Subtopology) -> str:
         return "it has no changelog (logging=False)" if spec.persistent else ""
     if any(getattr(op, "closed", None) == spec.name for _, op in _operations(subtopology)):
         return "it says for each partition up to when windows were closed by the wall clock (idle_timeout)"
-    return REFUSED_KINDS.get(kind_of(spec), "")
+    return functions_of(spec).stays_because
 
 
 def key_of_rows(spec: StoreSpec, subtopology: Subtopology) -> KeyOf:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http.forwarding import InstanceUnreachableError, fetch
 from streamsrt.queries.values import HostInfo
+from topology.graph.store_kinds import NAMES, Rows, rows_called
 
 Json: TypeAlias = Mapping[str, Any]
 """What the page shows, and what instances answer: read by names that no type knows."""
@@ -22,8 +23,14 @@ _TIMEOUT_S = 2.0
 _QUERY_TIMEOUT_S = 10.0
 _AT_ONCE = 8
 _PATHS: Final = ("/tasks", "/stores", "/topology")
-_KEY_PATHS: Final = {"window": "windows", "session": "sessions", "versioned": "versions"}
-"""By the kind of the store, where the rows of a key are."""
+KEY_PATHS: Final[Mapping[Rows, str]] = {
+    Rows.ONE: "keys",
+    Rows.VERSIONS: "versions",
+    Rows.WINDOWS: "windows",
+    Rows.SESSIONS: "sessions",
+    Rows.HELD: "keys",
+}
+"""Where the rows of a key are. What waits has none: the instance says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,8 @@ def rows_of_key(addresses: Iterable[str], store: str, key: str) -> Json:
     kinds = {each["name"]: each["kind"] for each in answering[0].stores}
     if store not in kinds:
         raise ConfigError(f"there is no store {store!r}; the stores are: {', '.join(sorted(kinds)) or 'none'}")
-    path = f"/stores/{quote(store, safe='')}/{_KEY_PATHS.get(kinds[store], 'keys')}/{quote(key, safe='')}"
+    rows = rows_called(kinds[store]) if kinds[store] in NAMES else Rows.ONE
+    path = f"/stores/{quote(store, safe='')}/{KEY_PATHS[rows]}/{quote(key, safe='')}"
     status, body = fetch(_host(answering[0].address), path, {}, _QUERY_TIMEOUT_S)
     return {"kind": kinds[store], "instance_status": status, "answer": body}
 

@@ -23,7 +23,6 @@ from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.placement import checked
 from streamsrt.operators.engine.plan import StreamTime
 from topology import serdes
-from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
 
@@ -210,16 +209,17 @@ class Compiler:
 
     def share(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
         """Deserialises what several children would deserialise each for itself."""
-        if isinstance(node, ProcessorNode) and isinstance(node.operation, operations.FlatMapValues):
-            if any(self._reads(child)[0] for child in node.children):
-                self.emitter.obj(flow.key)
-            return
         if len(node.result_children) > 1:
             reads = [self._reads(child) for child in node.result_children]
             if sum(key for key, _ in reads) > 1:
                 self.emitter.obj(flow.key)
             if sum(value for _, value in reads) > 1:
                 self.emitter.obj(flow.value)
+
+    def share_key(self, node: ProcessorNode, flow: Flow) -> None:
+        """Deserialises the key that several results have in common, if a child surely reads it."""
+        if any(self._reads(child)[0] for child in node.children):
+            self.emitter.obj(flow.key)
 
     def _reads(self, name: str) -> tuple[bool, bool]:
         """Whether a node surely reads the key, the value of what it gets."""

@@ -16,9 +16,15 @@ from streamsrt.operators.engine.handlers import ExceptionHandlers
 from streamsrt.state.carried import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
-from topology.graph.operations import SlidingAggregate
-from topology.graph.operations.traits import RowSource, own_store, traits_of
-from topology.graph.store_kinds import store_traits
+from topology.graph.operations.traits import (
+    FromParent,
+    RowSource,
+    derived_row,
+    has_sliding_windows,
+    own_store,
+    traits_of,
+)
+from topology.graph.store_kinds import Rows, rows_of, store_traits
 from topology.spec.codecs import ProgramSerde
 
 
@@ -110,8 +116,10 @@ class ResolvedSubtopology:
             self._visit(source.name, seen, order)
         rest = [name for name in self.specs if name not in order]
         self.flushed_stores = (*reversed(order), *rest)
-        operations = (node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode))
-        self.sliding_stores = frozenset(op.store for op in operations if isinstance(op, SlidingAggregate))
+        operations = [node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode)]
+        self.sliding_stores = frozenset(
+            store for op in operations if (store := own_store(op)) and has_sliding_windows(op)
+        )
 
     def _visit(self, name: str, seen: set[str], order: list[str]) -> None:
         """Depth first, a node after its children: reversed, that is an order in which parents come first."""
@@ -179,8 +187,8 @@ class ResolvedSubtopology:
             return False
         store = own_store(node.operation)
         if store is not None:
-            return store_traits(self.specs[store]).versions
-        return traits_of(node.operation).row is RowSource.PARENT and self.is_versioned(node.parents[0])
+            return rows_of(self.specs[store]) is Rows.VERSIONS
+        return isinstance(traits_of(node.operation).row, FromParent) and self.is_versioned(node.parents[0])
 
     def serde_or_default(self, own: ProgramSerde | None, what: Literal["key", "value"], where: str) -> ProgramSerde:
         """A serde that an operation itself needs. Raises ConfigError where there is none."""
@@ -234,12 +242,12 @@ class TableLookup:
     """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers), in order."""
 
     store: str
-    steps: tuple[operations.TableFilter | operations.TableMapValues, ...]
+    steps: tuple[operations.Operation, ...]
 
 
 def table_lookup(plan: ResolvedSubtopology, table: str) -> TableLookup | None:
     """The nearest ancestor of a table that has a store, and what lies between; None where a join or a suppression does."""
-    steps: list[operations.TableFilter | operations.TableMapValues] = []
+    steps: list[operations.Operation] = []
     node = plan.node(table)
     while isinstance(node, ProcessorNode):
         store = own_store(node.operation)
@@ -247,7 +255,7 @@ def table_lookup(plan: ResolvedSubtopology, table: str) -> TableLookup | None:
             return TableLookup(store, tuple(reversed(steps)))
         if traits_of(node.operation).row in {RowSource.PARENTS, RowSource.FORWARDED}:
             return None
-        if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
+        if derived_row(node.operation) is None:
             break
         steps.append(node.operation)
         node = plan.node(node.parents[0])

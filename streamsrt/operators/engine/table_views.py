@@ -16,22 +16,9 @@ from streamsrt.state.kinds import NO_ROW, Cache, TableRow, View, cache_of, store
 from streamsrt.state.versioned_cache import VersionedCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
-from topology.graph.operations import Suppress
-from topology.graph.operations.traits import own_store
-from topology.graph.store_kinds import store_traits
+from topology.graph.operations.traits import RowSource, derived_row, held_store, own_store, traits_of
+from topology.graph.store_kinds import Rows, rows_of
 from topology.spec.codecs import ProgramSerde
-
-
-def derived(
-    op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
-) -> Callable[[object, object], object]:
-    """``(key, value) -> value`` of a table that is derived from another one."""
-    match op:
-        case operations.TableFilter(predicate=predicate, negate=negate):
-            return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
-        case operations.TableMapValues(fn=fn, with_key=with_key):
-            return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
-    return lambda k, v: v
 
 
 def table_view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str) -> View:
@@ -52,7 +39,7 @@ def view_before_flush(plan: ResolvedSubtopology, caches: Mapping[str, Cache], ta
 
     def stored(store: str) -> View:
         spec = plan.specs[store]
-        if not plan.is_cached(store) or not store_traits(spec).one_row:
+        if not plan.is_cached(store) or rows_of(spec) is not Rows.ONE:
             return _stored(plan, caches, store)
         cache = cache_of(KeyValueCache, caches, store)
         serialize = plan.key_serde(spec).serialize
@@ -73,14 +60,13 @@ def _view(plan: ResolvedSubtopology, caches: Mapping[str, Cache], table: str, st
         store = own_store(op)
         if store is not None:
             return stored(store)
-        if isinstance(op, operations.TableFilter | operations.TableMapValues):
-            return _through(_view(plan, caches, node.parents[0], stored), derived(op))
-        if isinstance(op, Suppress):
-            serde = plan.key_serde(plan.specs[op.store])
-            return _held_back(
-                _view(plan, caches, node.parents[0], stored), cache_of(SuppressionBuffer, caches, op.store), serde
-            )
-        if isinstance(op, operations.TableJoinMerge):
+        derive, held = derived_row(op), held_store(op)
+        if derive is not None:
+            return _through(_view(plan, caches, node.parents[0], stored), derive)
+        if held is not None:
+            above, buffer = _view(plan, caches, node.parents[0], stored), cache_of(SuppressionBuffer, caches, held)
+            return _held_back(above, buffer, plan.key_serde(plan.specs[held]))
+        if traits_of(op).row is RowSource.PARENTS:
             return _joined(plan, caches, node, stored)
     raise no_store_error(table)
 
@@ -99,10 +85,9 @@ def table_view_as_of(
     if store is not None:
         serialize, as_of = plan.key_serde(plan.specs[store]).serialize, cache_of(VersionedCache, caches, store).as_of
         return lambda key, at_ms: as_of(serialize(key), at_ms)
-    above = table_view_as_of(plan, caches, node.parents[0])
+    above, step = table_view_as_of(plan, caches, node.parents[0]), derived_row(node.operation)
     assert above is not None
-    assert isinstance(node.operation, operations.TableFilter | operations.TableMapValues)
-    step = derived(node.operation)
+    assert step is not None
     return lambda key, at_ms: step(key, above(key, at_ms))
 
 

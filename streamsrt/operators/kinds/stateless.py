@@ -87,7 +87,7 @@ def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: operations.FlatMa
         return
     value = e.temp("v")
     call = _call(c, op, flow)
-    c.share(node, flow)
+    c.share_key(node, flow)
     with e.block(f"for {value} in {call}:"):
         inside = flow.copy()
         inside.value = Slot(obj=value)

@@ -9,15 +9,15 @@ from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
-from streamsrt.operators.engine.table_views import derived, table_view, table_view_as_of
+from streamsrt.operators.engine.table_views import table_view, table_view_as_of
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of, table_cache
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
-from topology.graph.operations.traits import own_store
-from topology.graph.store_kinds import store_traits
+from topology.graph.operations.traits import derived_row, own_store
+from topology.graph.store_kinds import Rows, rows_of
 
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
@@ -182,7 +182,7 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.Stre
 def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     lookup = table_lookup(c.plan, op.table)
-    if lookup is None or not store_traits(c.plan.specs[lookup.store]).one_row:
+    if lookup is None or rows_of(c.plan.specs[lookup.store]) is not Rows.ONE:
         found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))
         key = e.obj(flow.key)
         row = f"{row_of}({key})[0]"
@@ -193,15 +193,24 @@ def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     row = f"{e.bind('cache', c.caches[lookup.store])}[{key}].value"
     e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
     for step in lookup.steps:
-        if isinstance(step, operations.TableFilter):
+        _derive(c, step, flow, found)
+    return found
+
+
+def _derive(c: Compiler, step: operations.Operation, flow: Flow, found: str) -> None:
+    """Makes the row in ``found`` that of a table which is derived from its table."""
+    e = c.emitter
+    match step:
+        case operations.TableFilter():
             test = f"{e.bind('predicate', step.predicate)}({e.obj(flow.key)}, {found})"
             with e.block(f"if {found} is not None and {'' if step.negate else 'not '}{test}:"):
                 e.line(f"{found} = None")
-        else:
+        case operations.TableMapValues():
             arguments = f"{e.obj(flow.key)}, {found}" if step.with_key else found
             with e.block(f"if {found} is not None:"):
                 e.line(f"{found} = {e.bind('mapper', step.fn)}({arguments})")
-    return found
+        case _:
+            e.line(f"{found} = {e.bind('derive', derived_row(step))}({e.obj(flow.key)}, {found})")
 
 
 def _joined(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, flow: Flow, found: str) -> None:
@@ -217,13 +226,17 @@ def _joined(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, fl
 # ------------------------------------------------------------------------------------------------------ record by record
 
 
+def _unchanged(key: object, value: object) -> object:
+    return value
+
+
 def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     """A source, filter or mapper of a table's changes."""
     op = node.operation
     assert isinstance(op, operations.TableSource | operations.TableFilter | operations.TableMapValues)
     env, store = builder.env, own_store(op)
     sends_old = node.sends_old_values
-    computed = derived(op)
+    computed = derived_row(op) or _unchanged
     cache = None if store is None else table_cache(env.caches, store)
     serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize
     change = None if store is None else builder.change(store)

@@ -11,21 +11,24 @@ from typing import Any, get_args
 import pytest
 
 import streamsrt
+from streamsrt.cli.console.instances import KEY_PATHS
 from streamsrt.errors import ConfigError, UserError
+from streamsrt.http.answers import KEY_QUERIES
 from streamsrt.queries.preparation import QUERIES
 from streamsrt.queries.read_only import VIEWS
 from streamsrt.state import kinds
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import STORES, StoreFunctions, cache_over, functions_of, lay_out, store_access, stored_view
 from streamsrt.state.memory import MemoryStore
+from streamsrt.testing.topology_test_driver import GETTERS, TopologyTestDriver
 from tests.topology.graph.test_store_kinds import ASKED
 from topology import serdes
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import NAMES, StoreKind, store_traits
+from topology.graph.store_kinds import NAMES, Rows, StoreKind, rows_of
 
 ROOT = Path(streamsrt.__file__).parent.parent
-THE_TABLES = {"topology/graph/store_kinds.py", "streamsrt/state/kinds.py"}
-WHAT_A_PROGRAM_SAYS = ("topology/spec/", "topology/build/", "topology/dsl/")
+THE_TABLES = {"topology/graph/store_kinds.py", "streamsrt/state/kinds.py", "topology/build/materialize.py"}
+WHAT_A_PROGRAM_SAYS = "topology/spec/"
 CLASSES = {each.__name__ for each in chain(get_args(kinds.Cache), get_args(kinds.LaidOut))} | {
     "LruCache",
     "ExpiringCache",
@@ -38,8 +41,16 @@ def spec_of(kind: StoreKind) -> StoreSpec:
 
 
 def test_every_kind_has_a_row_in_each_table() -> None:
-    assert set(STORES) == set(QUERIES) == set(VIEWS) == set(StoreKind)
+    assert set(STORES) == set(QUERIES) == set(StoreKind)
     assert not StoreFunctions._field_defaults
+
+
+def test_every_sort_of_rows_is_read_and_named() -> None:
+    assert set(VIEWS) == set(Rows) - {Rows.HELD}
+    assert set(KEY_PATHS) == set(Rows)
+    assert {f"/stores/{{store}}/{path}/{{key:path}}" for path in KEY_PATHS.values()} == set(KEY_QUERIES)
+    assert set(GETTERS) == set(Rows) - {Rows.HELD}
+    assert all(hasattr(TopologyTestDriver, getter) for getter in GETTERS.values())
 
 
 @pytest.mark.parametrize("kind", StoreKind)
@@ -48,7 +59,7 @@ def test_a_row_opens_caches_and_exports_its_store(kind: StoreKind) -> None:
     store = lay_out(spec, MemoryStore("s"))
     cache = cache_over(spec, store, row_format)
     assert not list(functions_of(spec).rows(spec, store))
-    if store_traits(spec).holds_back:
+    if rows_of(spec) is Rows.HELD:
         with pytest.raises(UserError, match="can't be queried"):
             store_access(spec, cache, serdes.bytes, lambda: (0, (), 0), None, timestamped=False)
     else:
@@ -66,13 +77,18 @@ def test_what_drops_old_rows_needs_a_retention(kind: StoreKind) -> None:
 
 
 def _guesses(tree: ast.Module) -> Iterator[int]:
-    """Lines that compare a store's kind with a name, or ask which class a cache or a store is, but to assert it."""
+    """Lines that compare a store's kind with a name, list names of kinds, or ask which class a cache or a store is, but to
+    assert it."""
     asserted = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Assert) for node in ast.walk(each.test)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             parts = [inner for each in (node.left, *node.comparators) for inner in ast.walk(each)]
             of_kind = any(isinstance(each, ast.Attribute) and each.attr == "kind" for each in parts)
             if of_kind and any(isinstance(each, ast.Constant) and each.value in NAMES for each in parts):
+                yield node.lineno
+        if isinstance(node, ast.Dict):
+            keys = [each.value for each in node.keys if isinstance(each, ast.Constant)]
+            if keys and NAMES.issuperset(keys):
                 yield node.lineno
         called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
         if called and id(node) not in asserted:
@@ -94,7 +110,13 @@ def test_nobody_guesses_a_kind_who_can_look_it_up() -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["spec.kind == 'window'", "'session' != spec.kind", "spec.kind in ('window', 'buffer')", "isinstance(c, LruCache)"],
+    [
+        "spec.kind == 'window'",
+        "'session' != spec.kind",
+        "spec.kind in ('window', 'buffer')",
+        "isinstance(c, LruCache)",
+        "{'versioned': 1}",
+    ],
 )
 def test_a_guess_is_found(code: str) -> None:
     assert list(_guesses(ast.parse(code))) == [1]

@@ -9,7 +9,7 @@ import pytest
 from topology.build.materialize import ADDED
 from topology.graph import store_kinds
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import STORE_TRAITS, Cleanup, Limit, StoreKind, StoreTraits, kind_of
+from topology.graph.store_kinds import STORE_TRAITS, Cleanup, Limit, Rows, StoreKind, StoreTraits, kind_of
 from topology.spec.stores import KINDS
 
 ASKED: dict[StoreKind, dict[str, Any]] = {
@@ -27,7 +27,7 @@ ASKED: dict[StoreKind, dict[str, Any]] = {
 def test_every_kind_has_a_row_and_no_row_relies_on_a_default() -> None:
     assert set(STORE_TRAITS) == set(StoreKind)
     assert not StoreTraits._field_defaults
-    assert {type(value) for row in STORE_TRAITS.values() for value in row} == {Limit, Cleanup, bool}
+    assert {type(value) for row in STORE_TRAITS.values() for value in row} == {Rows, Limit, Cleanup, bool}
 
 
 @pytest.mark.parametrize("kind", StoreKind)
@@ -45,6 +45,6 @@ def test_whatever_a_program_may_name_is_of_some_kind() -> None:
 def test_what_a_row_says_fits_together(kind: StoreKind) -> None:
     row = STORE_TRAITS[kind]
     assert (row.cleanup is Cleanup.COMPACT) == (row.limit is not Limit.RETENTION)
-    assert (row.cleanup is Cleanup.HISTORY) == row.versions
-    assert not row.one_row or row.row_timestamps
+    assert (row.cleanup is Cleanup.HISTORY) == (row.rows is Rows.VERSIONS)
+    assert row.rows is not Rows.ONE or row.row_timestamps
     assert not row.changed_in_place or row.limit in {Limit.NOTHING, Limit.RETENTION}

@@ -5,6 +5,7 @@
                       functions
 - ``grouped_tables``  operations on tables that need the replaced value of a change, or user-defined state
 - ``joins``           what the processor nodes of joins compute
+- ``sides``           where the steps of joins keep the records of each side, in one table
 - ``traits``          the properties of each kind of operation, in one table
 - ``windowed``        aggregations whose windows depend on the records (sliding windows, sessions), and suppression
 

@@ -7,14 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple  # Any: an operation of a kind that the row tells
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from topology.graph.operations import basic, batches, grouped_tables, joins, windowed
+from topology.graph.operations.sides import join_side
 from topology.graph.row_windows import RowWindows
-from topology.spec.windows import SessionWindows, TimeWindows
+from topology.spec.processor_wrapper import ProcessorSupplier
+from topology.spec.windows import SessionWindows, SlidingWindows, TimeWindows
+
+AnyOperation: TypeAlias = Any  # which fields it has, its row tells
 
 
 class Key(Enum):
@@ -33,6 +38,7 @@ class ResultsPerRecord(Enum):
     SAME = "the record as it came, or nothing"
     ONE = "one result, always"
     AT_MOST_ONE = "one result or none"
+    TO_ONE_CHILD = "the record as it came, for the first child whose predicate holds"
     ANY = "any number"
     BY_WINDOW = "one for each window that the record is in"
 
@@ -51,10 +57,20 @@ class RowSource(Enum):
     """Where a reader of the table finds a row."""
 
     STORE = "in its own store"
-    PARENT = "in its own store if it has one, else computed from the parent's row"
     PARENTS = "in its own store if it has one, else computed from the rows of the two joined tables"
     FORWARDED = "the parent's row, as it was last forwarded: changes that are held back do not show"
     NO_TABLE = "the result is not a table"
+
+
+Derive: TypeAlias = Callable[[object, object], object]
+"""``(key, value) -> value`` of a table that is derived from another one. None is no row, before and after."""
+
+
+class FromParent(NamedTuple):
+    """A reader finds a row in the operation's own store if it has one; else ``derive`` says, given the operation, how it is
+    computed from the parent's row."""
+
+    derive: Callable[[AnyOperation], Derive]
 
 
 class Code(Enum):
@@ -96,7 +112,7 @@ class Traits(NamedTuple):
     key: Key
     results: ResultsPerRecord
     reads: Reads
-    row: RowSource
+    row: RowSource | FromParent
     code: Code
     keeps_result: bool
     holds_back: bool
@@ -105,6 +121,17 @@ class Traits(NamedTuple):
     run_end: RunEnd
 
 
+def _filtered(operation: basic.TableFilter) -> Derive:
+    predicate, negate = operation.predicate, operation.negate
+    return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
+
+
+def _mapped(operation: basic.TableMapValues) -> Derive:
+    fn, with_key = operation.fn, operation.with_key
+    return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
+
+
+Op = TypeVar("Op")
 _K, _R, _D, _T, _C, _A = Key, ResultsPerRecord, Reads, RowSource, Code, Rereading
 _S, _E = ObservedTime, RunEnd
 
@@ -142,7 +169,7 @@ TRAITS: Mapping[type, Traits] = MappingProxyType(
             _K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         basic.Branch: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
+            _K.KEPT, _R.TO_ONE_CHILD, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
         ),
         batches.MapBatches: Traits(
             _K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.BATCH
@@ -165,10 +192,10 @@ TRAITS: Mapping[type, Traits] = MappingProxyType(
             _K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         basic.TableFilter: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, FromParent(_filtered), _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         basic.TableMapValues: Traits(
-            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, FromParent(_mapped), _C.OURS, True, False, _A.SAME, _S.NONE, _E.NOTHING
         ),
         basic.TableToStream: Traits(
             _K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False, _A.NOTHING, _S.NONE, _E.NOTHING
@@ -248,23 +275,30 @@ TRAITS: Mapping[type, Traits] = MappingProxyType(
 )
 
 
-def traits_of(operation: Any) -> Traits:
+def traits_of(operation: AnyOperation) -> Traits:
     """The row of an operation."""
     return TRAITS[type(operation)]
 
 
-def changes_key(operation: Any) -> bool:
+def with_fields(operation: Op, **values: object) -> Op:
+    """The operation with other values in fields that an operation with its row has."""
+    alterable: AnyOperation = operation
+    altered: Op = replace(alterable, **values)
+    return altered
+
+
+def changes_key(operation: AnyOperation) -> bool:
     """Whether a forwarded record may have another key than its input."""
     key = traits_of(operation).key
     return key in {Key.CHANGED, Key.GROUPED} or (key is Key.CHOSEN and not operation.fixed_key)
 
 
-def needs_repartition(operation: Any) -> bool:
+def needs_repartition(operation: AnyOperation) -> bool:
     """Whether operations that need records by key need an additional repartition topic behind this operation."""
     return traits_of(operation).key is not Key.GROUPED and changes_key(operation)
 
 
-def has_one_result(operation: Any) -> bool:
+def has_one_result(operation: AnyOperation) -> bool:
     """Whether one input record gives at most one result."""
     results = traits_of(operation).results
     if results is ResultsPerRecord.BY_WINDOW:
@@ -273,10 +307,39 @@ def has_one_result(operation: Any) -> bool:
     return results is not ResultsPerRecord.ANY
 
 
-def own_store(operation: Any) -> str | None:
+def own_store(operation: AnyOperation) -> str | None:
     """The store in which an operation keeps its result."""
     store: str | None = operation.store if traits_of(operation).keeps_result else None
     return store
+
+
+def derived_row(operation: AnyOperation) -> Derive | None:
+    """How a row is computed from the parent's; None where it is not."""
+    row = traits_of(operation).row
+    return row.derive(operation) if isinstance(row, FromParent) else None
+
+
+def held_store(operation: AnyOperation) -> str | None:
+    """The store in which an operation holds back changes of a table whose rows are those that it has forwarded."""
+    store: str | None = operation.store if traits_of(operation).row is RowSource.FORWARDED else None
+    return store
+
+
+def processor_of(operation: AnyOperation) -> ProcessorSupplier | None:
+    """What makes the processor of the user's that is the whole step; None: the step is one of ours. A processor that makes
+    the rows of a table returns them to a step of ours."""
+    traits = traits_of(operation)
+    if traits.code is not Code.PROCESSOR or traits.row is not RowSource.NO_TABLE:
+        return None
+    supplier: ProcessorSupplier = operation.supplier
+    return supplier
+
+
+def branches_of(operation: AnyOperation) -> dict[str, object]:
+    """The children of a split with their predicates; none of another operation, all of whose children get its results."""
+    if traits_of(operation).results is not ResultsPerRecord.TO_ONE_CHILD:
+        return {}
+    return dict(zip(operation.children, operation.predicates, strict=True))
 
 
 def closed_store(operation: object) -> str | None:
@@ -295,16 +358,18 @@ def takes_key(operation: object) -> bool:
     return bool(getattr(operation, "with_key", False))
 
 
-def stream_time_store(operation: object) -> str | None:
-    """The store that an operation's stream time belongs to. Of a stream-stream join, the right side has that of both."""
+def stream_time_store(operation: AnyOperation) -> str | None:
+    """The store that an operation's stream time belongs to: of records that wait for a table, the one in which they wait. Of
+    a stream-stream join, the right side has that of both."""
     observed = traits_of(operation).stream_time
     has_windows = getattr(operation, "windows", None) is not None
     if observed is ObservedTime.NONE or (observed is ObservedTime.OF_WINDOWS and not has_windows):
         return None
-    if isinstance(operation, joins.StreamStreamJoin) and operation.side == "left":
+    side = join_side(operation)
+    if side is not None and side.shared is not None and operation.side == "left":
         return None
-    field = "buffer" if isinstance(operation, joins.StreamTableGraceJoin) else "store"
-    store: str = getattr(operation, field)
+    waiting = None if side is None or side.table is None else side.keeps
+    store: str = operation.store if waiting is None else getattr(operation, waiting)
     return store
 
 
@@ -314,7 +379,7 @@ def row_windows(operation: object) -> RowWindows | None:
     return None if windows is None else RowWindows.of(windows)
 
 
-def window_size_ms(operation: Any) -> int | None:
+def window_size_ms(operation: AnyOperation) -> int | None:
     """The size of the windows of an operation's own rows; None if rows have no windows, or sessions."""
     windows = _windows(operation)
     if windows is None or isinstance(windows, SessionWindows):
@@ -323,15 +388,20 @@ def window_size_ms(operation: Any) -> int | None:
     return size_ms
 
 
-def has_sessions(operation: Any) -> bool:
+def has_sessions(operation: AnyOperation) -> bool:
     """Whether an operation's own rows are sessions."""
     return isinstance(_windows(operation), SessionWindows)
 
 
-def emits_on_close(operation: Any) -> bool:
+def has_sliding_windows(operation: object) -> bool:
+    """Whether an operation's own rows have windows that depend on the records."""
+    return isinstance(_windows(operation), SlidingWindows)
+
+
+def emits_on_close(operation: AnyOperation) -> bool:
     """Whether an operation forwards its rows when their windows close, and not when its cache is flushed."""
     return bool(getattr(operation, "emit_on_close", False))
 
 
-def _windows(operation: Any) -> Any:
+def _windows(operation: AnyOperation) -> Any:
     return None if own_store(operation) is None else getattr(operation, "windows", None)
