@@ -39,6 +39,46 @@ class KnownGroup(NamedGroup, Protocol[M_co]):
     def static_members(self) -> Mapping[str, str]: ...
 
 
+class Owned(Protocol):
+    """What a member owns of its group: tasks or partitions. ``<=``: it is a part of the other."""
+
+    def __le__(self: Own, other: Own, /) -> bool: ...
+
+
+Own = TypeVar("Own", bound=Owned)
+Own_co = TypeVar("Own_co", bound=Owned, covariant=True)
+
+
+class KnownEpochs(Protocol[Own_co]):
+    """The common fields of what a group knows that a member has."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def previous_epoch(self) -> int: ...
+
+    @property
+    def assigned(self) -> Own_co: ...
+
+
+def check_member_epoch(kind: str, received: int, owned: Own | None, current: KnownEpochs[Own]) -> None:
+    """Checks the epoch in a heartbeat of an established member of a ``kind`` group. Raises Refused: another epoch than the
+    known one. The previous one is that of a member which did not get the last answer, if it owns no more than is known."""
+    known = current.epoch
+    if received == known:
+        return
+    lost_answer = received == current.previous_epoch < known
+    if lost_answer and owned is not None and owned <= current.assigned:
+        return
+    how = "greater" if received > known else "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The {kind} group member has a {how} member epoch ({received}) than the one known by the group coordinator "
+        f"({known}). The member must abandon all its partitions and rejoin.",
+    )
+
+
 def find_member(group: KnownGroup[M_co], member_id: str, instance_id: str | None) -> M_co:
     """Returns the established member that sent a request. Raises Refused: unknown, or fenced by another of its instance."""
     if instance_id is not None:

@@ -53,7 +53,7 @@ from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
 from streamsrt.tasks.task import TaskConfig
-from topology.graph.nodes import Subtopology, internal_topic_name
+from topology.graph.nodes import Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology
 
 
@@ -112,7 +112,7 @@ def make_plan(
         network,
         application_id,
         goes_on=earlier is not None,
-        internal_topics=_internal_names(topology, application_id),
+        internal_topics=internal_topic_names(application_id, topology.subtopologies),
         servers=bootstrap_servers,
     )
     shape = _Shape(topology, settings, _topic_counts(network, topology))
@@ -142,16 +142,6 @@ def make_plan(
         ),
     }
     return drafted.model_copy(update=found).sealed()
-
-
-def _internal_names(topology: Topology, application_id: str) -> Iterator[str]:
-    """Yields the changelogs and repartition topics of an application, whether or not they exist."""
-    for each in topology.subtopologies:
-        for store in each.stores:
-            if store.has_own_changelog:
-                yield internal_topic_name(application_id, store.changelog_name)
-        for topic in each.repartition_source_topics:
-            yield internal_topic_name(application_id, topic.name)
 
 
 def _version() -> str:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -240,3 +240,10 @@ class OpenSerde:
     assumed: AnySerde = None
     wrap: Callable[[ProgramSerde], ProgramSerde] | None = None
     site: CallSite | None = None
+
+
+def internal_topic_names(application_id: str, subtopologies: Iterable[Subtopology]) -> frozenset[str]:
+    """The full names of an application's changelogs and repartition topics, whether or not they exist."""
+    return frozenset(
+        internal_topic_name(application_id, topic.name) for each in subtopologies for topic in each.internal_topics
+    )

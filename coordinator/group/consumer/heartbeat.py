@@ -17,7 +17,7 @@ from coordinator.group.consumer.response import heartbeat_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, NEVER_ASSIGNED, Current, Member
 from coordinator.group.consumer.timers import session_timer
 from coordinator.group.consumer.validation import JOIN, owned_partitions
-from coordinator.group.members import find_member
+from coordinator.group.members import check_member_epoch, find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply
 from coordinator.machine.values import Timer
@@ -68,7 +68,8 @@ class _Heartbeat:
         change, request = self.change, self.request
         if not self.joins:
             member = find_member(change.group, self.member_id, request.instance_id)
-            self._check_epoch(change.group.current.get(self.member_id, NEVER_ASSIGNED))
+            current = change.group.current.get(self.member_id, NEVER_ASSIGNED)
+            check_member_epoch("consumer", request.member_epoch, self.owned, current)
             return member
         owner = change.group.static_members.get(request.instance_id) if request.instance_id is not None else None
         if owner is None or owner == self.member_id:
@@ -81,22 +82,6 @@ class _Heartbeat:
                 f"the instance id is owned by {owner} member.",
             )
         return change.replace_static_member(owner, self.member_id)
-
-    def _check_epoch(self, current: Current) -> None:
-        received, known = self.request.member_epoch, current.epoch
-        if received > known:
-            raise self._fenced("greater", known)
-        if received < known:
-            lost_answer = received == current.previous_epoch
-            if not (lost_answer and self.owned is not None and self.owned <= current.assigned):
-                raise self._fenced("smaller", known)
-
-    def _fenced(self, how: str, known: int) -> Refused:
-        return Refused(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The consumer group member has a {how} member epoch ({self.request.member_epoch}) than the one known by "
-            f"the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-        )
 
     def _start(self, stored: Member | None) -> Current | None:
         """Returns the initial assignment of a joining member: empty. A member that returned for its instance continues."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.group.members import find_member
+from coordinator.group.members import check_member_epoch, find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, older_configurations, target_records
 from coordinator.group.streams.config import NeededConfig, StreamsGroupConfig
@@ -197,25 +197,12 @@ class _Heartbeat:
         return existing
 
     def _check_epoch(self, current: Current) -> None:
-        received, known = self.request.member_epoch, current.epoch
-        if received > known:
-            raise self._fenced("greater", known)
-        if received < known:
-            lost_answer = received == current.previous_epoch
-            if not (lost_answer and self.owned is not None and self.owned <= current.assigned):
-                raise self._fenced("smaller", known)
+        check_member_epoch("streams", self.request.member_epoch, self.owned, current)
         if current.state == MemberState.UNKNOWN and (self.owned is None or self.owned):
             raise Refused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             )
-
-    def _fenced(self, how: str, known: int) -> Refused:
-        return Refused(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The streams group member has a {how} member epoch ({self.request.member_epoch}) than the one known by "
-            f"the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-        )
 
     def _replace_static_member(self, owner: str) -> Member:
         request, group = self.request, self.group

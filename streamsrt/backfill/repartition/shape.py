@@ -24,8 +24,8 @@ from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.tasks.input.offset_metadata import parse_moving
-from topology.graph import operations
-from topology.graph.nodes import ProcessorNode, StoreSpec, Subtopology, internal_topic_name
+from topology.graph.join_sides import topics_of_other_side
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.partitioned_bytes import to_its_partition
 from topology.graph.topology import Topology
 
@@ -98,11 +98,7 @@ def shape_of(
     ``record_keys``: stores of processors whose keys are those of the records, as the user says.
     """
     application_id = config.application_id
-    internal = {
-        internal_topic_name(application_id, topic.name)
-        for part in topology.subtopologies
-        for topic in part.internal_topics
-    }
+    internal = internal_topic_names(application_id, topology.subtopologies)
     known = topology_of(topology_metadata(topology, application_id, subtopology_id=config.subtopology_id))
     image = TopicsImage.of(
         *(TopicImage(each.topic_id, each.name, each.partitions) for each in topics.values() if not each.is_internal)
@@ -272,14 +268,7 @@ class _Builder:
 
     def _left_part(self, spec: StoreSpec, subtopology: Subtopology) -> MovedPart | None:
         """The moved subtopology with the left table of the foreign-key join whose subscriptions the store has."""
-        answers = {
-            node.name
-            for node in subtopology.nodes
-            if isinstance(node, ProcessorNode)
-            and isinstance(node.operation, operations.ForeignTableJoin)
-            and node.operation.store == spec.name
-        }
-        topics = {sink.topic for sink in subtopology.sinks if answers & set(sink.parents)}
+        topics = topics_of_other_side(subtopology, spec.name)
         return next(
             (
                 part

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Container, Mapping
 
 from streamsrt.client.values import TopicInfo, TopicPartition
 from streamsrt.tasks.manager.owned_task import OwnedTask
-from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name
+from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name, internal_topic_names
 
 REFRESH_INTERVAL_MS = 60_000
 
@@ -30,9 +30,7 @@ class SourceTopics:
             for source in each.sources
             if source.pattern is not None
         }
-        self._internal = {
-            internal_topic_name(application_id, topic.name) for each in every for topic in each.internal_topics
-        }
+        self._internal = internal_topic_names(application_id, every)
         self._named = {topic for each in every for topic in each.source_topics} | {
             internal_topic_name(application_id, topic.name)
             for each in every
