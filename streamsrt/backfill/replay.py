@@ -32,7 +32,7 @@ from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 
 CACHE_MAX_BYTES = 4 << 20
 """Of record caches and of what waits to be written to the stores, by the task's own count. Values that are objects take
@@ -129,7 +129,7 @@ class TaskReplay:
         }
         self._specs = {spec.name: spec for spec in subtopology.stores}
         self._changelogs = {
-            topic: (ChangelogVersions if rows_of(self._specs[name]) is Rows.VERSIONS else ChangelogRows)(
+            topic: (ChangelogVersions if rows_of(self._specs[name]) is RowsOfKey.VERSIONS else ChangelogRows)(
                 state.open(topic)
             )
             for topic, name in self._logged.items()

@@ -46,7 +46,7 @@ from streamsrt.queries.values import (
 from streamsrt.runtime.health import why_task
 from topology import serdes
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 
 Answer: TypeAlias = tuple[int, dict[str, Any]]
 Params: TypeAlias = Mapping[str, str]
@@ -140,7 +140,7 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     spec = instance.store_directory.spec(store)
     key = key_of(spec, text)
     partition = _partition_of(instance, store, key, question)
-    dated = rows_of(spec) is Rows.VERSIONS and "as_of" in question.params
+    dated = rows_of(spec) is RowsOfKey.VERSIONS and "as_of" in question.params
     as_of_ms = _number(question.params, "as_of", LATEST_MS) if dated else None
     result = _at(instance, store, key_query(spec, key, as_of_ms), partition, question)
     if isinstance(result, tuple):

@@ -63,7 +63,7 @@ from streamsrt.wire.records import RecordColumns
 from streamsrt.wire.records.merged import MergedColumns
 from topology.graph import nodes
 from topology.graph.operations.traits import Code, RunEnd, emits_on_close, own_store, traits_of, window_size_ms
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.row_versions import UpcastError
@@ -437,7 +437,7 @@ class Runner:
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]
-        if rows_of(self.plan.specs[store]) is Rows.HELD:
+        if rows_of(self.plan.specs[store]) is RowsOfKey.HELD:
             self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store))
             return
         assert not isinstance(cache, SuppressionBuffer)

@@ -37,7 +37,7 @@ from streamsrt.queries.values import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.serdes import Serde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
@@ -48,7 +48,7 @@ class _LocalStore:
     this instance has."""
 
     called: str
-    rows: Rows
+    rows: RowsOfKey
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class LocalKeyValueStore(_LocalStore):
     """A :class:`topology.spec.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
 
     called = "key-value"
-    rows = Rows.ONE
+    rows = RowsOfKey.ONE
 
     def get(self, key: Key) -> Value:
         """The value, or None."""
@@ -157,7 +157,7 @@ class LocalWindowStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
 
     called = "window"
-    rows = Rows.WINDOWS
+    rows = RowsOfKey.WINDOWS
 
     def _value(self, value: Value) -> Value:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._timestamped else value
@@ -204,7 +204,7 @@ class LocalSessionStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.SessionStore`; both bounds of a session are included."""
 
     called = "session"
-    rows = Rows.SESSIONS
+    rows = RowsOfKey.SESSIONS
 
     def find_sessions(self, key: Key, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Key], Value]]:
         """The sessions of a key that end then or later and start then or before, by end."""
@@ -230,7 +230,7 @@ class LocalVersionedStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.VersionedKeyValueStore`."""
 
     called = "versioned"
-    rows = Rows.VERSIONS
+    rows = RowsOfKey.VERSIONS
 
     def get(self, key: Key, as_of: int | None = None) -> VersionedRecord[Value] | None:
         """The version that was valid then (None: the newest), or None."""
@@ -249,7 +249,7 @@ class LocalVersionedStore(_LocalStore):
         return found
 
 
-VIEWS: Mapping[Rows, type[_LocalStore]] = MappingProxyType(
+VIEWS: Mapping[RowsOfKey, type[_LocalStore]] = MappingProxyType(
     {view.rows: view for view in (LocalKeyValueStore, LocalWindowStore, LocalSessionStore, LocalVersionedStore)}
 )
 """How a caller sees a store, by the rows that it has. What waits can't be read from outside."""

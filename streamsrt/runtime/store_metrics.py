@@ -15,7 +15,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 
 GLOBAL_TASK_ID: Final = "-1_-1"
 _RATIO = 1e6
@@ -38,7 +38,7 @@ def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) 
             _operations(board, of_store, meter)
             of_cache = {**tags, "task-id": str(owned), "record-cache-id": name}
             _hits(board, of_cache, meter, _accesses(owned, name, meter))
-        if rows_of(spec) is Rows.HELD:
+        if rows_of(spec) is RowsOfKey.HELD:
             _suppression(board, of_store, owned, name)
         elif meter is not None:
             _latency(board, of_store, owned, name)

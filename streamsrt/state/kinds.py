@@ -44,7 +44,7 @@ from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_start, split_window_key
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import NAMES, Limit, Rows, StoreKind, kind_called, kind_of, rows_of, store_traits
+from topology.graph.store_kinds import NAMES, Limit, RowsOfKey, StoreKind, kind_called, kind_of, rows_of, store_traits
 from topology.spec.codecs import AnySerde, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.windows import Windowed
 
@@ -551,7 +551,7 @@ def table_cache(caches: Mapping[str, Cache], store: str) -> KeyValueCache | Vers
 
 def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache]) -> dict[str, SuppressionBuffer]:
     """Those caches of a task that hold back changes, by store."""
-    held_back = (caches[spec.name] for spec in specs if rows_of(spec) is Rows.HELD)
+    held_back = (caches[spec.name] for spec in specs if rows_of(spec) is RowsOfKey.HELD)
     return {cache.name: cache for cache in held_back if isinstance(cache, SuppressionBuffer)}
 
 

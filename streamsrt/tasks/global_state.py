@@ -47,7 +47,7 @@ from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology.graph.nodes import StoreSpec, Subtopology
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import ProgramSerde
 
 logger = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ def _part(
     task_dir: Callable[[], Path],
 ) -> _Part:
     (spec,) = subtopology.stores
-    if rows_of(spec) is not Rows.ONE:
+    if rows_of(spec) is not RowsOfKey.ONE:
         raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store must be a key-value store")
     plan = ResolvedSubtopology(
         subtopology=subtopology,

@@ -44,7 +44,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.outline import outline
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
@@ -59,10 +59,10 @@ Refuse = Callable[[str, bytes | None, bytes | None], Exception | None]
 """``(topic, key, value)`` -> why the cluster does not take a record; None: it takes it."""
 
 GETTERS = {
-    Rows.ONE: "get_key_value_store",
-    Rows.VERSIONS: "get_versioned_key_value_store",
-    Rows.WINDOWS: "get_window_store",
-    Rows.SESSIONS: "get_session_store",
+    RowsOfKey.ONE: "get_key_value_store",
+    RowsOfKey.VERSIONS: "get_versioned_key_value_store",
+    RowsOfKey.WINDOWS: "get_window_store",
+    RowsOfKey.SESSIONS: "get_session_store",
 }
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from topology.build.materialize import store_spec, windowed_spec
 from topology.build.plan import PlannedSerde, PlannedStore
 from topology.graph.operations.joins import JoinKind
-from topology.graph.store_kinds import Rows, rows_called
+from topology.graph.store_kinds import RowsOfKey, rows_called
 from topology.spec.codecs import bytes_
 from topology.spec.errors import TopologyError, WindowError, call_site
 from topology.spec.join_windows import JoinWindows
@@ -94,7 +94,7 @@ def _window(store: Store, name: str, windows: JoinWindows, key: PlannedSerde, va
 
 
 def _supplied(store: Store, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
-    if store.name is None or rows_called(store.kind) is not Rows.WINDOWS:
+    if store.name is None or rows_called(store.kind) is not RowsOfKey.WINDOWS:
         raise TopologyError(f"a store of a join needs a name and kind='window', not {store!r}", call_site())
     if not store.retain_duplicates:
         raise TopologyError(f"store {store.name!r} of a join needs retain_duplicates=True", call_site())

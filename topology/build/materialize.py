@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from topology.build.plan import Plan, PlannedSerde, PlannedStore, frozen_config
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import Rows, rows_called
+from topology.graph.store_kinds import RowsOfKey, rows_called
 from topology.spec.codecs import AnySerde, bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
@@ -58,7 +58,7 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
 def key_value_store(store: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
     spec = _table_spec(store, name, key, value)
-    if rows_called(store.kind) not in {Rows.ONE, Rows.VERSIONS}:
+    if rows_called(store.kind) not in {RowsOfKey.ONE, RowsOfKey.VERSIONS}:
         raise TopologyError(
             f"store {name!r} has kind {store.kind!r}, but a key_value or versioned store is needed here", call_site()
         )

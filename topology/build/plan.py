@@ -16,7 +16,7 @@ from typing import Literal
 
 from topology.graph.nodes import Side, StoreSpec
 from topology.graph.operations import Function, Operation
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
 
@@ -260,7 +260,7 @@ class TableState:
     def is_versioned(self) -> bool:
         """Whether the table's changes are versions: of its own store, or of the one that it is derived from."""
         if self.store is not None and (self.materialized or self.kind == "source"):
-            return rows_of(self.store.spec) is Rows.VERSIONS
+            return rows_of(self.store.spec) is RowsOfKey.VERSIONS
         return self.parent is not None and self.parent.is_versioned()
 
     def send_old_values(self, *, force: bool) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, RepartitionStep, Step, TableState
 from topology.graph.operations import Function, Operation
-from topology.graph.operations.traits import RunEnd, traits_of
+from topology.graph.operations.traits import takes_key
 from topology.spec.errors import call_site
 from topology.spec.functions import check_function, of_values
 from topology.spec.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
@@ -51,8 +51,7 @@ class PlannedStream:
     ) -> OperatorStep:
         """Adds the step of an operator; ``fn``: its function, which is checked, or :data:`NO_FUNCTION`."""
         if fn is not NO_FUNCTION:
-            with_key = getattr(operation, "with_key", traits_of(operation).run_end is not RunEnd.BATCH)
-            check_function(fn, operator, of_values(with_key))
+            check_function(fn, operator, of_values(takes_key(operation)))
         step = OperatorStep(
             name=self.plan.named(checked_step_name(name), prefix),
             site=call_site(),

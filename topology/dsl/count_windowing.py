@@ -8,7 +8,7 @@ from topology.build.materialize import Materialized, as_store, generated_store_n
 from topology.build.plan import OperatorStep, PlannedSerde
 from topology.build.planned import PlannedGroup, PlannedStream
 from topology.graph.operations import CountWindowAggregate, Function
-from topology.graph.store_kinds import Rows, rows_called
+from topology.graph.store_kinds import RowsOfKey, rows_called
 from topology.spec.count_windows import CountWindows, open_windows
 from topology.spec.errors import UnsupportedError, call_site
 from topology.spec.functions import NOTHING, OF_AGGREGATOR, OF_REDUCER, check_function
@@ -56,7 +56,7 @@ def _aggregate(
     if close_when is not None:
         check_function(close_when, operator, "key, aggregate")
     wanted = as_store(store)
-    if wanted.caching or rows_called(wanted.kind) is not Rows.ONE or wanted.max_entries is not None:
+    if wanted.caching or rows_called(wanted.kind) is not RowsOfKey.ONE or wanted.max_entries is not None:
         raise UnsupportedError(
             "open windows need a key-value store without caching and max_entries, because they are kept only there",
             call_site(),

@@ -13,7 +13,7 @@ from topology.build.materialize import as_store
 from topology.build.planned import PlannedStream
 from topology.dsl.stream_steps import process
 from topology.graph.operations import Function
-from topology.graph.store_kinds import Rows, rows_called
+from topology.graph.store_kinds import RowsOfKey, rows_called
 from topology.spec.codecs import AnySerde, long
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OF_RECORD, check_function
@@ -76,7 +76,7 @@ def _seen(given: Store, name: str, serde: AnySerde, ttl_ms: int) -> Store:
     Raises TopologyError for what it does not take.
     """
     wrong = {
-        "kind=": rows_called(given.kind) is not Rows.ONE,
+        "kind=": rows_called(given.kind) is not RowsOfKey.ONE,
         "key=": given.key not in (None, serde),
         "value=": given.value is not None,
         "ttl=": given.ttl_ms is not None,

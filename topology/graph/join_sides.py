@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from topology.graph.nodes import ProcessorNode, SinkNode, Subtopology
 from topology.graph.operations import Operation
-from topology.graph.operations.sides import JoinSide, SideTopics, join_side, named
+from topology.graph.operations.sides import SideOfJoin, SideTopics, join_side, named
 from topology.graph.operations.traits import own_store
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ def sides_of_stores(subtopologies: Iterable[Subtopology]) -> dict[str, tuple[str
     return {store: (sides[_KEPT], sides[_MET]) for store, sides in found.items() if len(sides) == 2}
 
 
-def _used_by(operation: Operation, side: JoinSide) -> Iterator[tuple[str, int]]:
+def _used_by(operation: Operation, side: SideOfJoin) -> Iterator[tuple[str, int]]:
     """The stores of a join that a step uses, and on which of their sides it is."""
     of_shared = _KEPT if getattr(operation, "side", None) == "left" else _MET
     for field, place in ((side.keeps, _KEPT), (side.meets, _MET), (side.shared, of_shared)):
@@ -111,7 +111,7 @@ def sides_changed(before: Sequence[T], after: Sequence[T], likenesses: Sequence[
     return not stayed and (widest(mine, other_now) or widest(other, now))
 
 
-def _sided(subtopology: Subtopology) -> Iterator[tuple[ProcessorNode, JoinSide]]:
+def _sided(subtopology: Subtopology) -> Iterator[tuple[ProcessorNode, SideOfJoin]]:
     for node in subtopology.nodes:
         side = join_side(node.operation) if isinstance(node, ProcessorNode) else None
         if isinstance(node, ProcessorNode) and side is not None:

@@ -20,8 +20,11 @@ from topology.graph.operations import Function, Operation
 from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
 from topology.spec.row_versions import StoredUpcasts
+from topology.spec.stores import KindName
 
 Side: TypeAlias = Literal["key", "value", "other_value"]
+SpecKind: TypeAlias = Literal[KindName, "buffer"]
+"""What a program may name, and what an operator makes for itself."""
 
 
 def internal_topic_name(application_id: str, name: str) -> str:
@@ -49,7 +52,7 @@ class StoreSpec:
     """A state store as the topology needs it. Times in milliseconds."""
 
     name: str
-    kind: Literal["key_value", "window", "session", "versioned", "buffer"] = "key_value"
+    kind: SpecKind = "key_value"
     key_serde: AnySerde = None
     value_serde: AnySerde = None
     timestamped: bool = True

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from topology.graph.nodes import StoreSpec
+from topology.graph.nodes import SpecKind, StoreSpec
 
 
 class StoreKind(Enum):
@@ -46,7 +46,7 @@ class Cleanup(Enum):
     HISTORY = "compacted, but not for its history and a day"
 
 
-class Rows(Enum):
+class RowsOfKey(Enum):
     """What a store has of a key."""
 
     ONE = "one row, which is found by the key's bytes alone: only such stores can be global"
@@ -61,7 +61,7 @@ class StoreTraits(NamedTuple):
     change a cached entry instead of putting another one. ``deletion_headers``: in a store that keeps headers, a tombstone
     has those of the record that deleted the row."""
 
-    rows: Rows
+    rows: RowsOfKey
     limit: Limit
     cleanup: Cleanup
     row_timestamps: bool
@@ -69,7 +69,7 @@ class StoreTraits(NamedTuple):
     deletion_headers: bool
 
 
-_W, _L, _C = Rows, Limit, Cleanup
+_W, _L, _C = RowsOfKey, Limit, Cleanup
 
 STORE_TRAITS: Mapping[StoreKind, StoreTraits] = MappingProxyType(
     {
@@ -84,15 +84,7 @@ STORE_TRAITS: Mapping[StoreKind, StoreTraits] = MappingProxyType(
     }
 )
 
-_BY_NAME = {
-    "key_value": StoreKind.KEY_VALUE,
-    "window": StoreKind.WINDOW,
-    "session": StoreKind.SESSION,
-    "versioned": StoreKind.VERSIONED,
-    "buffer": StoreKind.BUFFER,
-}
-
-
+_BY_NAME: Mapping[str, StoreKind] = {name: StoreKind[name.upper()] for name in get_args(SpecKind)}
 NAMES = frozenset(_BY_NAME)
 """What ``StoreSpec.kind`` may say."""
 
@@ -117,12 +109,12 @@ def store_traits(spec: StoreSpec) -> StoreTraits:
     return STORE_TRAITS[kind_of(spec)]
 
 
-def rows_of(spec: StoreSpec) -> Rows:
+def rows_of(spec: StoreSpec) -> RowsOfKey:
     """What a store has of a key."""
     return store_traits(spec).rows
 
 
-def rows_called(name: str) -> Rows:
+def rows_called(name: str) -> RowsOfKey:
     """What a store has of a key, of the kind that :attr:`StoreSpec.kind` names."""
     return STORE_TRAITS[_BY_NAME[name]].rows
 

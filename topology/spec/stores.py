@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import UnsupportedError, WindowError, call_site
@@ -21,7 +21,8 @@ V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 K_contra = TypeVar("K_contra", contravariant=True)
 
-KINDS = ("key_value", "window", "session", "versioned")
+KindName: TypeAlias = Literal["key_value", "window", "session", "versioned"]
+KINDS: tuple[str, ...] = get_args(KindName)
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http.forwarding import InstanceUnreachableError, fetch
 from streamsrt.queries.values import HostInfo
-from topology.graph.store_kinds import NAMES, Rows, rows_called
+from topology.graph.store_kinds import NAMES, RowsOfKey, rows_called
 
 Json: TypeAlias = Mapping[str, Any]
 """What the page shows, and what instances answer: read by names that no type knows."""
@@ -23,12 +23,12 @@ _TIMEOUT_S = 2.0
 _QUERY_TIMEOUT_S = 10.0
 _AT_ONCE = 8
 _PATHS: Final = ("/tasks", "/stores", "/topology")
-KEY_PATHS: Final[Mapping[Rows, str]] = {
-    Rows.ONE: "keys",
-    Rows.VERSIONS: "versions",
-    Rows.WINDOWS: "windows",
-    Rows.SESSIONS: "sessions",
-    Rows.HELD: "keys",
+KEY_PATHS: Final[Mapping[RowsOfKey, str]] = {
+    RowsOfKey.ONE: "keys",
+    RowsOfKey.VERSIONS: "versions",
+    RowsOfKey.WINDOWS: "windows",
+    RowsOfKey.SESSIONS: "sessions",
+    RowsOfKey.HELD: "keys",
 }
 """Where the rows of a key are. What waits has none: the instance says so."""
 
@@ -78,7 +78,7 @@ def rows_of_key(addresses: Iterable[str], store: str, key: str) -> Json:
     kinds = {each["name"]: each["kind"] for each in answering[0].stores}
     if store not in kinds:
         raise ConfigError(f"there is no store {store!r}; the stores are: {', '.join(sorted(kinds)) or 'none'}")
-    rows = rows_called(kinds[store]) if kinds[store] in NAMES else Rows.ONE
+    rows = rows_called(kinds[store]) if kinds[store] in NAMES else RowsOfKey.ONE
     path = f"/stores/{quote(store, safe='')}/{KEY_PATHS[rows]}/{quote(key, safe='')}"
     status, body = fetch(_host(answering[0].address), path, {}, _QUERY_TIMEOUT_S)
     return {"kind": kinds[store], "instance_status": status, "answer": body}

@@ -24,7 +24,7 @@ from topology.graph.operations.traits import (
     own_store,
     traits_of,
 )
-from topology.graph.store_kinds import Rows, rows_of, store_traits
+from topology.graph.store_kinds import RowsOfKey, rows_of, store_traits
 from topology.spec.codecs import ProgramSerde
 
 
@@ -187,7 +187,7 @@ class ResolvedSubtopology:
             return False
         store = own_store(node.operation)
         if store is not None:
-            return rows_of(self.specs[store]) is Rows.VERSIONS
+            return rows_of(self.specs[store]) is RowsOfKey.VERSIONS
         return isinstance(traits_of(node.operation).row, FromParent) and self.is_versioned(node.parents[0])
 
     def serde_or_default(self, own: ProgramSerde | None, what: Literal["key", "value"], where: str) -> ProgramSerde:

@@ -17,7 +17,7 @@ from streamsrt.state.versioned_cache import VersionedCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import RowSource, derived_row, held_store, own_store, traits_of
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.spec.codecs import ProgramSerde
 
 
@@ -39,7 +39,7 @@ def view_before_flush(plan: ResolvedSubtopology, caches: Mapping[str, Cache], ta
 
     def stored(store: str) -> View:
         spec = plan.specs[store]
-        if not plan.is_cached(store) or rows_of(spec) is not Rows.ONE:
+        if not plan.is_cached(store) or rows_of(spec) is not RowsOfKey.ONE:
             return _stored(plan, caches, store)
         cache = cache_of(KeyValueCache, caches, store)
         serialize = plan.key_serde(spec).serialize

@@ -22,7 +22,7 @@ from streamsrt.operators.kinds.tables import keep
 from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 
 
 def needs_other(op: operations.TableTableJoin) -> bool:
@@ -144,7 +144,7 @@ def _emit_look_up(c: Compiler, op: operations.TableTableJoin, flow: Flow) -> tup
     e = c.emitter
     other, other_ms = e.temp("x"), e.temp("t")
     lookup = table_lookup(c.plan, op.table)
-    plain = lookup is not None and not lookup.steps and rows_of(c.plan.specs[lookup.store]) is Rows.ONE
+    plain = lookup is not None and not lookup.steps and rows_of(c.plan.specs[lookup.store]) is RowsOfKey.ONE
     if lookup is None or not plain or isinstance(flow.key, WindowedSlot):
         row_of = e.bind("row_of", table_view(c.plan, c.caches, op.table))
         e.line(f"{other}, {other_ms} = {row_of}({e.obj(flow.key)})")

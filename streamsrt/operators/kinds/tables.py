@@ -17,7 +17,7 @@ from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import derived_row, own_store
-from topology.graph.store_kinds import Rows, rows_of
+from topology.graph.store_kinds import RowsOfKey, rows_of
 
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
@@ -182,7 +182,7 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.Stre
 def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     lookup = table_lookup(c.plan, op.table)
-    if lookup is None or rows_of(c.plan.specs[lookup.store]) is not Rows.ONE:
+    if lookup is None or rows_of(c.plan.specs[lookup.store]) is not RowsOfKey.ONE:
         found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))
         key = e.obj(flow.key)
         row = f"{row_of}({key})[0]"

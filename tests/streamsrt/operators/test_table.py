@@ -13,7 +13,7 @@ import topology
 from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS, Operator
 from topology.graph import operations
 from topology.graph.operations import traits
-from topology.graph.operations.sides import JOIN_SIDES, JoinSide, SideTopics
+from topology.graph.operations.sides import JOIN_SIDES, SideOfJoin, SideTopics
 
 KINDS = frozenset(get_args(operations.Operation))
 NAMES = frozenset(kind.__name__ for kind in KINDS)
@@ -71,10 +71,18 @@ def test_what_closes_by_the_wall_clock_keeps_windows_or_holds_back(kind: type) -
     assert "closed" not in fields or (keeps_windows and "windows" in fields) or row.holds_back
 
 
+def test_a_function_takes_what_its_operation_reads() -> None:
+    pair, value = operations.Filter(predicate=bool), operations.StreamJoinWindow(store="s")
+    assert (traits.takes_key(pair), traits.takes_key(value)) == (True, False)
+    assert not traits.takes_key(operations.MapBatches(fn=list, frame="arrow", unpack=False))
+    assert traits.takes_key(operations.MapValues(fn=str, with_key=True))
+    assert not traits.takes_key(operations.MapValues(fn=str))
+
+
 def test_every_join_says_what_it_keeps_of_which_side() -> None:
     assert set(JOIN_SIDES) == set(get_args(operations.JoinOperation)) | {operations.StreamTableJoin}
     assert {kind for kind in KINDS if "joiner" in kind.__dataclass_fields__} - LOOK_UP <= set(JOIN_SIDES)
-    assert not JoinSide._field_defaults
+    assert not SideOfJoin._field_defaults
 
 
 @pytest.mark.parametrize("kind", sorted(JOIN_SIDES, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)

@@ -24,7 +24,7 @@ from streamsrt.testing.topology_test_driver import GETTERS, TopologyTestDriver
 from tests.topology.graph.test_store_kinds import ASKED
 from topology import serdes
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import NAMES, Rows, StoreKind, rows_of
+from topology.graph.store_kinds import NAMES, RowsOfKey, StoreKind, rows_of
 
 ROOT = Path(streamsrt.__file__).parent.parent
 THE_TABLES = {"topology/graph/store_kinds.py", "streamsrt/state/kinds.py", "topology/build/materialize.py"}
@@ -46,10 +46,10 @@ def test_every_kind_has_a_row_in_each_table() -> None:
 
 
 def test_every_sort_of_rows_is_read_and_named() -> None:
-    assert set(VIEWS) == set(Rows) - {Rows.HELD}
-    assert set(KEY_PATHS) == set(Rows)
+    assert set(VIEWS) == set(RowsOfKey) - {RowsOfKey.HELD}
+    assert set(KEY_PATHS) == set(RowsOfKey)
     assert {f"/stores/{{store}}/{path}/{{key:path}}" for path in KEY_PATHS.values()} == set(KEY_QUERIES)
-    assert set(GETTERS) == set(Rows) - {Rows.HELD}
+    assert set(GETTERS) == set(RowsOfKey) - {RowsOfKey.HELD}
     assert all(hasattr(TopologyTestDriver, getter) for getter in GETTERS.values())
 
 
@@ -59,7 +59,7 @@ def test_a_row_opens_caches_and_exports_its_store(kind: StoreKind) -> None:
     store = lay_out(spec, MemoryStore("s"))
     cache = cache_over(spec, store, row_format)
     assert not list(functions_of(spec).rows(spec, store))
-    if rows_of(spec) is Rows.HELD:
+    if rows_of(spec) is RowsOfKey.HELD:
         with pytest.raises(UserError, match="can't be queried"):
             store_access(spec, cache, serdes.bytes, lambda: (0, (), 0), None, timestamped=False)
     else:

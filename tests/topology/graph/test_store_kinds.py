@@ -9,8 +9,8 @@ import pytest
 from topology.build.materialize import ADDED
 from topology.graph import store_kinds
 from topology.graph.nodes import StoreSpec
-from topology.graph.store_kinds import STORE_TRAITS, Cleanup, Limit, Rows, StoreKind, StoreTraits, kind_of
-from topology.spec.stores import KINDS
+from topology.graph.store_kinds import STORE_TRAITS, Cleanup, Limit, RowsOfKey, StoreKind, StoreTraits, kind_of
+from topology.spec.stores import KINDS, Store
 
 ASKED: dict[StoreKind, dict[str, Any]] = {
     StoreKind.KEY_VALUE: {},
@@ -27,7 +27,7 @@ ASKED: dict[StoreKind, dict[str, Any]] = {
 def test_every_kind_has_a_row_and_no_row_relies_on_a_default() -> None:
     assert set(STORE_TRAITS) == set(StoreKind)
     assert not StoreTraits._field_defaults
-    assert {type(value) for row in STORE_TRAITS.values() for value in row} == {Rows, Limit, Cleanup, bool}
+    assert {type(value) for row in STORE_TRAITS.values() for value in row} == {RowsOfKey, Limit, Cleanup, bool}
 
 
 @pytest.mark.parametrize("kind", StoreKind)
@@ -37,6 +37,7 @@ def test_a_store_is_of_the_kind_that_it_asks_for(kind: StoreKind) -> None:
 
 def test_whatever_a_program_may_name_is_of_some_kind() -> None:
     assert frozenset(get_args(get_type_hints(StoreSpec)["kind"])) == store_kinds.NAMES
+    assert get_args(get_type_hints(Store)["kind"]) == get_args(get_type_hints(Store.__init__)["kind"]) == KINDS
     assert {ASKED[kind].get("kind", "key_value") for kind in StoreKind} == store_kinds.NAMES
     assert set(ADDED) == set(KINDS) == store_kinds.NAMES - {"buffer"}
 
@@ -45,6 +46,6 @@ def test_whatever_a_program_may_name_is_of_some_kind() -> None:
 def test_what_a_row_says_fits_together(kind: StoreKind) -> None:
     row = STORE_TRAITS[kind]
     assert (row.cleanup is Cleanup.COMPACT) == (row.limit is not Limit.RETENTION)
-    assert (row.cleanup is Cleanup.HISTORY) == (row.rows is Rows.VERSIONS)
-    assert row.rows is not Rows.ONE or row.row_timestamps
+    assert (row.cleanup is Cleanup.HISTORY) == (row.rows is RowsOfKey.VERSIONS)
+    assert row.rows is not RowsOfKey.ONE or row.row_timestamps
     assert not row.changed_in_place or row.limit in {Limit.NOTHING, Limit.RETENTION}

@@ -23,7 +23,7 @@ class SideTopics(Enum):
     WRITTEN = "those that the step writes"
 
 
-class JoinSide(NamedTuple):
+class SideOfJoin(NamedTuple):
     """One row: fields of the operation, None where it has no such one.
 
     ``keeps``: the store with records of the step's own side. ``meets``: the store with those of the other one. ``shared``:
@@ -41,28 +41,28 @@ class JoinSide(NamedTuple):
 
 _NO, _READ, _WRITTEN = SideTopics.NONE, SideTopics.READ, SideTopics.WRITTEN
 
-JOIN_SIDES: Mapping[type, JoinSide | None] = MappingProxyType(
+JOIN_SIDES: Mapping[type, SideOfJoin | None] = MappingProxyType(
     {
-        basic.StreamTableJoin: JoinSide(None, None, None, "table", None, _NO),
-        joins.StreamTableGraceJoin: JoinSide("buffer", None, None, "table", None, _NO),
+        basic.StreamTableJoin: SideOfJoin(None, None, None, "table", None, _NO),
+        joins.StreamTableGraceJoin: SideOfJoin("buffer", None, None, "table", None, _NO),
         joins.StreamGlobalTableJoin: None,
-        joins.StreamJoinWindow: JoinSide("store", None, None, None, None, _NO),
-        joins.StreamStreamJoin: JoinSide(None, "store", "shared", None, joins.StreamJoinWindow, _NO),
+        joins.StreamJoinWindow: SideOfJoin("store", None, None, None, None, _NO),
+        joins.StreamStreamJoin: SideOfJoin(None, "store", "shared", None, joins.StreamJoinWindow, _NO),
         joins.StreamSelfJoin: None,
-        joins.AsofJoin: JoinSide("waiting", "store", None, None, None, _NO),
-        joins.AsofKeep: JoinSide("store", None, None, None, None, _NO),
+        joins.AsofJoin: SideOfJoin("waiting", "store", None, None, None, _NO),
+        joins.AsofKeep: SideOfJoin("store", None, None, None, None, _NO),
         joins.TableTableJoin: None,
         joins.TableJoinMerge: None,
         joins.SubscriptionSend: None,
-        joins.SubscriptionReceive: JoinSide("store", None, None, None, joins.SubscriptionSend, _READ),
+        joins.SubscriptionReceive: SideOfJoin("store", None, None, None, joins.SubscriptionSend, _READ),
         joins.SubscriptionJoin: None,
-        joins.ForeignTableJoin: JoinSide(None, "store", None, None, None, _WRITTEN),
+        joins.ForeignTableJoin: SideOfJoin(None, "store", None, None, None, _WRITTEN),
         joins.ResponseJoin: None,
     }
 )
 
 
-def join_side(operation: object) -> JoinSide | None:
+def join_side(operation: object) -> SideOfJoin | None:
     """The row of an operation; None: it is not a step of one side of a join."""
     return JOIN_SIDES.get(type(operation))
 

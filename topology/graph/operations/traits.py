@@ -354,8 +354,10 @@ def calls_async(operation: object) -> bool:
 
 
 def takes_key(operation: object) -> bool:
-    """Whether the function of an operation that maps values (:attr:`Reads.MAPPED_VALUE`) takes the key as well."""
-    return bool(getattr(operation, "with_key", False))
+    """Whether the function of an operation takes the key, too: as ``with_key`` says, where the program chooses."""
+    chosen: bool | None = getattr(operation, "with_key", None)
+    row = traits_of(operation)
+    return (row.reads is not Reads.VALUE and row.run_end is not RunEnd.BATCH) if chosen is None else chosen
 
 
 def stream_time_store(operation: AnyOperation) -> str | None:
