@@ -510,7 +510,7 @@ def test_an_old_generation_of_a_static_member_costs_its_tasks_unless_an_answer_w
     [
         (ErrorCode.FENCED_INSTANCE_ID, "its own group.instance.id"),
         (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "set subtopology.id=number"),
-        (ErrorCode.GROUP_ID_NOT_FOUND, "Run with group.protocol=streams"),
+        (ErrorCode.GROUP_ID_NOT_FOUND, "run with group.protocol=streams"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, "Raise group.max.size on the brokers"),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, "Set session.timeout.ms"),

@@ -304,8 +304,9 @@ def test_the_epoch_stays_when_the_classic_member_that_brought_it_leaves() -> Non
     assert [member.topology_epoch for member in streams_group(scene).members.values()] == [3]
     assert streams_group(scene).topology.epoch == 4
     assert Streams(scene, "W").join(topology=topology(2)).error_code == 132
-    goes_on(scene, x, streams(scene, "Y", topology(3)))
-    goes_on(scene, x, streams(scene, "Z", topology(5)))
+    y = streams(scene, "Y", topology(3))
+    goes_on(scene, x, y)
+    goes_on(scene, x, y, streams(scene, "Z", topology(5)))
 
 
 @pytest.mark.parametrize(
