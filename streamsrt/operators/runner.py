@@ -21,7 +21,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from itertools import repeat
-from operator import length_hint
+from operator import attrgetter, length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,6 +72,7 @@ from topology.spec.windows import Windowed
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
 
+_DIRTY = attrgetter("dirty")
 _EMPTY_HEADERS: tuple[()] = ()
 
 
@@ -148,6 +149,9 @@ class Runner:
             if isinstance(node, nodes.ProcessorNode)
             and (store := own_store(node.operation))
             and not emits_on_close(node.operation)
+        }
+        self._holding_back = {
+            spec.name for spec in plan.subtopology.stores if rows_of(plan.specs[spec.name]) is RowsOfKey.HELD
         }
         self._merging: bool | None = None
         self._at: tuple[Sequence[tuple[str, int]], RecordColumns | MergedColumns, Iterator[object]] = (
@@ -431,13 +435,13 @@ class Runner:
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""
-        return any(cache.dirty for cache in self.caches.values()) or any(
-            counting.cache.has_counted for counting in self._counting.values()
+        return any(map(_DIRTY, self.caches.values())) or (
+            bool(self._counting) and any(counting.cache.has_counted for counting in self._counting.values())
         )
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]
-        if rows_of(self.plan.specs[store]) is RowsOfKey.HELD:
+        if store in self._holding_back:
             self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store))
             return
         assert not isinstance(cache, SuppressionBuffer)

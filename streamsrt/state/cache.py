@@ -455,4 +455,4 @@ def changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
 def average_bytes(keys: Sequence[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
     some = keys[:_SAMPLE]
-    return (sum(map(len, some)) + sum(len(row) for row in rows[:_SAMPLE] if row is not None)) // len(some) + 33
+    return (sum(map(len, some)) + sum(map(len, filter(None, rows[:_SAMPLE])))) // len(some) + 33

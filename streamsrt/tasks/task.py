@@ -339,16 +339,17 @@ class Task:
         ``finishes`` False: asynchronous calls may still be under way (:meth:`await_calls`), and while they take no more
         records it does not wait for them.
         """
+        env = self._runner.env
         self._runner.begin(now_ms)
-        self._runner.env.system_time_ms = now_ms
+        env.system_time_ms = now_ms
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
-        while done < limit_records and not (self.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
-            room = self._runner.env.room
+        while done < limit_records and not (env.commit_requested or self._is_leaving) and self._group.is_ready(now_ms):
+            room = env.room
             if room == 0:
-                self._runner.env.await_calls(None if finishes else 0.0)
-                room = self._runner.env.room
+                env.await_calls(None if finishes else 0.0)
+                room = env.room
                 if room == 0 and finishes:
                     continue
             run = None if room == 0 else self._next_run(min(limit_records - done, room or limit_records))
@@ -362,7 +363,7 @@ class Task:
         if done > measured:
             self._request_commit_if_full()
         if finishes:
-            self._runner.env.finish_calls()
+            env.finish_calls()
         if done:
             self.meter.turned(began_ns, done, now_ms)
             if self.meter.exact:
@@ -463,6 +464,8 @@ class Task:
         self._uncommitted.add(topic_partition)
 
     def _request_commit_if_full(self) -> None:
+        if not self.caches:
+            return
         size = sum(cache.size_bytes() for cache in self.caches.values())
         if size > self._limit_bytes:
             if self._has_changes():
@@ -475,7 +478,9 @@ class Task:
         return max(self.config.cache_max_bytes, self.config.write_buffer_max_bytes)
 
     def _evict(self) -> None:
-        share = self._limit_bytes // max(1, len(self.caches))
+        if not self.caches:
+            return
+        share = self._limit_bytes // len(self.caches)
         for cache in self.caches.values():
             cache.evict(share)
 

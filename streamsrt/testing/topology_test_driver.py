@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError, UserError
@@ -37,12 +37,13 @@ from streamsrt.state.access import (
     WindowAccess,
 )
 from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
+from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.output.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.outline import outline
 from topology.graph.store_kinds import RowsOfKey, rows_of
 from topology.graph.topology import Topology
@@ -90,6 +91,14 @@ class TestRecord(NamedTuple, Generic[K, V]):
 TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka Streams'; it is no test class
 
 
+class _Route(NamedTuple):
+    """Where the records of an input or output partition go: its log, and the tasks that read it, with their numbers."""
+
+    log: list[ProducedRecord]
+    readers: list[tuple[int, Task]]
+    is_global: bool
+
+
 class _Capture:
     """The collector of the driver, which keeps all records."""
 
@@ -108,8 +117,10 @@ class _Capture:
         partition: int | Sequence[int] | None = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        partitions: Iterable[int | None] = repeat(cast(Any, partition))
-        if isinstance(partition, Sequence):
+        partitions: Iterable[int | None]
+        if partition is None or isinstance(partition, int):
+            partitions = repeat(partition)
+        else:
             at, partitions = spread(partition)
             keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
             headers = None if headers is None else picked(headers, at)
@@ -117,14 +128,14 @@ class _Capture:
             known = [number for number in partitions if number is not None]
             check_partitions(topic, self._partitions_of(topic), min(known, default=0), max(known, default=0))
         each = repeat(()) if headers is None else headers
+        refuse, produced = self._refuse, self.produced
         rows = zip(keys, values, timestamps, each, partitions, partition_keys or keys, strict=False)
         for key, value, timestamp, header, number, partition_key in rows:
-            reason = None if self._refuse is None else self._refuse(topic, key, value)
-            if reason is not None:
+            if refuse is not None and (reason := refuse(topic, key, value)) is not None:
                 raise RefusedRecordError(reason)
             if number is None:
                 number = partition_for(partition_key, self._partitions_of(topic))
-            self.produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
+            produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
 
     def flush(self) -> None:
         """Does nothing: records are sent at once."""
@@ -132,7 +143,7 @@ class _Capture:
 
 def partition_for(key: bytes | None, partitions: int) -> int:
     """The partition of a key; 0 without a key, so that tests are repeatable."""
-    return 0 if key is None else partition_for_key(key, partitions)
+    return 0 if key is None or partitions == 1 else partition_for_key(key, partitions)
 
 
 class TestInputTopic(Generic[K, V]):
@@ -280,14 +291,17 @@ class TopologyTestDriver:
         self._now_ms = self._began_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
         self._topology = topology
-        self._partitions = partitions
-        self._repartitions: dict[str, int] = {}
+        self._counts = DerivedPartitions(config.application_id, partitions)
+        self._partitions_of = self._counts.of
         self._capture = _Capture(refuse, self._partitions_of)
         self._followed = 0
         self._queues: dict[str, deque[ProducedRecord]] = {}
         self._logs: dict[TopicPartition, list[ProducedRecord]] = {}
+        self._routes: dict[TopicPartition, _Route] = {}
+        self._waiting: set[int] = set()
+        """Numbers of tasks that may have records to process."""
         self._committed: dict[TopicPartition, tuple[int, str]] = {}
-        found = self._tasks_of(topology)
+        found = self._counts.tasks(topology)
         self._task_config = TaskConfig.of(config, max(1, len(found)))
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
@@ -308,43 +322,6 @@ class TopologyTestDriver:
         if self._settings is not None:
             topology = topology.configured(self._settings)
         return topology.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
-
-    def _tasks_of(self, topology: Topology) -> list[tuple[Subtopology, int]]:
-        """Returns each subtopology with its partitions: as many as its largest topic has."""
-        self._derive_repartitions(topology)
-        found = []
-        for part in topology.subtopologies:
-            topics = [
-                *part.source_topics,
-                *map(self._internal, (topic.name for topic in part.repartition_source_topics)),
-            ]
-            count = max((self._partitions_of(topic) for topic in topics), default=self._partitions_of(""))
-            found += [(part, partition) for partition in range(count)]
-        return found
-
-    def _derive_repartitions(self, topology: Topology) -> None:
-        for _ in topology.subtopologies:
-            for part in topology.subtopologies:
-                inputs = [*part.source_topics, *map(self._internal, (t.name for t in part.repartition_source_topics))]
-                count = max(map(self._partitions_of, inputs), default=1)
-                for name in map(self._internal, part.repartition_sink_topics):
-                    self._repartitions[name] = max(self._repartitions.get(name, 1), count)
-            given = {t.name: t.partitions for part in topology.subtopologies for t in part.repartition_source_topics}
-            self._repartitions |= {self._internal(name): count for name, count in given.items() if count is not None}
-            for part in topology.subtopologies:
-                internal = {topic.name for topic in part.repartition_source_topics}
-                for group in part.copartition_groups:
-                    names = [self._internal(name) if name in internal else name for name in group]
-                    most = max(map(self._partitions_of, names))
-                    self._repartitions |= {n: most for n in names if n in self._repartitions and given.get(n) is None}
-
-    def _internal(self, name: str) -> str:
-        return internal_topic_name(self.config.application_id, name)
-
-    def _partitions_of(self, topic: str) -> int:
-        if topic in self._repartitions:
-            return self._repartitions[topic]
-        return self._partitions if isinstance(self._partitions, int) else self._partitions.get(topic, 1)
 
     def __enter__(self) -> Self:
         return self
@@ -422,21 +399,29 @@ class TopologyTestDriver:
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
-        with self._noting_failure():
+        try:
             self._work()
+        except BaseException:
+            self._is_whole = False
+            raise
 
     def _enqueue(self, record: ProducedRecord) -> bool:
-        tp = (record.topic, record.partition)
-        log = self._logs.setdefault(tp, [])
-        readers = [task for task in self._tasks if self._reads(task, *tp)]
-        for task in readers:
-            task.add_batch(*tp, _columns([record], len(log)))
-        is_global = record.topic in self._globals.topics
-        if is_global:
-            self._globals.apply(*tp, _columns([record], len(log)))
+        tp = record[:2]
+        route = self._routes.get(tp) or self._route(tp)
+        log = route.log
+        for number, task in route.readers:
+            task.add_batch(*tp, _columns_of(record, len(log)))
+            self._waiting.add(number)
+        if route.is_global:
+            self._globals.apply(*tp, _columns_of(record, len(log)))
             self._globals.write()
         log.append(record)
-        return bool(readers) or is_global
+        return bool(route.readers) or route.is_global
+
+    def _route(self, tp: TopicPartition) -> _Route:
+        readers = [(number, task) for number, task in enumerate(self._tasks) if self._reads(task, *tp)]
+        route = self._routes[tp] = _Route(self._logs.setdefault(tp, []), readers, tp[0] in self._globals.topics)
+        return route
 
     def _reads(self, task: Task, topic: str, partition: int) -> bool:
         if (topic, partition) in task.source_partitions:
@@ -449,17 +434,22 @@ class TopologyTestDriver:
 
     def _work(self) -> None:
         self._follow()
-        while True:
-            waiting = [
-                (head, index) for index, task in enumerate(self._tasks) if (head := task.head_timestamp) is not None
-            ]
-            if not waiting:
-                return
-            task = self._tasks[min(waiting)[1]]
+        tasks, waiting = self._tasks, self._waiting
+        while waiting:
+            number = min(waiting, key=self._head) if len(waiting) > 1 else next(iter(waiting))
+            task = tasks[number]
+            if not task.buffered_records:
+                waiting.discard(number)
+                continue
             task.process(1, self._now_ms)
             if self._commit_each or task.commit_requested:
                 self._commit_task(task)
             self._follow()
+
+    def _head(self, number: int) -> tuple[int, int]:
+        """Orders tasks by their next records. Those without any come first: they wait for nothing."""
+        head = self._tasks[number].head_timestamp
+        return -1 if head is None else head, number
 
     def _follow(self) -> None:
         """Adds new records to the queues of their topics, and to the tasks that read them."""
@@ -467,7 +457,10 @@ class TopologyTestDriver:
         while self._followed < len(produced):
             record = produced[self._followed]
             self._followed += 1
-            self.output_queue(record.topic).append(record)
+            queue = self._queues.get(record.topic)
+            if queue is None:
+                queue = self.output_queue(record.topic)
+            queue.append(record)
             self._enqueue(record)
 
     # ------------------------------------------------------------------------------------------------- time, commit
@@ -533,10 +526,12 @@ class TopologyTestDriver:
         for tp, log in self._logs.items():
             if tp[0] in self._globals.topics and log:
                 self._globals.apply(*tp, _columns(log, 0))
-        self._tasks = [self._task(*each) for each in self._tasks_of(self._topology)]
+        self._tasks = [self._task(*each) for each in self._counts.tasks(self._topology)]
         for task in self._tasks:
             for spec in task.subtopology.stores:
                 self._restore(task, spec.name)
+        self._routes.clear()
+        self._waiting.clear()
         self._begin_where_committed()
         self._set_start_time()
         self._work()
@@ -553,12 +548,12 @@ class TopologyTestDriver:
     def _begin_where_committed(self) -> None:
         for tp, log in self._logs.items():
             position, metadata = self._committed.get(tp, (0, ""))
-            for task in self._tasks:
-                if self._reads(task, *tp):
-                    task.start_at(*tp, position)
-                    task.restore_partition_time(*tp, metadata)
-                    if log[position:]:
-                        task.add_batch(*tp, _columns(log[position:], position))
+            for number, task in self._route(tp).readers:
+                task.start_at(*tp, position)
+                task.restore_partition_time(*tp, metadata)
+                if log[position:]:
+                    task.add_batch(*tp, _columns(log[position:], position))
+                    self._waiting.add(number)
 
     def _restore(self, task: Task, store: str) -> None:
         target = task.restore_target(store)
@@ -661,6 +656,11 @@ class TopologyTestDriver:
 
 def _milliseconds(duration: timedelta | int) -> int:
     return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
+
+
+def _columns_of(record: ProducedRecord, offset: int) -> RecordColumns:
+    _, _, key, value, timestamp, headers = record
+    return RecordColumns([key], [value], [timestamp], offset, offset + 1, None, [headers] if headers else None)
 
 
 def _columns(records: Sequence[ProducedRecord], offset: int) -> RecordColumns:

@@ -2,13 +2,15 @@
 
 Each tree has a process of its own, and the two take turns, one round of a workload at a time, so that load on the machine
 meets both alike. The figure is the median of the ratios of neighbouring rounds, in CPU time. The workloads are those of
-``bench_stages``, or with ``--bench operators`` of ``bench_operators``, each as its own tree has it. Another tree is made by
-``git worktree add --detach /path/to/other/tree COMMIT``.
+``bench_stages``, or with ``--bench operators`` of ``bench_operators``, each as its own tree has it; with ``--bench driver``
+those of ``bench_driver``, and with ``--bench formats`` those of ``bench_formats``, as this tree has them. Another tree is
+made by ``git worktree add --detach /path/to/other/tree COMMIT``.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import statistics
 import subprocess
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("map", "count", "uncached", "window", "join", "words1", "words2")
@@ -29,6 +32,23 @@ OPERATORS = (
     "table-table join",
 )
 
+DRIVER = ("map", "count", "tumbling count", "stream-table join", "group by words, count")
+FORMATS = tuple(
+    f"filter + map: {name}"
+    for name in ("json", "json, pydantic model", "json, dataclass", "json, TypedDict", "avro", "protobuf")
+)
+NAMES = {"stages": STAGES, "operators": OPERATORS, "driver": DRIVER, "formats": FORMATS}
+
+
+def bench_of_this_tree(name: str) -> Any:
+    """A module of tests/bench as it is here, over the other tree's code, which may not have it yet."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
 
 def prepared(bench: str, name: str, folder: Path) -> Callable[[], object]:
     """One round of a workload of the tree that this process was started with."""
@@ -37,6 +57,10 @@ def prepared(bench: str, name: str, folder: Path) -> Callable[[], object]:
 
         workload = bench_stages.workloads()[name]()
         return bench_stages.drive(workload.task("INFO"), workload.batches)
+    if bench == "driver":
+        return bench_of_this_tree("bench_driver").piped(name)
+    if bench == "formats":
+        return bench_of_this_tree("bench_formats").round_of(name, folder)
     from tests.bench import bench_operators
     from topology import StreamsBuilder
 
@@ -108,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_versions")
     parser.add_argument("tree", type=Path, help="the other tree")
     parser.add_argument("names", nargs="*", help="workloads; those of the docstring without")
-    parser.add_argument("--bench", choices=["stages", "operators"], default="stages")
+    parser.add_argument("--bench", choices=list(NAMES), default="stages")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -116,7 +140,7 @@ def main() -> None:
         work(options.bench, options.names[0])
         return
     print(f"{'CPU milliseconds a round':32}{'this':>10}{'other':>10}{'ratio':>8}{'quartiles':>16}")
-    for name in options.names or (STAGES if options.bench == "stages" else OPERATORS):
+    for name in options.names or NAMES[options.bench]:
         pairs = measured(options.tree, options.bench, name, options.rounds)
         ours, theirs = (statistics.median(side) * 1e3 for side in zip(*pairs, strict=True))
         ratios = [mine / other for mine, other in pairs]

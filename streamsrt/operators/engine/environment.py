@@ -359,7 +359,7 @@ class Environment:
     @property
     def is_calling(self) -> bool:
         """Whether asynchronous calls are under way."""
-        return any(window.is_calling for window in self.windows)
+        return bool(self.windows) and any(window.is_calling for window in self.windows)
 
     @property
     def pending_calls(self) -> int:
@@ -369,7 +369,7 @@ class Environment:
     @property
     def room(self) -> int | None:
         """Returns how many more records operators with asynchronous calls accept; None if there are no such operators."""
-        return min((window.room for window in self.windows), default=None)
+        return min(window.room for window in self.windows) if self.windows else None
 
     def await_calls(self, wait_s: float | None) -> None:
         """Waits for an outcome, for so long at most (None: for as long as it takes), and works it off."""
@@ -379,6 +379,8 @@ class Environment:
 
     def finish_calls(self) -> None:
         """Waits until all calls are complete, and processes their results."""
+        if not self.windows:
+            return
         self.is_finishing = True
         try:
             while self.is_calling:

@@ -127,7 +127,7 @@ class PartitionGroup:
     @property
     def head_timestamp(self) -> int | None:
         """Returns the timestamp of the next record; None if nothing is buffered."""
-        return min((queue.head for queue in self._queues.values() if queue.head is not None), default=None)
+        return self._next()[2] if self.buffered else None
 
     def add_partition(self, partition: TopicPartition) -> None:
         """Adds an input partition."""
@@ -191,16 +191,15 @@ class PartitionGroup:
 
     def next_run(self, limit_records: int) -> Run | None:
         """Removes and returns the next records: at most ``limit_records`` (1 or more). None: nothing is buffered."""
-        chosen, bound = self._next()
+        chosen, bound, _ = self._next()
         if chosen is None:
             return None
-        queue = self._queues[chosen]
-        return self._run(chosen, self._end_of_run(queue, limit_records, bound))
+        return self._run(chosen, self._end_of_run(self._queues[chosen], limit_records, bound))
 
     def next_merged(self, limit_records: int, merges: Callable[[], bool]) -> Run | MergedRun | None:
         """Like :meth:`next_run`; if ``merges``, returns records of several partitions where a run of one partition would
         be short."""
-        chosen, bound = self._next()
+        chosen, bound, _ = self._next()
         if chosen is None:
             return None
         queue = self._queues[chosen]
@@ -210,8 +209,9 @@ class PartitionGroup:
                 return self._merged(limit_records)
         return self._run(chosen, self._end_of_run(queue, limit_records, bound))
 
-    def _next(self) -> tuple[TopicPartition | None, int | None]:
-        """Returns the partition of the next record, and the time up to which its records come first; None: all of them."""
+    def _next(self) -> tuple[TopicPartition | None, int | None, int | None]:
+        """Returns the partition of the next record, the time up to which its records come first (None: all of them), and
+        the next record's time."""
         chosen: TopicPartition | None = None
         lowest: int | None = None
         bound: int | None = None
@@ -225,7 +225,7 @@ class PartitionGroup:
                 lowest, chosen = head, partition
             elif bound is None or head < bound:
                 bound = head
-        return chosen, bound
+        return chosen, bound, lowest
 
     def _run(self, partition: TopicPartition, stop: int) -> Run:
         columns = self._queues[partition].take(stop)
