@@ -107,19 +107,25 @@ class SchemaRegistry:
             own: Any = fastavro.parse_schema(json.loads(text))
         except (ValueError, fastavro.schema.SchemaParseException) as error:
             raise ConfigError(f"the schema of {subject!r} is not a valid Avro schema: {error}") from None
-        writers: dict[int, Any] = {}
+        schemas: dict[int, tuple[Any, Any]] = {}
+        """By id: the writer's schema, and the one to read it into. None: the same, which fastavro need not compare."""
+        read, write = fastavro.schemaless_reader, fastavro.schemaless_writer
 
         def serialize(value: Any) -> bytes:
             out = BytesIO()
             out.write(_HEAD.pack(0, self.id_of(subject, text)))
-            fastavro.schemaless_writer(out, own, value)
+            write(out, own, value)
             return out.getvalue()
 
         def deserialize(data: bytes) -> Any:
             schema_id = _schema_id(data)
-            if schema_id not in writers:
-                writers[schema_id] = fastavro.parse_schema(json.loads(self.schema(schema_id)))
-            return fastavro.schemaless_reader(BytesIO(data[_HEAD.size :]), writers[schema_id], own)
+            known = schemas.get(schema_id)
+            if known is None:
+                writer = fastavro.parse_schema(json.loads(self.schema(schema_id)))
+                known = schemas[schema_id] = (writer, None if writer == own else own)
+            source = BytesIO(data)
+            source.seek(_HEAD.size)
+            return read(source, *known)
 
         return AvroSerde(f"registry_avro({subject})", serialize, deserialize, own)
 
@@ -192,6 +198,8 @@ def _behind_indexes(data: bytes) -> int:
             if data[at - 1] < 0x80:
                 return found >> 1, at
 
+    if data[_HEAD.size] == 0:
+        return _HEAD.size + 1  # the first message of its file, as nearly all are
     count, at = number(_HEAD.size)
     for _ in range(count):
         _, at = number(at)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -175,3 +177,45 @@ def test_a_version_that_would_misread_the_state_is_refused_in_the_words_of_diff_
         driver.restart(topology=swapped, check_state=False)
         a.pipe_input("k", "A", 3)
         assert out.read_values_to_list() == ["A+A"], "as it would be if nobody refused it"
+
+
+def test_a_topic_that_a_pattern_matches_is_read_after_a_restart_too() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("in-.*"), key=serdes.string, value=serdes.string).to("out", value=serdes.string)
+    with TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in-1", serdes.string, serdes.string)
+        topic.pipe_input("a", "before")
+        driver.restart()
+        topic.pipe_input("a", "after")
+        driver.create_input_topic("in-2", serdes.string, serdes.string).pipe_input("a", "of another topic")
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        assert out.read_values_to_list() == ["before", "after", "of another topic"]
+
+
+class At(Processor[str, int, str, int]):
+    """Forwards records with another timestamp."""
+
+    def __init__(self, timestamp: int) -> None:
+        self.timestamp = timestamp
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record[str, int]) -> None:
+        self.context.forward(record.with_timestamp(self.timestamp))
+
+
+def test_of_several_tasks_the_one_whose_record_is_earliest_comes_next() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.long)
+    # Both topics get their records before either is read on, the later one first.
+    stream.process(partial(At, 5)).to("second", key=serdes.string, value=serdes.long)
+    stream.process(partial(At, 3)).to("first", key=serdes.string, value=serdes.long)
+    for topic in ("second", "first"):
+        builder.stream(topic, key=serdes.string, value=serdes.long).map_values(lambda _, name=topic: name).to(
+            "out", value=serdes.string
+        )
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("in", serdes.string, serdes.long).pipe_input("a", 1)
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        assert out.read_values_to_list() == ["first", "second"]

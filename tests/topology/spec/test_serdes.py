@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.oracle.programs import GOLDEN, serde, to_value
@@ -155,6 +155,33 @@ def test_json_of_a_type(model: type[Any], value: object, data: bytes) -> None:
 def test_json_of_a_type_validates_what_it_reads() -> None:
     with pytest.raises(ValidationError, match="celsius"):
         serdes.json(Reading).deserialize(b'{"sensor":"a"}')
+
+
+class Aliased(BaseModel):
+    model_config = ConfigDict(validate_by_name=True)
+
+    number: int = Field(alias="no")
+
+
+def test_json_of_a_model_has_the_names_that_pydantic_gives_it() -> None:
+    own, adapter = serdes.json(Aliased), TypeAdapter(Aliased)
+    row = Aliased(number=1)
+    assert own.serialize(row) == adapter.dump_json(row)
+    assert own.deserialize(b'{"no":1}') == own.deserialize(b'{"number":1}') == row
+
+
+def test_json_of_a_model_whose_parts_are_defined_later() -> None:
+    class Whole(BaseModel):
+        part: Part
+
+    own = serdes.json(Whole)
+
+    class Part(BaseModel):
+        number: int
+
+    Whole.model_rebuild(_types_namespace={"Part": Part})
+    data = b'{"part":{"number":1}}'
+    assert own.serialize(own.deserialize(data)) == data
 
 
 class Seat(TypedDict):
