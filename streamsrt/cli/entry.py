@@ -9,7 +9,6 @@ import importlib
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Annotated, NamedTuple
 
 import typer
@@ -96,6 +95,8 @@ def command_line(called: str | None = None) -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # a sixth of what the help of the commands takes
+
         typer.echo(f"streamsrt {version('streamsrt')} (Python {'.'.join(map(str, sys.version_info[:3]))})")
         raise typer.Exit
 

@@ -16,7 +16,6 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import LATEST, ClientConfig, Fetched, ProducerConfig, TopicPartition
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
-from streamsrt.runtime.html_table import html_table
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
 from streamsrt.wording import counted
@@ -46,6 +45,8 @@ class CollectedRecords(dict[str, list[ResultRecord]]):
 
 
 def _table(topic: str, records: Sequence[ResultRecord]) -> str:
+    from streamsrt.runtime.html_table import html_table  # in notebooks only
+
     count = (
         counted(len(records), "record") if len(records) <= _SHOWN else f"the first {_SHOWN} of {len(records)} records"
     )

@@ -29,7 +29,6 @@ from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
-from streamsrt.membership.classic.stream_layout import decode_own_subscription
 from streamsrt.runtime.left_records import refuse_left_records
 from streamsrt.runtime.store_origins import (
     RunningMember,
@@ -156,6 +155,8 @@ def _streams_members(described: types.StreamsGroupDescribeResponse.DescribedGrou
 
 def _classic_members(described: types.DescribeGroupsResponse.DescribedGroup) -> Iterator[RunningMember]:
     """Yields our own members. During a rebalance the group does not report their subscriptions."""
+    from streamsrt.membership.classic.stream_layout import decode_own_subscription  # not needed in streams groups
+
     for each in described.members:
         said = decode_own_subscription(described.protocol_data, each.member_metadata)
         if said is not None:

@@ -1,6 +1,6 @@
 """What exactly once costs: filter and map, count per key, at least once beside exactly once on one broker.
 
-    python -m tests.bench.bench_exactly_once [--broker kafka|bundled] [--records 1000000] [--rounds 3]
+    python -m tests.bench.bench_exactly_once [--broker kafka|bundled] [--records 1000000] [--rounds 3] [--tasks 4]
 
 The variants take turns in every round, each with a new application id, output topic and state directory; the figures are
 medians. The outputs of every run are read committed by another client and compared with an independent computation. CPU time
@@ -74,7 +74,9 @@ def main() -> int:
     parser.add_argument("--broker", choices=["kafka", "bundled"], default="kafka")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", type=int, default=data.PARTITIONS, help="how many partitions the topics have")
     given = parser.parse_args()
+    data.PARTITIONS = given.tasks
     peer = "ours" if given.broker == "kafka" else "bundled"
     results: dict[str, dict[Variant, list[Run]]] = {name: {each: [] for each in VARIANTS} for name in WORKLOADS}
     folder = Path(tempfile.mkdtemp(prefix="streamsrt-bench-"))

@@ -30,6 +30,17 @@ PATIENCE_S = 120.0
 T0 = 1_700_000_000_000
 
 
+def make_topics(network: NetworkThread, partitions: dict[str, int]) -> None:
+    """By name: how many partitions."""
+    topics = [
+        NewTopic(name=name, partitions=count, replication_factor=1, configs={"retention.ms": "-1"})
+        for name, count in partitions.items()
+    ]
+    for error in network.admin.create_topics(topics).values():
+        if error is not None:
+            raise error
+
+
 def fill(network: NetworkThread, topic: str, tasks: int, keys: int) -> None:
     for number in range(tasks):
         some: list[bytes] = [b"%d:%012d" % (number, key) for key in range(keys)]
@@ -64,11 +75,7 @@ def measure(peer: str, tasks: int, keys: int, address: str, folder: Path) -> int
     network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="bench-memory"))
     network.start()
     try:
-        topics = [NewTopic(name=f"in-{name}", partitions=tasks, replication_factor=1, configs={"retention.ms": "-1"})]
-        topics.append(NewTopic(name=f"out-{name}", partitions=4, replication_factor=1, configs={"retention.ms": "-1"}))
-        for error in network.admin.create_topics(topics).values():
-            if error is not None:
-                raise error
+        make_topics(network, {f"in-{name}": tasks, f"out-{name}": 4})
         fill(network, f"in-{name}", tasks, keys)
         (folder / name).mkdir()
         arguments = [address, "W2", f"in-{name}", f"out-{name}", name, "0", str(folder / name)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from topology.graph.nodes import Subtopology
 
 _WIDTH, _GAP_X, _GAP_Y, _LINE, _PAD = 210, 60, 18, 16, 10
 _LETTERS = 30
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""What ``xml.sax.saxutils.escape`` does: that module would load urllib and email with it, in every program."""
 _LOOKS = {
     "title": 'font-size="12" fill="#1b1f24"',
     "step": 'font-size="11" fill="#5c6672"',
@@ -134,13 +135,17 @@ def _arrow(start: _Box, end: _Box) -> str:
 
 
 def _drawn(box: _Box) -> Iterator[str]:
-    yield f"<g><title>{escape(chr(10).join(text for _, text in box.lines))}</title>"
+    yield f"<g><title>{_escaped(chr(10).join(text for _, text in box.lines))}</title>"
     yield f'<rect x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" {_LOOKS[box.kind]}/>'
     for index, (kind, text) in enumerate(box.lines):
         y = box.y + _PAD + 12 + index * _LINE
         place = f'x="{box.x + _PAD}" y="{y}" font-family="sans-serif"'
-        yield f"<text {place} {_LOOKS[kind]}>{escape(_short(text))}</text>"
+        yield f"<text {place} {_LOOKS[kind]}>{_escaped(_short(text))}</text>"
     yield "</g>"
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_ENTITIES)
 
 
 def _short(text: str) -> str:

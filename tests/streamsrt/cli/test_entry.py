@@ -57,12 +57,25 @@ HEAVY = {"aiokafka", "asyncio", "numpy", "orjson", "pyarrow", "pydantic", "rocks
     ids=["import", "help", "version"],
 )
 def test_nothing_heavy_is_imported_for_help(program: str, tmp_path: Path) -> None:
+    loaded = modules_after(program, tmp_path)
+    assert not HEAVY & loaded
+    assert "streamsrt" in loaded
+
+
+def modules_after(program: str, folder: Path) -> set[str]:
     told = f"{program}\nimport sys\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, cwd=tmp_path, env=environment(ROOT), check=True
+        [sys.executable, "-c", told], capture_output=True, text=True, cwd=folder, env=environment(ROOT), check=True
     )
-    assert not HEAVY & set(done.stderr.split())
-    assert "streamsrt" in done.stderr.split()
+    return set(done.stderr.split())
+
+
+SELDOM = {"html", "http.client", "streamsrt.membership.classic", "urllib.request", "xml"}
+"""What members of classic groups and notebooks need."""
+
+
+def test_an_instance_begins_without_what_few_need(tmp_path: Path) -> None:
+    assert not SELDOM & modules_after("import streamsrt.app", tmp_path)
 
 
 def test_an_unknown_command_is_the_users_mistake(command: Command) -> None:
