@@ -46,6 +46,11 @@ class Drops(NamedTuple):
     last: Mapping[str, str] = MappingProxyType({})
 
 
+def has_drops(counters: Mapping[str, int]) -> bool:
+    """Whether there is anything to log of a task with these counters."""
+    return any(map(counters.get, _REASONS))
+
+
 class DropLog:
     """The drop counts already logged for each task. A task that is reopened counts from zero."""
 

@@ -6,11 +6,11 @@ A snapshot is made completely before it replaces the previous one: no reader eve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from streamsrt.client.interface import GroupMember
 from streamsrt.runtime.commit import Committing
-from streamsrt.runtime.drop_log import DropLog, Drops
+from streamsrt.runtime.drop_log import DropLog, Drops, has_drops
 from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.task_manager import TaskManager
@@ -47,15 +47,17 @@ class ProgressReporter:
 
     def publish(self, state: State, statuses: tuple[str, ...], now_ms: int, *, is_stopping: bool = False) -> None:
         """Creates a new snapshot, and logs what is due."""
-        tasks = tuple(_task_progress(owned, now_ms) for owned in self._manager)
+        # Ten times a second, and also for a thousand tasks that are idle: each is asked once.
+        counted = [(owned, owned.task.counters()) for owned in self._manager]
+        by_subtopology = self._manager.subtopology_counters((owned.key[0], counters) for owned, counters in counted)
         self.progress = Progress(
             state=state,
-            tasks=tasks,
+            tasks=tuple(_task_progress(owned, counters, now_ms) for owned, counters in counted),
             processed_records=self.processed_records,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
-            counters=self._manager.counters(),
-            subtopology_counters=self._manager.subtopology_counters(),
+            counters=self._manager.counters(by_subtopology),
+            subtopology_counters=by_subtopology,
             statuses=statuses,
             member_id=self._member.member_id,
             member_epoch=self._member.member_epoch,
@@ -66,11 +68,12 @@ class ProgressReporter:
             left_records=self.progress.known_lag_records if is_stopping else None,
         )
         self._log_restore(now_ms)
-        _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
+        drops = [_drops_of(owned, counters) for owned, counters in counted if has_drops(counters)]
+        _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))
 
     def log_last_drops(self, owned: OwnedTask) -> None:
         """Logs a task's drops that are not logged yet. Called when it closes."""
-        _warn(self._drops.rest(_drops_of(owned)))
+        _warn(self._drops.rest(_drops_of(owned, owned.task.counters())))
 
     def log_refused(self) -> None:
         """Logs refused records that are not logged yet."""
@@ -99,16 +102,16 @@ def _warn(lines: list[str]) -> None:
         logger.warning("%s", line)
 
 
-def _drops_of(owned: OwnedTask) -> Drops:
+def _drops_of(owned: OwnedTask, counters: Mapping[str, int]) -> Drops:
     inputs = ", ".join(f"{topic}-{partition}" for topic, partition in owned.task.source_partitions)
-    return Drops(f"task {owned}", f" of {inputs}", owned.task.counters(), owned.task.last_skipped)
+    return Drops(f"task {owned}", f" of {inputs}", counters, owned.task.last_skipped)
 
 
 def _refused(manager: TaskManager) -> Drops:
     return Drops("the producer", "", *manager.refused())
 
 
-def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
+def _task_progress(owned: OwnedTask, counters: Mapping[str, int], now_ms: int) -> TaskProgress:
     return TaskProgress(
         task_id=str(owned),
         role=owned.role,
@@ -116,7 +119,7 @@ def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
         lag_records=owned.lag_records,
         lag_is_known=owned.lag_is_known,
         stream_time_ms=owned.task.stream_time_ms,
-        counters=owned.task.counters(),
+        counters=counters,
         restoring=tuple(
             RestoreProgress(
                 each.store,

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 
 from streamsrt.client.interface import Network
@@ -131,17 +132,25 @@ class TaskManager:
     def running(self) -> list[OwnedTask]:
         return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
 
-    def subtopology_counters(self) -> dict[str, Counter[str]]:
-        """Totals over all tasks of a subtopology that were ever open here, by the subtopology's id."""
-        totals = {subtopology_id: Counter(counted) for subtopology_id, counted in self._counted.items()}
-        for owned in self._tasks.values():
-            totals.setdefault(owned.key[0], Counter()).update(owned.task.counters())
-        return totals
+    def subtopology_counters(
+        self, counters: Iterable[tuple[str, Mapping[str, int]]] | None = None
+    ) -> dict[str, Counter[str]]:
+        """Totals over all tasks of a subtopology that were ever open here, by the subtopology's id. ``counters``: those of
+        the open tasks, each with that id, where they are known."""
+        if counters is None:
+            counters = ((owned.key[0], owned.task.counters()) for owned in self._tasks.values())
+        each: dict[str, list[Mapping[str, int]]] = {key: [closed] for key, closed in self._counted.items()}
+        for key, counted in counters:
+            each.setdefault(key, []).append(counted)
+        return {
+            key: Counter({name: sum(map(itemgetter(name), found)) for name in found[-1]}) for key, found in each.items()
+        }
 
-    def counters(self) -> dict[str, int]:
-        """Totals over all tasks that were ever open here, by name."""
+    def counters(self, by_subtopology: Mapping[str, Counter[str]] | None = None) -> dict[str, int]:
+        """Totals over all tasks that were ever open here, by name. ``by_subtopology``: their
+        :meth:`subtopology_counters`, where they are known."""
         total: Counter[str] = Counter()
-        for counted in self.subtopology_counters().values():
+        for counted in (self.subtopology_counters() if by_subtopology is None else by_subtopology).values():
             total.update(counted)
         refused = self._collector.dropped_records
         total.update({"dropped": refused + self._collector.unplaced_records, "failed_production": refused})

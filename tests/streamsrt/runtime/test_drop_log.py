@@ -10,7 +10,7 @@ import pytest
 from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
 from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
-from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, late_records_advice
+from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, has_drops, late_records_advice
 from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.values import State
 from streamsrt.tasks.output.refused_records import RefusedRecords
@@ -40,6 +40,11 @@ def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:
     assert lines(9, 4, INTERVAL_MS + 1) == [f"task a_0: dropped 4 records of in-0: {NULL}"]
     assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: dropped 7 records of in-0: {LATE}"]
     assert lines(10, 4, 9 * INTERVAL_MS) == []
+
+
+def test_a_task_has_drops_where_there_is_something_to_log() -> None:
+    assert not has_drops({"processed": 5, "dropped_late": 0, "dropped": 0})
+    assert has_drops({"processed": 5, "dropped_late": 1, "dropped": 1})
 
 
 def test_a_task_that_is_opened_again_counts_from_zero() -> None:

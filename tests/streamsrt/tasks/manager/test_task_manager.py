@@ -386,6 +386,8 @@ def test_counters_outlive_their_tasks(rig: Rig) -> None:
     rig.move()
     rig.start(Tasks(active=rig.tasks(1)))
     assert rig.manager.counters()["processed"] == 2
+    known = [(owned.key[0], owned.task.counters()) for owned in rig.manager]
+    assert rig.manager.subtopology_counters(known) == rig.manager.subtopology_counters()
     rig.start(NOTHING)
     assert rig.manager.counters()["processed"] == 2
 
