@@ -421,6 +421,8 @@ class Environment:
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
         """Runs the punctuations of that kind that are due at ``now_ms``, each schedule once. Returns how many ran."""
         self.metadata = self.source = None
+        if not self._schedules[type_]:
+            return 0
 
         def run(schedule: PunctuationSchedule) -> None:
             self.punctuation_time_ms = now_ms
