@@ -96,6 +96,11 @@ from streamsrt.membership.values import (
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.types import JoinGroupResponse, SyncGroupResponse
 
+_NOT_STORED = (
+    "The broker could not store the group. If this continues, the group's record is larger than max.message.bytes of "
+    "__consumer_offsets or message.max.bytes of the brokers: raise them, run fewer stream threads, or use "
+    "group.protocol=streams"
+)
 _COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -386,6 +391,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
         session,
         fences=0,
         missed_sync=False,
+        sync_failures=0,
         synced_generation=session.generation,
         recovery_lag=assignment.recovery_lag,
         topology_wanted=assignment.send_topology,
@@ -473,13 +479,30 @@ def _on_error(session: Session, code: int, now_ms: int) -> StepResult:
     if code == ErrorCode.ILLEGAL_GENERATION:
         return _on_old_generation(session, now_ms)
     if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is ClassicMemberState.SYNCING:
-        change = _retry(replace(session, missed_sync=True, sync=None, group=ClassicMemberState.IN), reason, now_ms)
-        return change._replace(session=_request_join(change.session, "the sync failed", now_ms))
+        return _retry_sync(session, reason, now_ms)
     if is_retriable(code):
         return _retry(session, reason, now_ms)
     if code == ErrorCode.UNRELEASED_INSTANCE_ID:
         return _retry_instance_id(session, now_ms)
     return _fatal(session, classic_refusal(session.membership, code))
+
+
+def _retry_sync(session: Session, reason: str, now_ms: int) -> StepResult:
+    """Joins again after the broker could not store the group. Other requests succeed meanwhile, so that the back-off has a
+    count of its own."""
+    count = session.sync_failures + 1
+    failed = replace(
+        session,
+        missed_sync=True,
+        sync=None,
+        group=ClassicMemberState.IN,
+        sync_failures=count,
+        failures=max(session.failures, session.sync_failures),
+    )
+    change = _retry(failed, reason, now_ms)
+    is_reported = count & (count - 1) == 0
+    reported = (HeartbeatTrouble(f"{reason} at SyncGroup. {_NOT_STORED}"),) if is_reported else ()
+    return StepResult(_request_join(change.session, "the sync failed", now_ms), reported)
 
 
 def _retry_instance_id(session: Session, now_ms: int) -> StepResult:

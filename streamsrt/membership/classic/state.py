@@ -118,6 +118,8 @@ class Session:
     """Whether the last JoinGroup requested a shutdown of the application."""
     joined_of_its_own: bool = False
     missed_sync: bool = False
+    sync_failures: int = 0
+    """Consecutive syncs for which the broker could not store the group."""
     rejoin: Rejoin | None = None
     idle_rounds: int = 0
     """Consecutive generations that the member started and that changed nothing for it."""

@@ -382,6 +382,28 @@ def test_a_group_too_large_for_a_record_is_tried_again_slowly() -> None:
     assert run.said().held == tasks("0")
 
 
+def test_a_group_that_can_not_be_stored_is_tried_again_more_slowly_each_time_and_the_settings_are_named() -> None:
+    run = Scenario().member(tasks("0"))
+    run.heartbeat(27)
+    reports = []
+    for generation in range(2, 7):
+        run.joined(generation)
+        run.events.clear()
+        run.sync_refused(ErrorCode.UNKNOWN_SERVER_ERROR)
+        reports += [event.reason for event in run.events if isinstance(event, HeartbeatTrouble)]
+        run.sent.clear()
+        run.after((100 << (generation - 2)) - 1 if generation < 5 else 799)
+        run.none(JoinGroupRequest)
+        run.after(1_000)
+        assert run.said().held == tasks("0")
+    assert len(reports) == 3, "the first, the second and the fourth"
+    assert all("max.message.bytes of __consumer_offsets" in text for text in reports)
+    assert run.session.sync_failures == 5
+    run.joined(7)
+    run.synced(tasks("0"))
+    assert run.session.sync_failures == 0
+
+
 # ---------------------------------------------------------------------------------------- rules 6 and 7: heartbeats
 
 
