@@ -42,7 +42,7 @@ from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
-from streamsrt.runtime.store_origins import origin_tags
+from streamsrt.runtime.store_origins import marks_tag
 from streamsrt.runtime.topology_version import check_group, digest_tag, versions_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
@@ -255,7 +255,7 @@ def membership_of(config: StreamsConfig, topology: Topology, process_id: str, me
         endpoint=endpoint(config.application_server),
         client_tags={
             **digest_tag(topology),
-            **origin_tags(topology),
+            **marks_tag(topology),
             **versions_tag(topology, config.application_id),
             **({LOSE_IN_FLIGHT: "true"} if config.upgrade_lose_in_flight else {}),
             **config.client_tags,

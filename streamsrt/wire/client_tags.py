@@ -6,14 +6,8 @@ TOPOLOGY_DIGEST = "topology.digest"
 """The start of the topology's digest. Versions with the same topics and stores have the same metadata; the digest
 distinguishes them."""
 
-STORE_ORIGIN = "origin."
-"""Prefix of tags that identify the input of a store with a generated name."""
-
-STORE_SIDES = "sides."
-"""Prefix of tags that identify the two sides of a join whose store keeps one of them."""
-
-ROW_WINDOWS = "windows."
-"""The prefix of a tag's key. The tag describes what the windows of a store's rows are."""
+STORE_MARKS = "store.marks"
+"""Marks of what a member keeps in stores and repartition topics (:mod:`streamsrt.runtime.state_marks`)."""
 
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""

@@ -3,7 +3,7 @@
 1. Every record of a topic is counted once: by all tables over it of one version, or by all of the other.
 2. A store that is carried over has what both versions counted, one that is rebuilt what the later one has.
 3. A store or topic that is orphaned is still there: its topic is the one that the comparison names.
-4. A version with an incompatible change that a group can see is refused, and the group goes on.
+4. A version with an incompatible change is refused, by the group or by what its members tell, and the group goes on.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff, Verdic
 from topology.graph.nodes import internal_topic_name
 from topology.graph.outline import outline
 
+MISREAD = "the state of its running instances would be misread by this version"
+
 
 class WrongPairError(AssertionError):
     """What diff said is not what happened, or something was lost. The message has the pair and the last events."""
@@ -45,11 +47,16 @@ def compared(pair: Pair) -> TopologyDiff:
 
 def is_refused_by_group(pair: Pair, found: TopologyDiff) -> bool:
     """Whether the group itself can see that the new version can't run: it knows topics, not what is in them."""
-    return MISSING in pair.new.topics or any("partitions" in change.reason for change in _incompatible(found))
+    return MISSING in pair.new.topics or any(is_about_partitions(change) for change in incompatible(found))
 
 
-def _incompatible(found: TopologyDiff) -> list[StateChange]:
+def incompatible(found: TopologyDiff) -> list[StateChange]:
     return [change for change in found.state if change.fate == "incompatible"]
+
+
+def is_about_partitions(change: StateChange) -> bool:
+    """Whether only the cluster's topics tell that it is incompatible. Everything else is told by the running members."""
+    return "partitions" in change.reason
 
 
 def roll(
@@ -62,11 +69,12 @@ def roll(
     """Rolls a pair, and judges it by what is ``said`` of it: what became of it in a word. Raises WrongPairError."""
     found = said or compared(pair)
     is_refused = is_refused_by_group(pair, found)
-    if found.verdict == Verdict.INCOMPATIBLE and not is_refused:
-        return "refused by the plan"
+    by_members = not is_refused and found.verdict == Verdict.INCOMPATIBLE
     plan = plan or plan_of(pair.seed)
-    epochs = (0, found.epoch_needed)
-    rolling = Rolling(pair, plan, epochs=epochs, is_refused=is_refused, settings=settings)
+    epochs = (0, max(found.epoch_needed, 1) if by_members else found.epoch_needed)
+    rolling = Rolling(
+        pair, plan, epochs=epochs, is_refused=is_refused or by_members, by_members=by_members, settings=settings
+    )
     try:
         wrong = rolling.run()
         if wrong is None:
@@ -74,7 +82,13 @@ def roll(
         if wrong is not None:
             events = "\n".join(list(rolling.trace.lines)[-80:])
             raise WrongPairError(f"{pair}\n  {plan}\n{wrong}\nthe last events:\n{events}")
-        return f"refused: {rolling.refusal}" if is_refused else ("sent back" if rolling.last == OLD else "upgraded")
+        if by_members and MISREAD not in rolling.refusal:
+            raise WrongPairError(f"{pair}\n  the running members should have refused it: {rolling.refusal!r}")
+        return (
+            f"refused: {rolling.refusal}"
+            if rolling.is_refused
+            else ("sent back" if rolling.last == OLD else "upgraded")
+        )
     finally:
         rolling.clear_away()
 

@@ -7,14 +7,18 @@ becomes a test of the code that was wrong.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from tests.upgrades.judging import WrongPairError, compared, roll
+from streamsrt.errors import TopologyMismatchError
+from streamsrt.runtime.store_origins import RunningMember, check_origins, marks_tag
+from tests.upgrades.judging import MISREAD, WrongPairError, compared, incompatible, is_about_partitions, roll
 from tests.upgrades.pairs import CHANGES, Pair, pair
-from tests.upgrades.programs import Part, Program
+from tests.upgrades.programs import Part, Program, build
 from tests.upgrades.rolling import CLASSIC, Plan, plan_of
 from topology.graph.diff import Verdict
+from topology.graph.topology import Topology
 
 PAIRS = range(len(CHANGES) + 4)
 PLAIN = Plan(instances=2, fails_at=None, kills=0, is_sent_back=False)
@@ -51,6 +55,26 @@ def test_many_pairs(first: int) -> None:
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_what_diff_says_happens_in_a_classic_group(seed: int) -> None:
     roll(pair(seed), settings=CLASSIC)
+
+
+def _refusal(new: Topology, old: Topology) -> str:
+    """What an instance of the new version is told beside one of the old; empty if it is accepted."""
+    try:
+        check_origins("app", replace(new, epoch=1), [RunningMember("m", 0, marks_tag(old))])
+    except TopologyMismatchError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("first", range(0, 100, 25))
+def test_what_members_tell_refuses_what_diff_calls_incompatible_and_nothing_else(first: int) -> None:
+    for seed in range(first, first + 25):
+        found = compared(pair(seed))
+        old, new = (build(program, "").topology for program in (pair(seed).old, pair(seed).new))
+        refusal = _refusal(new, old)
+        known = [change.name for change in incompatible(found) if not is_about_partitions(change)]
+        assert [name for name in known if repr(name) not in refusal] == [], f"{pair(seed)}\n{refusal}"
+        assert not refusal or (MISREAD in refusal and found.verdict is Verdict.INCOMPATIBLE), f"{pair(seed)}\n{refusal}"
 
 
 def test_a_comparison_that_is_wrong_is_found() -> None:

@@ -8,6 +8,7 @@
 - ``internal_topics``    topics that the group coordinator creates, and their settings
 - ``java_set_order``     the iteration orders of Java's sets
 - ``join_sides``         which sides of a join its stores and internal topics belong to
+- ``misread``            whether a version would misread what another one keeps
 - ``nodes``              sources, processors, sinks, stores, subtopologies
 - ``operations``         what processor nodes compute: one value for each operation
 - ``origins``            what a store or repartition topic is filled from

@@ -29,18 +29,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph.join_sides import changed_places
+from topology.graph.misread import VALUE_SERDE, Misread, kept_by, misread
 from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
-from topology.graph.origins import Origin, have_sides_changed
+from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import RowWindows, misread_windows, partial_windows
-from topology.spec.names import is_generated
 
 Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
-
-_BYTES = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
-_REPARTITION = "-repartition"
 
 
 class Verdict(IntEnum):
@@ -153,8 +149,7 @@ class _Compared:
     def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics) -> None:
         self._old, self._new = old, new
         self._there = topics.internal
-        kept = {store.kept_as: store.name for store in new.stores}
-        self._names_now = {store.name: kept[store.kept_as] for store in old.stores if store.kept_as in kept}
+        self._kept_before, self._kept_after = kept_by(old), kept_by(new)
         self._before = partitions_needed(old, topics.sources)
         self._after = partitions_needed(new, topics.sources)
 
@@ -234,16 +229,9 @@ class _Compared:
         return any(each.startswith("Subscription") for each in filled)
 
     def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
-        unread = _versions_not_read(old, new)
-        if unread:
-            return "incompatible", unread
-        what = ", ".join(_changed_bytes(old, new))
-        if what:
-            return "incompatible", f"{what}: give the new store another name"
-        before, after = self._windows(old, new)
-        meaning = misread_windows(before, after) or self._meaning(old.name, new.name, "store")
-        if meaning:
-            return "incompatible", meaning
+        wrong = misread(new.kept_as, self._kept_before, self._kept_after)
+        if wrong is not None:
+            return "incompatible", self._why_misread(wrong, old, new)
         if old.changelog != new.changelog:
             return (
                 "rebuilt",
@@ -251,7 +239,7 @@ class _Compared:
             )
         notes = (
             self._fed_otherwise(old.name, new.name),
-            partial_windows(before, after),
+            partial_windows(*self._windows(old, new)),
             self._without_stream_time(old, new),
         )
         said = [each for each in notes if each]
@@ -273,31 +261,40 @@ class _Compared:
             f"largest input: {_cure_of_partitions(had, needs)}",
         )
 
-    def _meaning(self, name: str, name_now: str, what: Literal["store", "repartition topic"]) -> str:
-        """Why a name now refers to something else; empty if it does not, or if this is unknown."""
-        before, after = self._old.origins.get(name), self._new.origins.get(name_now)
-        if before is None or after is None:
-            return ""
-        if have_sides_changed(before, after):
+    def _why_misread(self, wrong: Misread, old: StoreOutline, new: StoreOutline) -> str:
+        match wrong.why:
+            case "version" | "upcast":
+                return values_not_read(old.version, new.version)
+            case "format":
+                return f"{', '.join(_changed_format(wrong, old, new))}: give the new store another name"
+            case "windows":
+                return misread_windows(*self._windows(old, new))
+            case _:
+                return self._why_another(wrong, old.name, new.name, "store")
+
+    def _why_another(
+        self, wrong: Misread, name: str, name_now: str, what: Literal["store", "repartition topic"]
+    ) -> str:
+        """Why a name now refers to something else."""
+        before, after = self._old.origins[name], self._new.origins[name_now]
+        if wrong.why == "sides":
             return _sides_changed(before, after)
-        if not is_generated(name.removesuffix(_REPARTITION)):
-            other = self._swapped_with(name, before, after)
-            return f"it was {before} and is {after}, and {other} the other way round: {_SWAP_BACK}" if other else ""
-        if _is_same(before, after) and not self._exchanged(before, after):
-            return ""
+        if wrong.why == "swapped":
+            other = next((store.name for store in self._old.stores if store.kept_as == wrong.other), wrong.other)
+            return f"it was {before} and is {after}, and {other} the other way round: {SWAP_BACK}"
         now = next((each for each, origin in self._new.origins.items() if origin == before), None)
         found = f" (that is {now} now)" if now is not None else ""
         if name != name_now:
             return f"renamed_from={name} was another table: it was {before}{found}, and {name_now} is {after}"
         meaning = f"a generated name that means something else: it was {before}{found} and is {after}"
         if what != "store":
-            return f"{meaning}: name it (name=)"
+            return f"{meaning}: {NAME_REPARTITION}"
         return f"{meaning}. {name_both(name, before)}"
 
     def _fed_otherwise(self, name: str, name_now: str) -> str:
         """A note about a store that is kept with other inputs or keys; empty if there is none."""
         before, after = self._old.origins.get(name), self._new.origins.get(name_now)
-        if before is None or after is None or _is_same(before, after):
+        if before is None or after is None or before.is_same_as(after):
             return ""
         return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
 
@@ -321,25 +318,6 @@ class _Compared:
             "the upgrade"
         )
 
-    def _swapped_with(self, name: str, before: Origin, after: Origin) -> str | None:
-        """The name with which this one was swapped: each now refers to what the other one referred to."""
-        if before == after:
-            return None
-        for other, was in self._old.origins.items():
-            found = self._new.origins.get(self._names_now.get(other, other))
-            if other == name or found is None or {before.filled_by, after.filled_by} != {was.filled_by}:
-                continue
-            if changed_places((before, was), (after, found), (_is_equal, _has_equal_structure)):
-                return other
-        return None
-
-    def _exchanged(self, before: Origin, after: Origin) -> bool:
-        """Whether it is the code of another one that a name stands for now, where all else is equal."""
-        if before.functions == after.functions or _python(before) != _python(after):
-            return False
-        others = (origin for name, origin in self._old.origins.items() if is_generated(name.removesuffix(_REPARTITION)))
-        return any(origin == after for origin in others)
-
     def repartition_topics(self) -> Iterator[StateChange]:
         before = dict(self._old.repartition_topics)
         for name, partitions in self._new.repartition_topics.items():
@@ -349,7 +327,7 @@ class _Compared:
             known = before.pop(name)
             had = self._there.get(name, self._before.repartition.get(name))
             needs = self._after.repartition.get(name)
-            meaning = self._meaning(name, name, "repartition topic")
+            wrong = misread(name, self._kept_before, self._kept_after)
             if known != partitions:
                 reason = (
                     f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
@@ -358,8 +336,9 @@ class _Compared:
             elif had is not None and needs is not None and had != needs:
                 reason = f"partitions {had} -> {needs}, with its sources: {_cure_of_repartition(had, needs)}"
                 yield StateChange("repartition topic", name, "incompatible", reason)
-            elif meaning:
-                yield StateChange("repartition topic", name, "incompatible", meaning)
+            elif wrong is not None:
+                reason = self._why_another(wrong, name, name, "repartition topic")
+                yield StateChange("repartition topic", name, "incompatible", reason)
             else:
                 yield StateChange("repartition topic", name, "carried over", "")
         for name in before:
@@ -388,7 +367,8 @@ KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
 """What to do if the sides of a join have changed places."""
 
 _IF_ANOTHER = "If it is another table now, give it another name"
-_SWAP_BACK = "exchange the names again, or give the new ones other names"
+SWAP_BACK = "exchange the names again, or give the new ones other names"
+NAME_REPARTITION = "name it (name=)"
 _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""
@@ -423,40 +403,22 @@ def _two_steps(stores: list[str]) -> str:
     )
 
 
-def _changed_bytes(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
-    for name in _BYTES:
-        before, after = getattr(old, name), getattr(new, name)
-        if name == "value_serde" and str(old.version) in new.upcasts:
-            after = new.upcasts[str(old.version)]
-        # A version that did not write it says nothing of it.
-        if before != after and not (name == "plain_rows" and None in (before, after)):
-            yield f"{name} {before} -> {after}"
+def _changed_format(wrong: Misread, old: StoreOutline, new: StoreOutline) -> Iterator[str]:
+    for name in wrong.fields:
+        after = getattr(new, name)
+        if name == VALUE_SERDE:
+            after = new.upcasts.get(str(old.version), after)
+        yield f"{name} {getattr(old, name)} -> {after}"
 
 
-def _versions_not_read(old: StoreOutline, new: StoreOutline) -> str:
-    """Why the values that the old version writes are no values for the new one; nothing where they are."""
-    if new.version < old.version:
+def values_not_read(before: int, after: int) -> str:
+    """Why values of one version can't be read by a store with another one."""
+    if after < before:
         return (
-            f"its values have version {old.version}, which version {new.version} can't read: what was written stays "
+            f"its values have version {before}, which version {after} can't read: what was written stays "
             "unreadable. Continue with a later version"
         )
-    if new.version > old.version and str(old.version) not in new.upcasts:
-        return f"its values have version {old.version}, and there is no upcast={{{old.version}: ...}}: add it"
-    return ""
-
-
-def _is_same(before: Origin, after: Origin) -> bool:
-    """A source more or less does not make it another table."""
-    one, other = set(before.topics), set(after.topics)
-    return (one <= other or other <= one) and before.structure[1:] == after.structure[1:]
-
-
-def _is_equal(one: Origin, other: Origin) -> bool:
-    return one == other
-
-
-def _has_equal_structure(one: Origin, other: Origin) -> bool:
-    return one.structure == other.structure
+    return f"its values have version {before}, and there is no upcast={{{before}: ...}}: add it"
 
 
 def _has_stream_time(origin: Origin) -> bool:
@@ -473,10 +435,6 @@ def _inputs(part: SubtopologyOutline) -> frozenset[str]:
 def _reads_same(one: str, other: str) -> bool:
     """Whether two inputs may be the same topic: nobody knows what a pattern matches."""
     return one == other or one.startswith(_PATTERN) or other.startswith(_PATTERN)
-
-
-def _python(origin: Origin) -> str:
-    return origin.functions.partition(":")[0]
 
 
 def _tasks_of(topology: TopologyOutline, store: str, partitions: Partitions) -> int | None:

@@ -78,6 +78,24 @@ class Origin:
         """All but the code."""
         return self.topics, self.keyed_by, self.filled_by
 
+    def has_equal_structure(self, other: Origin) -> bool:
+        """Whether all but the code is equal."""
+        return self.structure == other.structure
+
+    def is_same_as(self, other: Origin) -> bool:
+        """Whether it is the same table, regardless of functions. A source more or less does not make it another one."""
+        one, two = set(self.topics), set(other.topics)
+        return (one <= two or two <= one) and self.structure[1:] == other.structure[1:]
+
+    def has_other_functions(self, other: Origin) -> bool:
+        """Whether the code differs, unless it was compiled by different versions of Python."""
+        (python, _, mine), (other_python, _, theirs) = self.functions.partition(":"), other.functions.partition(":")
+        return python == other_python and mine != theirs
+
+    def has_sides_changed(self, after: Origin) -> bool:
+        """Whether what a join keeps of one side would be taken for what came from the other one."""
+        return sides_changed(self.sides, after.sides, _LIKENESSES)
+
     def __str__(self) -> str:
         return f"{'/'.join(self.filled_by) or 'repartition'} of {_came(self.topics, self.keyed_by)}"
 
@@ -85,11 +103,6 @@ class Origin:
 def _came(topics: Sequence[str], keyed_by: Sequence[str]) -> str:
     way = f", keyed by {', '.join(keyed_by)}" if keyed_by else ""
     return f"{', '.join(topics) or 'nothing'}{way}"
-
-
-def have_sides_changed(before: Origin, after: Origin) -> bool:
-    """Whether what a join keeps of one side would be taken for what came from the other one."""
-    return sides_changed(before.sides, after.sides, _LIKENESSES)
 
 
 def _is_equal(one: Side, other: Side) -> bool:

@@ -17,10 +17,12 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, ClientConfig, NewTopic
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
-from streamsrt.runtime.store_origins import MOST_STORES, OriginMark, RunningMember, check_origins, origin_tags
+from streamsrt.runtime.state_marks import MOST_STORES, OriginMark, marks_of, marks_text, read_marks
+from streamsrt.runtime.store_origins import RunningMember, check_origins, marks_tag
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.values import State
 from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.wire.client_tags import STORE_MARKS
 from tests.fixtures_brokers import BundledBroker
 from topology import (
     JoinWindows,
@@ -30,9 +32,11 @@ from topology import (
     StreamsBuilder,
     TimeWindows,
     UnlimitedWindows,
+    Upcast,
     serdes,
 )
 from topology.graph.diff import Verdict, diff
+from topology.graph.misread import kept_by
 from topology.graph.origins import Origin
 from topology.graph.outline import outline
 from topology.graph.topology import Topology
@@ -83,7 +87,7 @@ def windowed(windows: Any, *, topic: str = "in", epoch: int = 0, store: str = "w
 
 
 def running(topology: Topology, **tags: str) -> RunningMember:
-    return RunningMember("member m on h", topology.epoch, {**origin_tags(topology), **tags})
+    return RunningMember("member m on h", topology.epoch, {**marks_tag(topology), **tags})
 
 
 def refusal(topology: Topology, *members: RunningMember) -> str:
@@ -123,7 +127,8 @@ def test_another_kind_of_table_under_the_same_name_is_refused() -> None:
         return builder.build(epoch=1).with_default_serdes()
 
     keyed, plain = with_table(keyed=True), with_table(keyed=False)
-    assert origin_tags(keyed).keys() == origin_tags(plain).keys()
+    marks = [read_marks(marks_tag(each)[STORE_MARKS]) for each in (keyed, plain)]
+    assert marks[0].keys() > marks[1].keys(), "with a repartition topic beside the same store"
     assert "it was another table, and is Aggregate of in, keyed by" in refusal(keyed, running(plain))
 
 
@@ -183,35 +188,112 @@ def test_windows_that_would_be_misread_are_refused_as_diff_refuses_them(before: 
 
 def test_who_has_no_mark_or_runs_a_later_epoch_is_not_compared() -> None:
     swapped = reduced(MAXIMA, SUMS, epoch=1)
-    key = next(iter(origin_tags(swapped)))
-    silent = RunningMember("Java", 0, {"zone": "a", key: "a tag of the user's own", "origin.": "ä"})
-    check_origins("app", swapped, [silent, running(replace(reduced(SUMS, MAXIMA), epoch=2))])
+    others = ("a tag of the user's own", "ä", "1*", "1abc", "2" + marks_tag(reduced(SUMS, MAXIMA))[STORE_MARKS][1:])
+    silent = [RunningMember("Java", 0, {"zone": "a", STORE_MARKS: text}) for text in others]
+    earlier = RunningMember("of a release without marks", 0, {"topology.digest": "0"})
+    check_origins("app", swapped, [*silent, earlier, running(replace(reduced(SUMS, MAXIMA), epoch=2))])
 
 
-def test_stores_with_names_of_their_own_or_without_a_changelog_have_no_tags() -> None:
-    unlogged = Store(FIRST, logging=False)
-    assert origin_tags(reduced(called(SUMS, "total"), called(MAXIMA, unlogged))) == {}
-    assert len(origin_tags(joined())) == 3, "but those of joins have: two windows, and what waits for a match"
+def counted_and_summed(
+    count: str, total: str, *, topic: str = "in", epoch: int = 0, kind: Any = serdes.long
+) -> Topology:
+    """What is read of ``topic`` is in ``{topic}-sums``, too."""
+    builder = StreamsBuilder()
+    numbers = builder.stream(topic, key=serdes.string, value=serdes.long)
+    numbers.to(f"{topic}-sums")
+    grouped = numbers.group_by_key()
+    grouped.aggregate(int, lambda _key, _value, last: last + 1, store=count, value=kind)
+    grouped.aggregate(int, lambda _key, value, last: last + value, store=total, value=kind)
+    return builder.build(epoch=epoch).with_default_serdes()
 
 
-def test_tags_are_as_long_as_kafka_lets_them_be_and_not_too_many() -> None:
-    tags = origin_tags(reduced(*((f"{number}", MAXIMA[1], None) for number in range(MOST_STORES + 1))))
-    assert len(tags) == MOST_STORES
-    for each in (tags, origin_tags(joined(store=None))):
-        assert max(map(len, each)) <= 20
-        assert max(map(len, each.values())) <= 30
+def tables(one: str, other: str, epoch: int = 0) -> Topology:
+    """Two tables of topics ``a`` and ``b``."""
+    builder = StreamsBuilder()
+    for topic, store in (("a", one), ("b", other)):
+        builder.stream(topic, key=serdes.string, value=serdes.long).group_by_key().count(store=store)
+    return builder.build(epoch=epoch).with_default_serdes()
 
 
-def test_a_mark_is_read_as_it_was_written() -> None:
+@pytest.mark.parametrize("build", [counted_and_summed, tables])
+def test_two_given_names_that_were_swapped_are_refused_with_what_helps(build: Callable[..., Topology]) -> None:
+    told = refusal(build("B", "A", epoch=1), running(build("A", "B")))
+    for name, other in (("A", "B"), ("B", "A")):
+        assert f"store '{name}': it is Aggregate of " in told
+        assert f"and was what is {other} now: exchange the names again, or give the new ones other names" in told
+    check_origins("app", build("A", "B", epoch=1), [running(build("A", "B"))])
+    check_origins("app", build("C", "D", epoch=1), [running(build("A", "B"))])
+
+
+def test_another_format_is_refused() -> None:
+    told = refusal(counted_and_summed("A", "B", epoch=1, kind=serdes.integer), running(counted_and_summed("A", "B")))
+    for name in "AB":
+        assert (
+            f"store '{name}': value_serde is integer now, and was another one: give the new store another name" in told
+        )
+
+
+def test_values_of_a_later_version_are_accepted_with_the_serde_that_reads_the_earlier_ones() -> None:
+    def kept(store: Store, value: Any, epoch: int) -> Topology:
+        builder = StreamsBuilder()
+        grouped = builder.stream("in", key=serdes.string, value=serdes.long).group_by_key()
+        grouped.aggregate(int, lambda _key, _value, last: last, store=store, value=value)
+        return builder.build(epoch=epoch).with_default_serdes()
+
+    old = running(kept(Store("A"), serdes.long, 0))
+    check_origins("app", kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.long)}), serdes.json, 1), [old])
+    wrong = kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.integer)}), serdes.json, 1)
+    assert "store 'A': value_serde is integer now" in refusal(wrong, old)
+    second = running(kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.long)}), serdes.json, 0))
+    fourth = kept(Store("A", version=4, upcast={3: str}), serdes.json, 1)
+    assert "its values have version 2, and there is no upcast={2: ...}: add it" in refusal(fourth, second)
+
+
+def test_a_generated_repartition_topic_that_stands_for_something_else_is_refused() -> None:
+    def through(*topics: str, epoch: int = 0) -> Topology:
+        builder = StreamsBuilder()
+        for topic in topics:
+            builder.stream(topic, key=serdes.string, value=serdes.string).repartition().to(f"{topic}-out")
+        return builder.build(epoch=epoch).with_default_serdes()
+
+    told = refusal(through("b", "a", epoch=1), running(through("a", "b")))
+    assert "repartition topic 'KSTREAM-REPARTITION-" in told
+    assert "-repartition now, and is repartition of b: name it (name=)" in told
+
+
+def test_a_member_tells_few_bytes_of_a_bounded_number_of_stores() -> None:
+    steps = [(f"{number}", MAXIMA[1], f"store-{number:03}") for number in range(MOST_STORES)]
+    tags = marks_tag(reduced(*steps, MAXIMA))
+    marks = read_marks(tags[STORE_MARKS])
+    assert len(marks) == MOST_STORES
+    assert sum(mark.is_generated for mark in marks.values()) == 1, "generated names come first"
+    assert len(tags[STORE_MARKS]) <= 42 * MOST_STORES
+    stateless = StreamsBuilder()
+    stateless.stream("in").to("out")
+    assert marks_tag(stateless.build()) == {}
+
+
+@pytest.mark.parametrize("topology", [reduced(SUMS, MAXIMA), joined(), windowed(TimeWindows(1_000)), tables("A", "B")])
+def test_marks_are_read_as_they_were_written(topology: Topology) -> None:
+    kept = kept_by(outline(topology))
+    assert kept
+    assert read_marks(marks_text(kept)) == marks_of(kept)
+
+
+def test_a_mark_is_compared_as_the_origin_is() -> None:
     origin = Origin(topics=("a", "b"), keyed_by=("Map",), filled_by=("Aggregate",), functions="3.11:0123")
     mark = OriginMark.of(origin)
-    assert OriginMark.read(mark.text()) == mark
-    assert mark.is_same_as(OriginMark.of(replace(origin, topics=("a",), functions="3.12:4567")))
-    assert not mark.is_same_as(OriginMark.of(replace(origin, topics=("a", "c"))))
-    assert not mark.is_same_as(OriginMark.of(replace(origin, keyed_by=())))
-    assert mark.has_other_functions(OriginMark.of(replace(origin, functions="3.11:4567")))
-    assert not mark.has_other_functions(OriginMark.of(replace(origin, functions="3.12:4567")))
-    assert [OriginMark.read(text) for text in ("", "abc", "*" * 27, "ä")] == [None] * 4
+    for other in (
+        replace(origin, topics=("a",), functions="3.12:4567"),
+        replace(origin, topics=("a", "c")),
+        replace(origin, keyed_by=()),
+        replace(origin, functions="3.11:4567"),
+    ):
+        its = OriginMark.of(other)
+        assert (mark == its) == (origin == other)
+        assert mark.is_same_as(its) == origin.is_same_as(other)
+        assert mark.has_equal_structure(its) == origin.has_equal_structure(other)
+        assert mark.has_other_functions(its) == origin.has_other_functions(other)
 
 
 # ------------------------------------------------------------------------------------------------- over the bundled broker
@@ -264,7 +346,27 @@ def earlier_values(topic: str) -> Versions:
     return kept(3, 0), kept(2, 1), kept(4, 1), "the values of store 'last' have version 3, and it reads them up to 2"
 
 
-@pytest.mark.parametrize("versions", [swapped_names, swapped_sides, other_windows, earlier_values])
+def swapped_given_names(topic: str) -> Versions:
+    return (
+        counted_and_summed("A", "B", topic=topic),
+        counted_and_summed("B", "A", topic=topic, epoch=1),
+        counted_and_summed("C", "D", topic=topic, epoch=1),
+        "and was what is B now: exchange the names again",
+    )
+
+
+def other_values(topic: str) -> Versions:
+    return (
+        counted_and_summed("A", "B", topic=topic),
+        counted_and_summed("A", "B", topic=topic, epoch=1, kind=serdes.integer),
+        counted_and_summed("C", "D", topic=topic, epoch=1, kind=serdes.integer),
+        "value_serde is integer now, and was another one",
+    )
+
+
+@pytest.mark.parametrize(
+    "versions", [swapped_names, swapped_given_names, swapped_sides, other_windows, other_values, earlier_values]
+)
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_beside_a_running_instance_with_another_state_directory_it_is_refused_and_that_one_goes_on(
     bundled_broker: BundledBroker,
