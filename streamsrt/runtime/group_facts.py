@@ -282,6 +282,18 @@ def describe_when_settled(admin: Administering, name: str, timeout_s: float = SE
     return facts
 
 
+def settled_classic_group(
+    admin: Administering, name: str, timeout_s: float = SETTLED_S
+) -> DescribeGroupsResponse.DescribedGroup:
+    """Returns the description of a classic group after its rebalance, or as it is on timeout."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        (described,) = admin.describe_classic_groups([name])
+        if described.group_state in _SETTLED or not described.members or time.monotonic() > deadline:
+            return described
+        time.sleep(_PAUSE_S)
+
+
 def _checked(name: str, code: int, message: str | None) -> None:
     if code:
         raise RequestFailedError(f"group {name!r} can't be described: {message or error_name(code)}; try again", code)

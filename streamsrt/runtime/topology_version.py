@@ -29,6 +29,7 @@ from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
+from streamsrt.runtime.group_facts import settled_classic_group
 from streamsrt.runtime.left_records import refuse_left_records
 from streamsrt.runtime.store_origins import (
     RunningMember,
@@ -90,7 +91,11 @@ def check_group(
         is_alone = not group.members
     elif may_be_misread(topology) and (is_later or on_disk is not None):
         # The group's leader compares versions by their digests.
-        (classic,) = admin.describe_classic_groups([name])
+        if is_later and on_disk is not None and not on_disk.has_run:
+            # Its members are described only between rebalances, and one that stops for an upgrade begins one.
+            classic = settled_classic_group(admin, name)
+        else:
+            (classic,) = admin.describe_classic_groups([name])
         if is_later:
             check_origins(name, topology, _classic_members(classic))
         is_alone = not classic.members
@@ -185,6 +190,12 @@ class LocalVersion:
     def is_first(self) -> bool:
         """Whether no version has run with this state directory."""
         return self._last() is None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it was this version that ran last with this state directory."""
+        last = self._last()
+        return last is not None and last.digest == self._outline.digest
 
     def check(self) -> None:
         """Raises TopologyMismatchError if this version may not follow the one that ran last."""

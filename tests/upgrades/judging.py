@@ -70,6 +70,9 @@ def roll(
     found = said or compared(pair)
     is_refused = is_refused_by_group(pair, found)
     by_members = not is_refused and found.verdict == Verdict.INCOMPATIBLE
+    if by_members and settings.get("group.protocol") == "classic":
+        # An instance looks before it joins, which the simulator leaves out: a group that rebalances does not describe any.
+        return "refused by the plan"
     plan = plan or plan_of(pair.seed)
     epochs = (0, max(found.epoch_needed, 1) if by_members else found.epoch_needed)
     rolling = Rolling(

@@ -431,6 +431,42 @@ def test_beside_a_running_instance_with_another_state_directory_it_is_refused_an
             assert named.wait(PATIENCE_S)
 
 
+def test_a_classic_group_that_rebalances_is_waited_for_before_it_is_compared_with(
+    bundled_broker: BundledBroker, network: NetworkThread, tmp_path: Path
+) -> None:
+    """The instance that stops for the upgrade begins a rebalance, in which the group does not report its members."""
+    topic = f"numbers-{next(_NUMBERS)}"
+    first, swapped, _, said = swapped_given_names(topic)
+    network.admin.create_topics([NewTopic(name=name, partitions=2) for name in (topic, f"{topic}-sums")])
+
+    def instance(topology: Topology, folder: str, began: threading.Event | None = None) -> KafkaStreams:
+        config = {
+            "application.id": f"{topic}-app",
+            "bootstrap.servers": bundled_broker.bootstrap_servers,
+            "state.dir": tmp_path / folder,
+            "group.protocol": "classic",
+            "heartbeat.interval.ms": 3_000,
+            "topology.epoch": topology.epoch,
+        }
+
+        def listen(new: State, _: State) -> None:
+            if began is not None and new is State.RUNNING:
+                began.set()
+
+        return KafkaStreams(topology, config, state_listener=listen)
+
+    one, other = threading.Event(), threading.Event()
+    with instance(first, "old", one) as stays:
+        assert one.wait(PATIENCE_S)
+        with instance(first, "other", other):
+            assert other.wait(PATIENCE_S)
+        (described,) = network.admin.describe_classic_groups([f"{topic}-app"])
+        assert described.group_state == "PreparingRebalance"
+        with pytest.raises(TopologyMismatchError, match=said):
+            instance(swapped, "new").run(until="quiet", timeout_s=PATIENCE_S)
+        assert stays.state is not State.ERROR
+
+
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_where_nobody_can_tell_what_the_names_stood_for_it_warns(
     network: NetworkThread, tmp_path: Path, protocol: str, caplog: pytest.LogCaptureFixture
