@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from streamsrt.cli.restore_speed import measured_records_per_s
 from streamsrt.cli.topology_versions import RunningGroup
 from streamsrt.client.network import NetworkThread
-from topology.graph.diff import StateChange, TopologyDiff, Verdict
-from topology.graph.outline import SubtopologyOutline, TopologyOutline
+from topology.graph.diff import StateChange, TopologyDiff, Verdict, is_restored_in_place
+from topology.graph.outline import TopologyOutline
 
 ALONE = "time for a single instance to restore the store"
 
@@ -42,30 +42,28 @@ def restored_state(
     network: NetworkThread, running: RunningGroup, before: TopologyOutline, new: TopologyOutline, found: TopologyDiff
 ) -> RestoredState:
     """What the instances of ``new`` restore, measured here and now."""
-    topics = {each: _read(each, before, new, running) for each in found.state}
+    stay = {part.id for part in found.subtopologies if part.change == "same"}
+    topics = {each: _read(each, before, new, running, stay) for each in found.state}
     speed = None if found.verdict is Verdict.SAME else _speed(network, running, topics)
     return RestoredState(running, topics, speed)
 
 
-def _read(change: StateChange, before: TopologyOutline, new: TopologyOutline, running: RunningGroup) -> tuple[str, ...]:
-    """The topics that an instance reads to have a store; none where its tasks stay where they are."""
+def _read(
+    change: StateChange, before: TopologyOutline, new: TopologyOutline, running: RunningGroup, stay: Container[str]
+) -> tuple[str, ...]:
+    """The topics that an instance reads to have a store; none where its tasks stay where they are. ``stay``: the
+    subtopologies of which they do."""
     if change.kind != "store" or change.fate not in ("carried over", "rebuilt"):
         return ()
     if change.fate == "rebuilt":
         return change.topics
-    owner = next((part for part in new.subtopologies if change.name in part.stores), None)
-    was = next((part for part in before.subtopologies if owner is not None and part.id == owner.id), None)
-    if owner is None or (was is not None and _resources(was, before) == _resources(owner, new)):
+    store = next(each for each in new.stores if each.name == change.name)
+    was = next(each for each in before.stores if each.kept_as == store.kept_as)
+    owner = next((part.id for part in new.subtopologies if change.name in part.stores), None)
+    if owner is None or store.changelog is None or (owner in stay and not is_restored_in_place(was, store)):
         return ()
-    changelog = next(store.changelog for store in new.stores if store.name == change.name)
-    internal = f"{running.name}-{changelog}"
-    return () if changelog is None else (internal if internal in running.topics else changelog,)
-
-
-def _resources(part: SubtopologyOutline, of: TopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
-    """What makes its tasks the same tasks in two versions, as far as both outlines know it."""
-    kept = frozenset(store.kept_as for store in of.stores if store.name in part.stores)
-    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), kept
+    internal = f"{running.name}-{store.changelog}"
+    return (internal if internal in running.topics else store.changelog,)
 
 
 def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[StateChange, tuple[str, ...]]) -> float | None:

@@ -20,7 +20,7 @@ from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, outdated_text, read_lock, write_lock
 from streamsrt.wording import counted
-from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
+from topology.graph.diff import TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import TopologyOutline, outline
 
@@ -123,7 +123,7 @@ def _of_topic(name: str, running: RunningGroup) -> dict[str, int | None]:
 
 def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[str, object]]:
     for part in found.subtopologies:
-        yield {"what": "subtopology", "name": part.id, "change": part.change, "why": _numbers(part)}
+        yield {"what": "subtopology", "name": part.id, "change": part.change, "why": part.why}
     for source in found.sources:
         row: dict[str, object] = {"what": "source topic", "name": source.name, "change": source.change}
         if restored is not None:
@@ -178,11 +178,6 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
         sys.stdout.write("incompatible: the new version must not run with this state\n")
     else:
         sys.stdout.write(f"run the new version with topology.epoch={found.epoch_needed}\n")
-
-
-def _numbers(change: SubtopologyChange) -> str:
-    before, after = change.number_before, change.number_after
-    return f"number {before} -> {after}" if None not in (before, after) and before != after else ""
 
 
 @app.command("lock")

@@ -148,7 +148,7 @@ def made_plan(
         digest=version.digest,
         verdict=found.verdict.name,
         records_per_second=restored.records_per_second,
-        subtopologies=tuple(asdict(each) for each in found.subtopologies),
+        subtopologies=tuple({**asdict(each), "why": each.why} for each in found.subtopologies),
         sources=tuple(
             {**asdict(each), "records": running.topics.get(each.name, {}).get("records")} for each in found.sources
         ),
@@ -260,7 +260,8 @@ def _show(made: UpgradePlan, out: Path | None) -> None:
 
 def _show_changes(made: UpgradePlan) -> None:
     rows: list[dict[str, object]] = [
-        {"what": "subtopology", "name": each["id"], "change": each["change"]} for each in made.subtopologies
+        {"what": "subtopology", "name": each["id"], "change": each["change"], "why": each["why"]}
+        for each in made.subtopologies
     ]
     rows += [{"what": "source topic", **each} for each in made.sources if each["change"] != "same"]
     for each in made.rows:

@@ -102,7 +102,11 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
 
 def changes_text(found: TopologyDiff) -> str:
     """Describes the differences, one per line."""
-    parts = [f"  subtopology {each.id}: {each.change}" for each in found.subtopologies if each.change != "same"]
+    parts = [
+        f"  subtopology {each.id}: {each.change if each.change != 'same' else 'other steps or formats'}"
+        for each in found.subtopologies
+        if each.change != "same" or each.has_other_steps
+    ]
     state = [
         f"  {each.kind} {each.name}: {each.fate}{f' ({each.reason})' if each.reason else ''}"
         for each in found.state

@@ -16,6 +16,7 @@
 - ``partitions``         how many partitions the topics of a topology need
 - ``partitioned_bytes``  bytes with the partition that they go to
 - ``row_windows``        what the window of a row means, and what becomes of it with other windows
+- ``same_tasks``         whether the tasks of a subtopology are the same tasks in two versions
 - ``settings``           the settings of an application that apply to its topology
 - ``store_kinds``        the kinds of stores and their properties
 - ``topology``           a whole topology

@@ -35,6 +35,7 @@ from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import RowWindows, misread_windows, partial_windows
+from topology.graph.same_tasks import have_same_tasks, is_described
 
 Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
 
@@ -66,12 +67,25 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class SubtopologyChange:
-    """What happens to one subtopology: ``same``, ``changed``, ``new`` or ``gone``."""
+    """What happens to one subtopology: ``same``, ``changed``, ``new`` or ``gone``.
+
+    ``same``: its tasks are the same tasks and stay where they are, whatever its steps are. ``has_other_steps``: its steps
+    or formats differ; False where that is not known.
+    """
 
     id: str
     change: Literal["same", "changed", "new", "gone"]
     number_before: int | None
     number_after: int | None
+    has_other_steps: bool = False
+
+    @property
+    def why(self) -> str:
+        """What else differs."""
+        before, after = self.number_before, self.number_after
+        number = f"number {before} -> {after}" if None not in (before, after) and before != after else ""
+        steps = "other steps or formats, the same tasks" if self.change == "same" and self.has_other_steps else ""
+        return ", ".join(filter(None, (number, steps)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +151,9 @@ def _subtopologies(old: TopologyOutline, new: TopologyOutline) -> Iterator[Subto
         if known is None:
             yield SubtopologyChange(each.id, "new", None, each.number)
         else:
-            change: Literal["same", "changed"] = "same" if known.digest == each.digest else "changed"
-            yield SubtopologyChange(each.id, change, known.number, each.number)
+            change: Literal["same", "changed"] = "same" if have_same_tasks(known, old, each, new) else "changed"
+            differs = not is_described(known) and known.digest != each.digest
+            yield SubtopologyChange(each.id, change, known.number, each.number, has_other_steps=differs)
     for gone in before.values():
         yield SubtopologyChange(gone.id, "gone", gone.number, None)
 
@@ -484,6 +499,16 @@ def _ttl_changed(old: int | None, new: int | None) -> Iterator[str]:
         yield f"ttl {old} -> {new} ms, from the last update of each entry that is there, too"
 
 
+def is_restored_in_place(old: StoreOutline, new: StoreOutline) -> bool:
+    """Whether a store that is carried over is restored from its changelog, also where its task stays."""
+    return old.persistent != new.persistent or (new.persistent and _has_other_segments(old, new))
+
+
+def _has_other_segments(old: StoreOutline, new: StoreOutline) -> bool:
+    intervals = (old.segment_interval_ms, new.segment_interval_ms)
+    return None not in intervals and intervals[0] != intervals[1]
+
+
 def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> tuple[Fate, str]:
     reasons = [*said, *_renamed_or_upcast(old, new)]
     if old.persistent != new.persistent:
@@ -505,8 +530,7 @@ def _carried_over(old: StoreOutline, new: StoreOutline, said: Iterable[str]) -> 
             )
         else:
             reasons.append(f"its changelog continues to keep records for {kept_ms[0]} ms")
-    intervals = (old.segment_interval_ms, new.segment_interval_ms)
-    if new.persistent and None not in intervals and intervals[0] != intervals[1]:
+    if new.persistent and _has_other_segments(old, new):
         if new.changelog is None:
             return "rebuilt", "its segments differ, and it has no changelog: it starts empty"
         reasons.append("the segments of its files differ, so it is restored from its changelog")

@@ -84,7 +84,7 @@ def test_diff_says_what_it_was(kind: StoreKind) -> None:
     (change,) = (each for each in found.state if each.name == spec.name)
     former = KINDS[kind].spec(before, "before")
     assert change.reason == f"renamed from {former.name}, its changelog stays {former.changelog_name}"
-    assert [each.change for each in found.subtopologies] == ["changed"]
+    assert [(each.change, each.has_other_steps) for each in found.subtopologies] == [("same", True)]
 
 
 def without_duplicates(store: Store | str) -> Topology:

@@ -88,8 +88,9 @@ def test_every_change_needs_the_next_epoch_also_the_way_back() -> None:
 def test_a_subtopology_in_front_renumbers_and_carries_over() -> None:
     found = compare([counting("a")], [counting("new"), counting("a")])
     by_change = {change.change: change for change in found.subtopologies}
-    assert set(by_change) == {"new", "changed"}
-    assert (by_change["changed"].number_before, by_change["changed"].number_after) == (0, 1)
+    assert set(by_change) == {"new", "same"}, "its tasks stay"
+    assert (by_change["same"].number_before, by_change["same"].number_after) == (0, 1)
+    assert by_change["same"].why == "number 0 -> 1, other steps or formats, the same tasks"
     assert fates(found) == {"new-counts": "rebuilt", "a-counts": "carried over"}
     assert found.verdict is Verdict.REBUILT_OR_ORPHANED
 
