@@ -101,7 +101,7 @@ def abort(
     """
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
-    with cluster(bootstrap_servers) as network:
+    with cluster(bootstrap_servers, read_committed=True) as network:
         facts = describe_when_settled(network.admin, group)
         why = [*of_broker(network, group, facts.kind)]
         if why:

@@ -11,7 +11,7 @@ LOOKED_AT = 1_000
 
 def unreadable_stores(network: NetworkThread, group: str, former: Topology) -> list[str]:
     """A sentence for each store whose values ``former`` can't read."""
-    return [_said(each) for each in newer_values_written(network, group, former, offsets=LOOKED_AT)]
+    return [_said(each) for each in newer_values_written(network, group, former, records=LOOKED_AT)]
 
 
 def _said(found: NewerValues) -> str:

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 FILE = "topology.json"
 _TAG_DIGITS = 16
 _LOOKED_AT_START = 50
-"""Offsets of each partition of a changelog: few, as each start of a first instance reads them."""
+"""Records of each partition of a changelog: few, as each start of a first instance reads them."""
 
 
 def digest_tag(topology: Topology) -> dict[str, str]:
@@ -116,7 +116,7 @@ def check_start(config: StreamsConfig, topology: Topology, network: NetworkThrea
         refuse_left_records(config, topology, network.admin)
     try:
         found = list(
-            newer_values_written(network, config.application_id, topology, offsets=_LOOKED_AT_START, at_start=True)
+            newer_values_written(network, config.application_id, topology, records=_LOOKED_AT_START, at_start=True)
         )
     except BrokerError as error:
         logger.debug("it is not known whether a later version has written values of stores: %s", error)
