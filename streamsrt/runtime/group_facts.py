@@ -70,11 +70,13 @@ class MemberFacts:
 
 
 class KnownVersion(NamedTuple):
-    """A version that a group knows: its repartition topics, and whether the group was rolled back from it."""
+    """A version that a group knows: its repartition topics, and whether the group was rolled back from it.
+    ``has_taken_over``: False of the newest one while the version before it may still be started."""
 
     epoch: int
     repartition_topics: frozenset[str]
     is_sent_back: bool = False
+    has_taken_over: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +330,13 @@ def _versions(described: _Described, repartition_topics: frozenset[str]) -> tupl
     told = (described.unknown_tags or {}).get(VERSIONS_TAG)
     if told is not None:
         return tuple(
-            KnownVersion(each["epoch"], frozenset(each["repartition_topics"]), each["is_sent_back"])
+            KnownVersion(
+                each["epoch"],
+                frozenset(each["repartition_topics"]),
+                each["is_sent_back"],
+                # A broker of an earlier release does not say it.
+                each.get("has_taken_over", True),
+            )
             for each in json.loads(told)
         )
     return () if described.topology is None else (KnownVersion(described.topology.epoch, repartition_topics),)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
-from streamsrt.runtime.group_facts import ROLES, STABLE, GroupFacts, MemberFacts, Role, Task
+from streamsrt.runtime.group_facts import ROLES, STABLE, GroupFacts, KnownVersion, MemberFacts, Role, Task
 from streamsrt.wording import counted
 
 Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member", "versions unknown"]
@@ -217,7 +217,8 @@ def member_name(member: MemberFacts) -> str:
     """The member's name for people: its instance id, else its address or host, with the start of its member id."""
     if member.instance_id is not None:
         return member.instance_id
-    return f"{member.member_id[:8]} on {member.endpoint or member.host}"
+    # In a classic group, all ids begin with the client id.
+    return f"{member.member_id.removeprefix(f'{member.client_id}-')[:8]} on {member.endpoint or member.host}"
 
 
 # ------------------------------------------------------------------------------------------------------- what to do
@@ -285,6 +286,14 @@ def _own(now: GroupFacts) -> bool:
 
 
 def _without_instances(now: GroupFacts) -> Iterator[str]:
+    former = _ran_before(now)
+    if not now.left and former is not None:
+        yield (
+            f"no instance runs. Topology epoch {now.epoch} has not taken over, and its version may have failed: start the "
+            f"version that ran before it, with topology.epoch={former.epoch}, or that of topology epoch {now.epoch} if it "
+            "works"
+        )
+        return
     if not now.left:
         yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
         return
@@ -322,11 +331,12 @@ def _readers(now: GroupFacts) -> Iterator[str]:
     """Yields which versions to start so that the unread records are read."""
     topics = set(now.left)
     found = []
-    for version in now.versions:
+    for version in _as_readers(now):
         mine = sorted(topics & version.repartition_topics)
         topics -= version.repartition_topics
         if mine:
             found.append((version, ", ".join(mine)))
+    found.sort(key=lambda each: -each[0].epoch)
     for version, listed in reversed(found):
         if version.epoch in now.epochs:
             yield (
@@ -341,7 +351,7 @@ def _readers(now: GroupFacts) -> Iterator[str]:
         else:
             yield (
                 f"start an instance of the version of topology epoch {version.epoch} (topology.epoch={version.epoch}): it "
-                f"reads {listed}"
+                f"reads {listed}{_so_do_others(now, version)}"
             )
     if len(found) > 1:
         yield "start these beside each other, in any order: the earlier version reads its own topics first"
@@ -351,6 +361,35 @@ def _readers(now: GroupFacts) -> Iterator[str]:
             f"epoch, {(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not "
             "matter, delete the topics"
         )
+
+
+def _ran_before(now: GroupFacts) -> KnownVersion | None:
+    """The version that ran last, where nobody runs the group's own one and that has not taken over; None elsewhere."""
+    if now.members or len(now.versions) < 2:
+        return None
+    newest, former, *_ = now.versions
+    return None if newest.has_taken_over or former.is_sent_back else former
+
+
+def _as_readers(now: GroupFacts) -> list[KnownVersion]:
+    """The versions that the group knows, first the one that is to read what several of them can read."""
+    former = _ran_before(now)
+    if former is None:
+        return list(now.versions)
+    newest, *older = now.versions
+    return [*(each for each in older if not each.is_sent_back), newest, *(each for each in older if each.is_sent_back)]
+
+
+def _so_do_others(now: GroupFacts, reader: KnownVersion) -> str:
+    """A note that a version which may have failed reads the same."""
+    newest = now.versions[0]
+    mine = reader.repartition_topics & now.left.keys()
+    if _ran_before(now) is None or newest.epoch == reader.epoch or not mine & newest.repartition_topics:
+        return ""
+    return (
+        f". So does that of topology epoch {newest.epoch}, which has not taken over and may have failed: start it instead "
+        "if it works"
+    )
 
 
 def _of_dropped_sources(now: GroupFacts) -> Iterator[str]:
@@ -398,8 +437,9 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
             f"2). Restart them one after the other with --config topology.epoch={newest}"
         )
         return
+    then = "when no task is warming up any more, stop" if warming_up else "stop"
     yield (
-        f"{count} of {len(now.members)} instances run topology epoch {newest}: stop one of the others, and start it with "
+        f"{count} of {len(now.members)} instances run topology epoch {newest}: {then} one of the others, and start it with "
         f"the new version ({names})"
     )
     yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"

@@ -64,6 +64,7 @@ def encode_versions(group: StreamsGroup) -> bytes:
             "epoch": one.epoch,
             "repartition_topics": sorted(repartition_topics(one)),
             "is_sent_back": one is not group.topology and is_sent_back(group.topology, group.older, one.epoch),
+            "has_taken_over": one is not group.topology or group.has_taken_over,
         }
         for one in group.topologies()
         if group.topology is not None

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from streamsrt.assignment.in_flight import NOBODY_READS
 from streamsrt.cli.upgrade_status import UNKNOWN, exit_code, summary
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
-from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
+from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
 
 NONE: frozenset[Task] = frozenset()
 
@@ -48,6 +50,24 @@ def test_versions_are_counted_with_their_tasks() -> None:
     assert "1 of 3 instances run topology epoch 1: stop one of the others" in found.advice[0]
     assert "(a, b)" in found.advice[0]
     assert found.advice[-1] == "to roll back: streamsrt upgrade abort OLD --group app"
+
+
+def test_an_old_instance_is_to_be_stopped_only_when_its_tasks_are_warmed_up_on_new_ones() -> None:
+    warm, step, _ = status(group(member("a", 0, ("s", 0)), member("b", 1, **warming(5, 9)))).advice
+    assert warm == "1 task warming up on new instances: old instances process them until then"
+    assert step == (
+        "1 of 2 instances run topology epoch 1: when no task is warming up any more, stop one of the others, and start it "
+        "with the new version (a)"
+    )
+
+
+@pytest.mark.parametrize("client_id", ["streamsrt", "shop-3f2a-StreamThread-1-consumer"])
+def test_members_of_a_classic_group_are_told_apart(client_id: str) -> None:
+    ids = ["0b6bd8e4-4d6a-4f0c-9b55-1d0a2f3c4b5a", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
+    members = [replace(member(f"{client_id}-{each}", 0), instance_id=None, client_id=client_id) for each in ids]
+    assert [member_name(each) for each in members] == ["0b6bd8e4 on there", "f47ac10b on there"]
+    streams = replace(member("wqCwxy9bRXOGsEZUQM1UiQ", 0), instance_id=None)
+    assert member_name(streams) == "wqCwxy9b on there"
 
 
 def test_instances_that_went_on_after_a_rollback_are_to_be_restarted_with_the_epoch_of_the_group() -> None:
@@ -113,6 +133,28 @@ def test_which_version_reads_what_is_left_is_said_with_the_epoch_that_it_is_take
         "the group does not know which version has app-z-repartition: start that one with the next"
     )
     assert "epoch, 2, when nothing else is in flight" in unknown
+
+
+def test_a_version_that_has_not_taken_over_is_not_the_first_to_be_started_where_nobody_runs() -> None:
+    topic = frozenset({"app-a-repartition"})
+    failed, ran = KnownVersion(1, topic, has_taken_over=False), KnownVersion(0, topic)
+    left = {"app-a-repartition": 8}
+    assert status(group(epoch=1, left=left, versions=(failed, ran))).advice == (
+        "no instance runs, and records are in flight: app-a-repartition: 8 records",
+        "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition. So does that "
+        "of topology epoch 1, which has not taken over and may have failed: start it instead if it works",
+    )
+    (empty,) = status(group(epoch=1, versions=(failed, ran))).advice
+    assert "start the version that ran before it, with topology.epoch=0" in empty
+    # One that only the newest version has is read by no other.
+    (_, only) = status(group(epoch=1, left={"app-g-repartition": 7}, versions=(KNOWN[0], ran))).advice
+    assert only.endswith("topology epoch 1 (topology.epoch=1): it reads app-g-repartition")
+    (_, took_over) = status(group(epoch=1, left=left, versions=(failed._replace(has_taken_over=True), ran))).advice
+    assert took_over.startswith("start an instance of the version of topology epoch 1 ")
+    # Sent back to what ran before: the group's own epoch is that one.
+    back = (KnownVersion(2, topic, has_taken_over=False), failed._replace(is_sent_back=True, has_taken_over=True), ran)
+    (_, first) = status(group(epoch=2, left=left, versions=back)).advice
+    assert first.startswith("start an instance of the version of topology epoch 2 ")
 
 
 def test_what_is_read_when_its_version_gets_tasks_needs_no_further_instance() -> None:

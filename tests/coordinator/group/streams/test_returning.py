@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from coordinator.group.streams.in_flight import encode_versions
 from coordinator.shard.shard import Shard
 from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.group.streams.test_preflight import CONFIG, OLD
@@ -92,6 +95,11 @@ def test_a_member_that_returns_within_its_session_is_taken_again() -> None:
     assert group.joined("A") == 0
 
 
+def described(group: Group) -> dict[int, bool]:
+    """Which versions have taken over, as commands are told."""
+    return {each["epoch"]: each["has_taken_over"] for each in json.loads(encode_versions(group.state))}
+
+
 def test_a_version_that_has_taken_over_fences_the_one_before_whatever_happens_later() -> None:
     group = Group("A")
     group.join("new", CHANGED, 1)
@@ -99,12 +107,14 @@ def test_a_version_that_has_taken_over_fences_the_one_before_whatever_happens_la
     group.lose("A")
     group.turn("new")
     assert not group.state.has_taken_over, "it has just become the only one"
+    assert described(group) == {1: False, 0: True}
     group.now_ms += SESSION_MS - 1
     group.beat("new")
     assert not group.state.has_taken_over
     group.now_ms += 1
     group.turn("new")
     assert group.state.has_taken_over
+    assert described(group) == {1: True, 0: True}
     end = group.log.log_end_offset
     group.turn("new")
     assert group.log.log_end_offset == end, "it is written once"
