@@ -191,7 +191,10 @@ def lock(
         bool, typer.Option("--check", help="write nothing; exit codes are those of `topology diff`")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="write it even if state is incompatible, or the file is broken")
+        bool,
+        typer.Option(
+            "--force", help="write it even if state is incompatible; with topology.epoch, replace a broken file"
+        ),
     ] = False,
 ) -> None:
     """Write the topology and its epoch to a lock file, and show what a change does to existing state.
@@ -202,7 +205,8 @@ def lock(
     streamsrt.testing.topology_lock in a test.
     """
     new = version_of(application, key_value_pairs(config or []))
-    agreed = _agreed(file, replaces_broken=force and not check)
+    given = key_value_pairs(config or []).get("topology.epoch")
+    agreed = _agreed(file, replaces_broken=force and not check and (given is not None or new.epoch > 0))
     if agreed is None:
         if check:
             raise ConfigError(f"there is no lock file {file}: run the command without --check")
@@ -211,7 +215,6 @@ def lock(
         return
     found = compare(agreed, new)
     # A higher one that is set is meant: the former version has another epoch after it was gone back to.
-    given = key_value_pairs(config or []).get("topology.epoch")
     if given is not None and new.epoch < found.epoch_needed and not check:
         raise ConfigError(
             f"{file} has topology epoch {agreed.epoch}, and this is another topology: it needs topology.epoch="
@@ -232,7 +235,8 @@ def lock(
 
 
 def _agreed(file: Path, *, replaces_broken: bool) -> TopologyOutline | None:
-    """What is locked; None where nothing is, or where a file that can't be read is to be replaced."""
+    """What is locked; None where nothing is, or where a file that can't be read is to be replaced: its epoch is lost with
+    it, and the group refuses any other, so nothing is guessed."""
     try:
         return read_lock(file)
     except ConfigError:

@@ -18,12 +18,13 @@ import orjson
 
 from streamsrt.errors import ConfigError, TopologyMismatchError
 from topology.graph.diff import TopologyDiff, Verdict, diff
-from topology.graph.outline import UNKNOWN_TTL, TopologyOutline, outline
+from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
 
 LOCK_FILE = "topology.lock"
+_LISTED = 5
 
 
 def read_lock(path: Path) -> TopologyOutline | None:
@@ -54,26 +55,14 @@ def write_lock(path: Path, version: TopologyOutline) -> None:
 def outdated_text(agreed: TopologyOutline, now: TopologyOutline, path: Path) -> str:
     """What a lock file of an earlier release does not say of the stores of the same topology, and what to do; empty if it
     says all."""
-    before = agreed.origins
-    unsaid = [
-        name
-        for name, origin in now.origins.items()
-        if name not in before
-        or (origin.windows is not None and before[name].windows is None)
-        or (origin.sides and not before[name].sides)
-    ]
-    told = {store.name: store.ttl_ms for store in agreed.stores}
-    unsaid += [
-        store.name
-        for store in now.stores
-        if store.ttl_ms is not None and told.get(store.name) == UNKNOWN_TTL and store.name not in unsaid
-    ]
-    if not unsaid or agreed.digest != now.digest:
+    if not agreed.incomplete or agreed.digest != now.digest:
         return ""
+    first, more = sorted(agreed.incomplete)[:_LISTED], len(agreed.incomplete) - _LISTED
+    listed = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     return (
-        f"lock file {path} was written by an earlier release: it does not contain what is compared now of "
-        f"{', '.join(sorted(unsaid))} (inputs, windows, sides of joins, ttl), so a change of that is not found. Write it "
-        "again with `streamsrt topology lock APPLICATION` before you change the topology, and check it in"
+        f"lock file {path} was written by an earlier release: it does not contain what is compared now of {listed} (inputs, "
+        "windows, sides of joins, ttl), so a change of that is not found. Write it again with `streamsrt topology lock "
+        "APPLICATION` before you change the topology, and check it in"
     )
 
 

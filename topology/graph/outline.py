@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
@@ -84,7 +84,8 @@ class SubtopologyOutline:
 class TopologyOutline:
     """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it.
 
-    ``origins``: of stores and repartition topics, by name.
+    ``origins``: of stores and repartition topics, by name. ``incomplete``: of which of these the file of an earlier release
+    does not say all that is compared.
     """
 
     digest: str
@@ -93,10 +94,13 @@ class TopologyOutline:
     stores: tuple[StoreOutline, ...]
     repartition_topics: Mapping[str, int | None]
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    incomplete: frozenset[str] = field(default=frozenset(), compare=False)
 
     def to_json(self) -> dict[str, object]:
         """A value for a JSON file."""
-        return {"format": FORMAT, **asdict(self)}
+        found = {"format": FORMAT, **asdict(self)}
+        del found["incomplete"]
+        return found
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TopologyOutline:
@@ -124,6 +128,7 @@ class TopologyOutline:
                     )
                     for name, row in value.get("origins", {}).items()
                 },
+                incomplete=frozenset(_incomplete(value)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"not the outline of a topology: {error}") from None
@@ -199,6 +204,23 @@ def _name_of_read(upcast: Upcast, serde: ProgramSerde | None) -> str | None:
     if serde is not None:
         return writing_serde(upcast, serde).name
     return None if upcast.serde is None else upcast.serde.name
+
+
+def _incomplete(value: Mapping[str, Any]) -> Iterator[str]:
+    told = value.get("origins", {})
+    for row in value["stores"]:
+        if row["name"] not in told or not row.keys() >= _STORE_FIELDS:
+            yield row["name"]
+    for name in value["repartition_topics"]:
+        if name not in told:
+            yield name
+    for name, row in told.items():
+        if not row.keys() >= _ORIGIN_FIELDS:
+            yield name
+
+
+_STORE_FIELDS = {each.name for each in fields(StoreOutline)}
+_ORIGIN_FIELDS = {each.name for each in fields(Origin)}
 
 
 def _epoch(value: object) -> int:
