@@ -16,6 +16,7 @@ module          what it has
 ``settings``    converts an application's settings to Kafka Streams'
 ``host``        the agents' event loop, which runs on the processing thread
 ``running``     state shared by the agents of one task, and by all tasks of a process
+``monitoring``  ``app.monitor``: figures for Faust's Monitor, counted per batch
 ``agents``      one agent in one task: its input, its acknowledgements, its exceptions
 ``channels``    agents over channels in memory
 ``streams``     the stream that an agent iterates over

@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from time import monotonic
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -31,9 +32,10 @@ from mode.supervisors import CrashingSupervisor
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
+from streamsrt.faust.monitoring import Flow, monitor_of
 from streamsrt.faust.places import line_of
 from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
-from streamsrt.faust.streams import Chain
+from streamsrt.faust.streams import AgentStream, Chain
 from streamsrt.operators.engine.environment import Environment, why_skipped
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.kinds.user_processors import Context
@@ -68,6 +70,8 @@ class Worker:
         self.held: list[Row] = []
         self.wants = 0
         self.decode = node.decode
+        self.chain: Chain | None = None
+        """The streams of the call that runs."""
         self._more: asyncio.Future[bool] | None = None
 
     @property
@@ -146,7 +150,7 @@ class Worker:
         WORKING.set(self)
         _current_agent.set(agent)
         while True:
-            chain = Chain(agent.name, self, node.stage, is_last=node.is_last)
+            chain = self.chain = Chain(agent.name, self, node.stage, is_last=node.is_last)
             _current_event.set(_event_of(chain, node.stage))
             try:
                 await (self._iterate(chain) if node.is_last else self._relay(chain))
@@ -238,6 +242,53 @@ class Worker:
         return True
 
 
+class HeardWorker(Worker):
+    """A call whose messages and events are told to the application's monitor one by one, as it wants them."""
+
+    def __init__(self, node: AgentNode, index: int) -> None:
+        super().__init__(node, index)
+        self.decode = self._hear
+        self._open: list[tuple[TP, faust.EventT, AgentStream, object]] = []
+        self._counts = node.flow.counts_messages
+        self._is_undecodable = False
+
+    def _hear(self, row: Row) -> tuple[object, object]:
+        try:
+            key, value = self.node.decode(row)
+        except Exception:
+            self._is_undecodable = True
+            raise
+        assert self.chain is not None
+        monitor, stream = monitor_of(self.app), self.chain.streams[self.node.stage]
+        event = self.app.create_event(key, value, row.headers or None, row.message())
+        place = TP(row.metadata.topic, row.metadata.partition)
+        if self._counts:
+            monitor.on_message_in(place, row.metadata.offset, event.message)
+        state = monitor.on_stream_event_in(place, row.metadata.offset, stream, event)
+        self._open.append((place, event, stream, state))
+        return key, value
+
+    def _tell_end(self, index: int) -> None:
+        place, event, stream, state = self._open.pop(index)
+        monitor, message = monitor_of(self.app), event.message
+        monitor.on_stream_event_out(place, message.offset, stream, event, state)
+        if self._counts:
+            monitor.on_message_out(place, message.offset, message)
+
+    def acknowledge(self) -> None:
+        """Tells what is done."""
+        super().acknowledge()
+        while self._open:
+            self._tell_end(0)
+
+    def passed(self) -> None:
+        """Tells that a record was filtered out. For Faust, one that can't be decoded has not come."""
+        super().passed()
+        if not self._is_undecodable:
+            self._tell_end(-1)
+        self._is_undecodable = False
+
+
 def _event_of(chain: Chain, stage: int) -> Callable[[], faust.EventT | None]:
     def event() -> faust.EventT | None:
         return chain.streams[stage].current_event if stage < len(chain.streams) else None
@@ -296,14 +347,27 @@ class AgentNode:
         self._env: Environment = task.env
         self._name = name
         self.decode = decode
-        self._workers = [Worker(self, index) for index in range(self.agent.concurrency)]
+        self.flow = self._new_flow(task)
+        kind = HeardWorker if self._running.figures.hears_events else Worker
+        self._workers = [kind(self, index) for index in range(self.agent.concurrency)]
         self.calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
         self._env.windows.append(self)
         self._env.held_back.append(self._first_held_back)
+        self._running.figures.add_agent(self, self.flow)
+
+    def _new_flow(self, task: RunningTask) -> Flow:
+        topics: Sequence[str] = getattr(self.channel, "topics", ())
+        group = str(self.channel)
+        is_first = bool(topics or getattr(self.channel, "pattern", None)) and group not in task.counted
+        task.counted.add(group)
+        topic = topics[0] if len(topics) == 1 else None
+        calls, place = self.agent.concurrency, (group, task.partition)
+        return Flow(f"<Stream: {group}>", self.agent.name, topic, place, counts_messages=is_first, calls=calls)
 
     def close(self) -> None:
         """The task ends. What is not acknowledged is forgotten."""
         self.is_over = True
+        self._running.figures.remove_agent(self)
         self._running.leave(self.task, self.calls)
         self.task.outbox.clear()
 
@@ -320,6 +384,9 @@ class AgentNode:
 
     def _work(self) -> None:
         rows, self._waiting = self._waiting, []
+        self.flow.gave(rows)
+        if self._running.figures.is_rebalancing:
+            self._running.figures.rebalanced()
         if self._running.has_news:
             self._announce()
         if len(self._workers) == 1:
@@ -346,11 +413,12 @@ class AgentNode:
         return self._next_worker
 
     def _turn(self) -> None:
-        idle = 0
+        idle, began_s, done = 0, monotonic(), self.acknowledged
         while idle < _IDLE_TURNS and self._is_working and self._failure is None:
             before = self.acknowledged
             self._running.host.turn()
             idle = idle + 1 if self.acknowledged == before else 0
+        self._count(began_s, done)
         # One that has not asked for its first record yet is on its way to it.
         self._awaits = self._awaits or any(worker.row is not None or worker.held for worker in self._workers)
         self._settle()
@@ -377,6 +445,17 @@ class AgentNode:
     def unfinished(self) -> int:
         """How many records are not acknowledged."""
         return sum(worker.unfinished for worker in self._workers)
+
+    @property
+    def waiting(self) -> int:
+        """How many records its calls have not taken."""
+        return sum(len(worker.queue) for worker in self._workers)
+
+    @property
+    def in_work(self) -> int:
+        """How many they work on, or have not acknowledged by hand."""
+        by_hand = sum(map(len, self.held_back.values()))
+        return by_hand or sum((worker.row is not None) + len(worker.held) for worker in self._workers)
 
     @property
     def is_calling(self) -> bool:
@@ -421,7 +500,7 @@ class AgentNode:
         """Lets it go on, and waits for an acknowledgement for so long (None: for as long as it takes)."""
         if not self.is_calling:
             return False
-        before = self.acknowledged
+        before, began_s = self.acknowledged, monotonic()
         if self.is_finishing:
             for worker in self._workers:
                 if worker.held and not worker.queue:
@@ -433,8 +512,13 @@ class AgentNode:
                 self._running.host.wait(wait_s)
             finally:
                 self.is_waiting = False
+        self._count(began_s, before)
         self._settle()
         return self.acknowledged != before
+
+    def _count(self, began_s: float, done_before: int) -> None:
+        self.flow.worked(began_s, self.acknowledged - done_before, self.flow.given - self.acknowledged)
+        self._running.figures.is_stale = True
 
     def wake(self) -> None:
         """Ends the wait."""
@@ -485,6 +569,7 @@ class AgentNode:
         """A record can't be decoded. Raises DeserializationError unless the handler lets it go."""
         plan, counters = self._env.plan, self._env.counters
         topic, partition, offset = row.metadata
+        self.flow.skipped(topic)
         context = ErrorContext(
             topic=topic,
             partition=partition,

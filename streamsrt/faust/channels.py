@@ -56,6 +56,7 @@ class ChannelNode(AgentNode):
         row.given = key, value
         worker = self._workers[self._worker_of(row)]
         worker.queue.append(row)
+        self.flow.given += 1
         worker.wake()
 
     def _worker_of(self, row: Row) -> int:
@@ -75,6 +76,7 @@ class ChannelNode(AgentNode):
     def end(self) -> None:
         """The task ends, with all that was sent."""
         self.is_over = True
+        self._running.figures.remove_agent(self)
 
 
 def _as_given(row: Row) -> tuple[object, object]:

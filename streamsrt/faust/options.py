@@ -28,6 +28,7 @@ HONOURED = frozenset(
     [
         "GlobalTable",
         "HttpClient",
+        "Monitor",
         "Schema",
         "Serializers",
         "SetGlobalTable",
@@ -165,7 +166,6 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "ConsumerScheduler": "the runtime reads records in the order of their timestamps. Remove it from the App",
         "Event": "events are made by the runtime. Put that into the agent's function",
         "LeaderAssignor": _RUNS_HERE,
-        "Monitor": "use the metrics of the runtime: docs/running.md",
         "PartitionAssignor": _RUNS_HERE,
         "Router": "pages are routed by the runtime. Remove it from the App",
         "Stream": "streams are made by the runtime. Use add_processor(), or put that into the agent's function",

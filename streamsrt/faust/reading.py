@@ -19,6 +19,7 @@ from streamsrt.faust.codecs import Named, of_application, of_topic, require_code
 from streamsrt.faust.decoding import unreadable_types
 from streamsrt.faust.discovery import discover
 from streamsrt.faust.lifecycle import uncalled_hooks
+from streamsrt.faust.monitoring import uncalled_methods
 from streamsrt.faust.names import refused_in
 from streamsrt.faust.options import STORES, check_options
 from streamsrt.faust.places import declared_at, line_of, written
@@ -153,6 +154,7 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
     """What is not supported, and what to do instead."""
     yield from _of_application(app)
     yield from uncalled_hooks(app)
+    yield from uncalled_methods(app)
     if app._web_server_service is not None:
         server = app._web_server_service
         place = f" ({line_of(server)})" if inspect.isfunction(server) else declared_at(server)

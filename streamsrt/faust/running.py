@@ -23,6 +23,7 @@ from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
+from streamsrt.faust.monitoring import Figures, bind_monitor, unbind_monitor
 from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS, bind_attributes, unbind_attributes
 from streamsrt.faust.pages import LocalAssignor, LocalRouter
 from streamsrt.faust.places import caller, line_of
@@ -31,7 +32,6 @@ from streamsrt.faust.recovery import call_for_rows, hears_of_changes
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sends import (
     Attachments,
-    OnPut,
     Outbox,
     Producer,
     bind_channels,
@@ -89,11 +89,13 @@ class LocalConsumer:
 class RunningTask:
     """One task with its stores, and with what its agents sent."""
 
-    def __init__(self, app: faust.App, env: Environment, stores: dict[str, Rows], on_put: OnPut | None) -> None:
+    def __init__(self, env: Environment, stores: dict[str, Rows], outbox: Outbox) -> None:
         self.env = env
         self.partition = env.task_partition
         self.stores = stores
-        self.outbox = Outbox(app, env, on_put)
+        self.outbox = outbox
+        self.counted: set[str] = set()
+        """The topics whose messages one of its agents counts."""
         self.agents = 0
         self.leads = False
         """Whether it has partition 0 of the first agent: timers of the leader run there."""
@@ -126,8 +128,8 @@ class WholeProcess(NamedTuple):
 OpenChannels = Callable[["RunningApplication", RunningTask], Sequence[ChannelFeed]]
 logger = logging.getLogger(__name__)
 
-_CHECK_INTERVAL_MS = 100
-_REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped")
+_CHECK_INTERVAL_MS, _SECOND_MS = 100, 1_000
+_REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped", "rebalancing_count")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
 
@@ -166,6 +168,7 @@ class RunningApplication:
         self._replies: Replies | None = None
         self._timers = found.timers
         self._app_tasks = app_tasks(found.tasks)
+        self.figures = Figures(app)
         self.host = Host()
         self._tables = found.tables
         self._bound: list[BoundTable] = []
@@ -194,7 +197,7 @@ class RunningApplication:
         if not self._tasks:
             self._request_stop = env.request_stop
             self._bind(loop)
-            self._loose = Outbox(self.app, env, self._on_put())
+            self._loose = self._outbox(env)
         if task is None:
             is_beginning = not self._tasks
             task = self._tasks[id(env)] = self._begin(context, own)
@@ -253,14 +256,20 @@ class RunningApplication:
             if is_global(table):
                 shared = self._shared[table.name] = context.get_state_store(shared_name(table))
                 stores[table.name] = GlobalRows(own[table.name], shared)
-        task = RunningTask(self.app, context.environment, stores, self._on_put())
+        task = RunningTask(context.environment, stores, self._outbox(context.environment))
+        self.figures.add_task(task.env)
         task.channels = list(self._open_channels(self, task))
         task.env.endings.append(lambda: self._end_life(context, task))
         task.env.committed.append(lambda: self._hear_of_commit(context, task))
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
         self._watch(context, task, jobs)
         self._schedule(context, task, jobs)
+        context.schedule(_SECOND_MS, PunctuationType.WALL_CLOCK_TIME, lambda _: self._sample(task))
         return task
+
+    def _sample(self, task: RunningTask) -> None:
+        if next(iter(self._tasks.values())) is task:
+            self.figures.tick()
 
     def _watch(self, context: Context, task: RunningTask, jobs: Jobs) -> None:
         """Lets the rows of the task expire."""
@@ -294,10 +303,10 @@ class RunningApplication:
                 jobs.begin(partial(_close, table, closed), f"on_window_close of table {table.name}")
         return has_more
 
-    def _on_put(self) -> OnPut | None:
+    def _outbox(self, env: Environment) -> Outbox:
         signal = self.app.on_produce_message
         is_heard = any(True for _ in signal.iter_receivers(self.app))
-        return signal.send if is_heard else None
+        return Outbox(self.app, env, self.figures.sends, signal.send if is_heard else None)
 
     def _schedule(self, context: Context, task: RunningTask, jobs: Jobs) -> None:
         """Every task looks after the timers, and the first one of the process runs them, and what runs beside the agents."""
@@ -397,6 +406,11 @@ class RunningApplication:
     def _refuse_method(self, name: str, *_: object, **__: object) -> NoReturn:
         self._refuse(f"app.{name}", REFUSED[App][name])
 
+    def _refuse_monitor(self) -> NoReturn:
+        self._refuse(
+            "app.monitor = ... while the application runs", "give it before the start, or as Monitor= of the App"
+        )
+
     def _refuse(self, what: str, instead: str) -> NoReturn:
         """Ends the application, whatever its code makes of the exception. Raises UserError with the line of the call."""
         error = UserError(
@@ -462,6 +476,7 @@ class RunningApplication:
         task.agents -= 1
         if not task.agents:
             del self._tasks[id(task.env)]
+            self.figures.remove_task(task.env)
             for expiries in self._expiries.values():
                 expiries.pop(task.partition, None)
             workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
@@ -488,6 +503,7 @@ class RunningApplication:
         bind_sends(app)
         bind_life(app, lambda: self._background)
         bind_attributes(app, self._refuse_method)
+        bind_monitor(self.figures, app, _is_in_agent, self._refuse_monitor)
         producer = app.producer = Producer(_outbox, self._declare)
 
         async def its_producer() -> Producer:
@@ -510,7 +526,9 @@ class RunningApplication:
         app._stopped = app._new_stopped_event()
         app.is_leader = self._leads
         self._bound = [
-            BoundTable(table, _rows(table.name), _partition, self._expiries[table.name], _fail)
+            BoundTable(
+                table, _rows(table.name), _partition, self._expiries[table.name], _fail, self.figures.of_table(table)
+            )
             for table in self._tables
         ]
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
@@ -537,6 +555,7 @@ class RunningApplication:
         unbind_sends(app)
         unbind_life(app)
         unbind_attributes(app)
+        unbind_monitor(app)
         unbind_channels(self._channels.values())
         app.flow_control.suspend()
         for name, value in self._before.items():
@@ -589,6 +608,10 @@ def _fail(error: StreamsError) -> None:
     task = CURRENT.get(None)
     if isinstance(task, RunningTask):
         task.failure = error
+
+
+def _is_in_agent() -> bool:
+    return isinstance(CURRENT.get(None), RunningTask)
 
 
 def _partition() -> int:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -24,6 +25,7 @@ from streamsrt.errors import UserError
 from streamsrt.faust.codecs import of_send, require_codecs
 from streamsrt.faust.encoding import Encoder
 from streamsrt.faust.host import SENDER
+from streamsrt.faust.monitoring import SendFigures
 from streamsrt.faust.places import declared_at
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
@@ -56,8 +58,12 @@ class _Columns:
 class Outbox:
     """What the agents of one task have sent since the last :meth:`flush`. ``on_put`` hears of each record."""
 
-    def __init__(self, app: faust.App, env: Environment, on_put: OnPut | None = None) -> None:
+    def __init__(self, app: faust.App, env: Environment, figures: SendFigures, on_put: OnPut | None = None) -> None:
         self.env = env
+        self._figures = figures
+        self._since_s: float | None = None
+        """When the first record after the last commit was handed to the task."""
+        self._pending: list[tuple[object, RecordMetadata]] = []
         self._app = app
         self._has_partitioner = app.conf.producer_partitioner is not None
         self._on_put = on_put
@@ -73,6 +79,9 @@ class Outbox:
 
     def committed(self) -> list[FutureMessage]:
         """Whose callbacks are to be called: a commit is over."""
+        if self._since_s is not None:
+            self._figures.committed(self._since_s, self._pending)
+            self._since_s, self._pending = None, []
         done, self._sent = self._sent, []
         return done
 
@@ -125,19 +134,15 @@ class Outbox:
             self._noted.clear()
         while self._topics:
             topic, columns = self._topics.popitem()
-            partitions = columns.partitions
+            keys, values, times, partitions = columns.keys, columns.values, columns.timestamps, columns.partitions
+            if self._since_s is None:
+                self._since_s = time.monotonic()
+            self._pending += self._figures.handed_over(topic, keys, values, times)
             try:
-                self.env.collect(
-                    topic, columns.keys, columns.values, columns.timestamps, columns.headers, partitions or None
-                )
+                self.env.collect(topic, keys, values, times, columns.headers, partitions or None)
             except (UserError, RefusedRecordError) as error:
                 self.env.failed_to_produce(
-                    columns.sender or node,
-                    error,
-                    columns.keys[0],
-                    columns.values[0],
-                    columns.timestamps[0],
-                    _first(columns.headers),
+                    columns.sender or node, error, keys[0], values[0], times[0], _first(columns.headers)
                 )
 
     @property
@@ -150,6 +155,8 @@ class Outbox:
         self._topics.clear()
         self._noted.clear()
         self._sent.clear()
+        self._pending.clear()
+        self._since_s = None
 
 
 def placed(app: faust.App, key: bytes | None, partitions: int) -> int | None:

@@ -321,6 +321,11 @@ class AgentStream:
     # --------------------------------------------------------------------------------------------------- processors
 
     @property
+    def task_owner(self) -> asyncio.Task[object] | None:
+        """The asyncio task that runs."""
+        return asyncio.current_task()
+
+    @property
     def active_partitions(self) -> set[TP] | None:
         """The partition of the agent, if it has ``isolated_partitions``; else None, as with faust."""
         return self._feed.active_partitions

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import faust
 
 _MEMO_MAX = 100_000
+TableHooks = tuple[Callable[..., object], Callable[..., object], Callable[..., object]]
 _CHANGELOG = "-changelog"
 
 
@@ -225,7 +226,7 @@ class BoundTable:
     """A table whose data is ours, until :meth:`unbind`.
 
     ``partition`` says which one runs, ``expiries`` by partition what has to hear of rows that will expire, and ``fail``
-    hears of rows that can't be read.
+    hears of rows that can't be read. ``hooks``: what counts rows that are read, written and deleted.
     """
 
     def __init__(
@@ -235,15 +236,19 @@ class BoundTable:
         partition: Callable[[], int],
         expiries: Mapping[int, RowExpiry],
         fail: Callable[[UnreadableRowError], None],
+        hooks: TableHooks,
     ) -> None:
         self._table = table
         self._data = table._data
-        self._replace("on_key_get", _nothing)
-        self._replace("on_key_del", _nothing)
-        self._replace("on_key_set", _telling(table, partition, expiries) if table._should_expire_keys() else _changed)
+        read, written, deleted = hooks
+        self._replace("on_key_get", read)
+        self._replace("on_key_del", deleted)
+        self._replace(
+            "on_key_set", _telling(table, partition, expiries, written) if table._should_expire_keys() else written
+        )
         table._data = SetRows(rows, fail, table.on_key_set) if is_of_sets(table) else TableRows(rows, fail)
 
-    def _replace(self, name: str, function: Callable[..., None]) -> None:
+    def _replace(self, name: str, function: Callable[..., object]) -> None:
         setattr(self._table, name, function)
 
     def unbind(self) -> None:
@@ -253,12 +258,11 @@ class BoundTable:
         self._table._data = self._data
 
 
-def _nothing(key: object) -> None:
-    pass
-
-
 def _telling(
-    table: faust.Table, partition: Callable[[], int], expiries: Mapping[int, RowExpiry]
+    table: faust.Table,
+    partition: Callable[[], int],
+    expiries: Mapping[int, RowExpiry],
+    written: Callable[[object, object], object],
 ) -> Callable[[tuple[object, tuple[float, float]], object], None]:
     latest = table._partition_latest_timestamp
 
@@ -269,12 +273,9 @@ def _telling(
         expiry = expiries.get(number)
         if expiry is not None:
             expiry.written(end)
+        written(key, value)
 
     return changed
-
-
-def _changed(key: object, value: object) -> None:
-    pass
 
 
 def hears_of_closed_windows(table: faust.Table) -> bool:

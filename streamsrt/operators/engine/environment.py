@@ -6,7 +6,7 @@ import linecache
 import re
 import signal
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -182,6 +182,12 @@ class Environment:
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
         """Functions that return, by input partition, the first offset that must not be committed yet although it was
         processed."""
+        self.readable_ends: Callable[[], Iterable[tuple[str, int, int]]] = tuple
+        """Returns the input partitions whose ends are known, each with the offset after its last readable record."""
+        self.commit_beginnings: list[Callable[[], None]] = []
+        """Called when a commit of the task begins."""
+        self.committing: Mapping[tuple[str, int], int] = {}
+        """By input partition, the offsets of the last commit that has begun."""
         self.committed: list[Callable[[], None]] = []
         """Called after each commit of the task, when its output is acknowledged."""
         self.endings: list[Callable[[], None]] = []

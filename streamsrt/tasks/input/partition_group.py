@@ -160,6 +160,11 @@ class PartitionGroup:
         queue.fetched_to = max(queue.fetched_to, fetched_to)
         self._unknown.discard(partition)
 
+    def readable_ends(self) -> list[tuple[str, int, int]]:
+        """Returns the partitions whose high watermark is known, each with that."""
+        known = ((*place, queue.high_watermark) for place, queue in self._queues.items())
+        return [each for each in known if each[2] >= 0]
+
     def is_ready(self, now_ms: int) -> bool:
         """Whether records may be processed now."""
         if not self.buffered:

@@ -34,7 +34,7 @@ WORKS = {
     faust.App: """
         BootStrategy GlobalTable SCAN_CATEGORIES SetGlobalTable SetTable Settings Table Worker actor agent cache
         channel client_only command conf config_from_object configured create_event discover finalize finalized
-        http_client is_leader main maybe_start_client maybe_start_producer on_after_configured on_before_configured
+        http_client is_leader main maybe_start_client maybe_start_producer monitor on_after_configured on_before_configured
         on_before_shutdown on_configured on_init_extra_service on_partitions_assigned on_partitions_revoked
         on_produce_message on_rebalance_complete on_started_init_extra_services on_started_init_extra_tasks
         on_started_init_web_server on_webserver_init on_worker_init page producer producer_only router send
