@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from textwrap import dedent
@@ -139,12 +140,31 @@ def unbind_attributes(app: App) -> None:
             setattr(App, name, _PLAIN[name])
 
 
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
 class Use(NamedTuple):
     """A use of what is refused."""
 
     what: str
     place: str
     instead: str
+
+
+def reachable(function: Callable[..., object]) -> list[FunctionType]:
+    """A function of the program, and those of it that it names, which are known by a name of its module or around it."""
+    found = [written(function)]
+    for each in found:
+        for value in _scope(each).values():
+            if isinstance(value, FunctionType) and not f"{value.__module__}.".startswith(NOT_OF_PROGRAM):
+                plain = written(value)
+                if plain not in found and not _is_of_library(plain):
+                    found.append(plain)
+    return found
+
+
+def _is_of_library(function: FunctionType) -> bool:
+    return function.__code__.co_filename.startswith(_LIBRARIES)
 
 
 def refused_in(function: Callable[..., object], *, of_stream: bool = False) -> Iterator[Use]:
@@ -172,13 +192,18 @@ def refused_in(function: Callable[..., object], *, of_stream: bool = False) -> I
 def _kinds(function: FunctionType) -> dict[str, type]:
     """What the names mean that a function has from its module and from what is around it."""
     code = function.__code__
+    return {
+        name: next((kind for kind in REFUSED if isinstance(value, kind)), object)
+        for name, value in _scope(function).items()
+        if name not in code.co_varnames
+    }
+
+
+def _scope(function: FunctionType) -> dict[str, object]:
+    code = function.__code__
     scope = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         # The cell is empty until the enclosing function has assigned the variable.
         with suppress(ValueError):
             scope[name] = cell.cell_contents
-    return {
-        name: next((kind for kind in REFUSED if isinstance(value, kind)), object)
-        for name, value in scope.items()
-        if name not in code.co_varnames
-    }
+    return scope

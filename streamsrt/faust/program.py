@@ -52,7 +52,7 @@ def topology_with(
     builder = StreamsBuilder()
     for table in found.tables:
         with written_at(_site_of_table(app, table)):
-            builder.add_state_store(store_of(table))
+            builder.add_state_store(store_of(table, running.taken))
             if is_global(table):
                 store = store_of(table)
                 builder.global_table(changelog_of(table), key=store.key, value=store.value, store=shared_name(table))
@@ -62,7 +62,7 @@ def topology_with(
         for stage, topic in enumerate(channels):
             is_last = stage == len(channels) - 1
             name = agent.name if is_last else f"{agent.name}-{topic}"
-            supplier = _supplier(running, agent, topic, stage, is_last=is_last)
+            supplier = _supplier(running, agent, topic, stage, len(channels))
             with written_at(site_of(agent.fun)):
                 stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
                 stream.process(supplier, stores=stores, name=_ILLEGAL.sub("-", name))
@@ -96,9 +96,9 @@ def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[D
 
 
 def _supplier(
-    running: RunningApplication, agent: faust.Agent, channel: faust.TopicT, stage: int, *, is_last: bool
+    running: RunningApplication, agent: faust.Agent, channel: faust.TopicT, stage: int, stages: int
 ) -> Callable[[], AgentNode]:
     def supply() -> AgentNode:
-        return AgentNode(running, agent, channel, stage, is_last=is_last)
+        return AgentNode(running, agent, channel, stage, stages)
 
     return supply

@@ -20,7 +20,7 @@ from streamsrt.faust.decoding import unreadable_types
 from streamsrt.faust.discovery import discover
 from streamsrt.faust.lifecycle import uncalled_hooks
 from streamsrt.faust.monitoring import uncalled_methods
-from streamsrt.faust.names import refused_in
+from streamsrt.faust.names import reachable, refused_in
 from streamsrt.faust.options import STORES, check_options
 from streamsrt.faust.places import declared_at, line_of, written
 from streamsrt.faust.recovery import hears_of_changes
@@ -173,8 +173,10 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
         ("the task", found.tasks, False),
     ):
         for function in functions:
-            for use in refused_in(function, of_stream=of_stream):
-                yield f"{use.what} ({use.place}) in {what} {written(function).__name__}", use.instead
+            for number, each in enumerate(reachable(function)):
+                through = f"{each.__name__}, which is called by " if number else ""
+                for use in refused_in(each, of_stream=of_stream and not number):
+                    yield f"{use.what} ({use.place}) in {through}{what} {written(function).__name__}", use.instead
 
 
 def _of_application(app: faust.App) -> Iterator[tuple[str, str]]:
@@ -257,29 +259,41 @@ _WHY_NOT_ASK = (
 
 
 def _asks(agent: faust.Agent) -> Iterator[tuple[str, str]]:
-    """Whether an agent asks one that is known by a name of its module."""
+    """Whether an agent, or a function that it calls, asks an agent that is known by a name."""
     from faust.types import AgentT
 
-    function = written(agent.fun)
-    before = None
-    for instruction in dis.get_instructions(function):
-        if before is not None and instruction.argval in _ASKING and instruction.opname in ("LOAD_METHOD", "LOAD_ATTR"):
-            place = instruction.positions.lineno if instruction.positions else function.__code__.co_firstlineno
-            what = f"{before}.{instruction.argval} ({function.__code__.co_filename}:{place}) in agent {agent.name}"
-            yield what, _WHY_NOT_ASK
-        is_agent = instruction.opname == "LOAD_GLOBAL" and isinstance(
-            function.__globals__.get(instruction.argval), AgentT
-        )
-        before = instruction.argval if is_agent else None
+    own = written(agent.fun)
+    for function in reachable(agent.fun):
+        known = inspect.getclosurevars(function)
+        scope = {**known.globals, **known.nonlocals}
+        before = None
+        for instruction in dis.get_instructions(function):
+            if (
+                before is not None
+                and instruction.argval in _ASKING
+                and instruction.opname in ("LOAD_METHOD", "LOAD_ATTR")
+            ):
+                line = instruction.positions.lineno if instruction.positions else function.__code__.co_firstlineno
+                through = "" if function is own else f"{function.__name__}, which is called by "
+                place = f"{function.__code__.co_filename}:{line}"
+                yield f"{before}.{instruction.argval} ({place}) in {through}agent {agent.name}", _WHY_NOT_ASK
+            is_agent = instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF") and isinstance(
+                scope.get(instruction.argval), AgentT
+            )
+            before = instruction.argval if is_agent else None
 
 
-_OF_TOPICS = frozenset(("noack", "noack_take", "group_by", "through"))
+_BY_HAND = frozenset(("noack", "noack_take"))
+_OF_TOPICS = _BY_HAND | {"group_by", "through"}
 
 
 def _of_agent_over_channel(agent: faust.Agent) -> Iterator[tuple[str, str]]:
-    for name, line in called(agent.fun):
-        if name in _OF_TOPICS:
-            place = f"{written(agent.fun).__code__.co_filename}:{line}"
+    own = written(agent.fun)
+    found = ((each, *call) for each in reachable(agent.fun) for call in called(each))
+    for function, name, line in found:
+        # Other objects have a group_by, too.
+        if name in (_OF_TOPICS if function is own else _BY_HAND):
+            place = f"{function.__code__.co_filename}:{line}"
             what = f"{name} ({place}) of agent {agent.name} over a channel, and not a topic,"
             yield what, "give the agent a topic, app.agent(app.topic(name)), and send to that"
 

@@ -40,10 +40,11 @@ from streamsrt.faust.sends import (
     unbind_channels,
     unbind_sends,
 )
-from streamsrt.faust.sets import refuse_changes
+from streamsrt.faust.sets import TakenSets, refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
+    changelog_of,
     hears_of_closed_windows,
     is_global,
     is_of_sets,
@@ -129,6 +130,8 @@ OpenChannels = Callable[["RunningApplication", RunningTask], Sequence[ChannelFee
 logger = logging.getLogger(__name__)
 
 _CHECK_INTERVAL_MS, _SECOND_MS = 100, 1_000
+_TAKEN_MAX = 10_000
+"""How many sets are written at once."""
 _REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped", "rebalancing_count")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
@@ -169,6 +172,7 @@ class RunningApplication:
         self._timers = found.timers
         self._app_tasks = app_tasks(found.tasks)
         self.figures = Figures(app)
+        self.taken = TakenSets()
         self.host = Host()
         self._tables = found.tables
         self._bound: list[BoundTable] = []
@@ -246,7 +250,7 @@ class RunningApplication:
         own: dict[str, Rows] = {}
         for table in self._tables:
             rows = own[table.name] = context.get_state_store(table.name)
-            if is_of_sets(table):
+            if is_of_sets(table) and is_global(table):
                 refuse_changes(table, rows)
         return own
 
@@ -264,8 +268,30 @@ class RunningApplication:
         jobs = task.jobs = Jobs(task.env, self.host, lambda: task.outbox.flush(context.node_name))
         self._watch(context, task, jobs)
         self._schedule(context, task, jobs)
+        for table in self._tables:
+            self._write_taken(context, table, own[table.name])
         context.schedule(_SECOND_MS, PunctuationType.WALL_CLOCK_TIME, lambda _: self._sample(task))
         return task
+
+    def _write_taken(self, context: Context, table: faust.Table, rows: Rows) -> None:
+        """Writes the sets that were made of Faust's changes to the changelog."""
+        keys = [key for key in self.taken.of(table.name) if rows.get(key) is not None]
+        if not keys:
+            return
+        logger.info(
+            "table %s: %d sets are made of the changes that Faust has written to %s, and are written there as whole sets. "
+            "When they are committed, set cleanup.policy=compact of the topic, unless it is set",
+            *(table.name, len(keys), changelog_of(table)),
+        )
+
+        def write(now_ms: int) -> None:
+            for key in keys[:_TAKEN_MAX]:
+                rows.put(key, rows.get(key))
+            del keys[:_TAKEN_MAX]
+            if not keys:
+                schedule.cancel()
+
+        schedule = context.schedule(_CHECK_INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, write)
 
     def _sample(self, task: RunningTask) -> None:
         if next(iter(self._tasks.values())) is task:

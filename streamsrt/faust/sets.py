@@ -2,26 +2,30 @@
 
 1. A row is a whole set. Its entry in the changelog is an update that adds all members, so faust restores it, too. The number
    of that operation is written as a float, which tells it from faust's own entries.
-2. Faust's own entries are changes of sets: the last one of a key is not the set, so they can't be restored by key. They are
-   an error at the start, and not lost silently.
+2. Faust's own entries are changes of sets. A restore applies them in their order (:func:`_folding`); what it made of them is
+   written to the changelog as whole sets soon after the start (:class:`TakenSets`), since compaction keeps only the last
+   change of each key.
+3. Tables of all partitions can't take them over: their changelog is also read as rows. It is an error at the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, cast
 
 from faust.models import maybe_model
-from faust.tables.sets import OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE
+from faust.tables.sets import OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE, SetGlobalTable
 from mode.utils.collections import ManagedUserSet
 
 from streamsrt.errors import UserError
+from streamsrt.faust import rows as stored
 from streamsrt.faust.expiry import OrderedRows, order_of
-from streamsrt.faust.rows import ReadableRows, Rows
+from streamsrt.faust.rows import ReadableRows
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from topology.spec import serdes
-from topology.spec.codecs import ORDER_BYTES, CallableSerde, OrderedKeys, Serde
+from topology.spec.codecs import ORDER_BYTES, CallableSerde, Fold, FoldedKeys, OrderedKeys, Rows, Serde
 from topology.spec.stores import Store
 
 if TYPE_CHECKING:
@@ -30,8 +34,23 @@ if TYPE_CHECKING:
 _UPDATE = 15.0
 
 
-def store_of_sets(table: faust.SetTable, renamed_from: str | None = None) -> Store:
-    """The store of a table of sets. ``renamed_from``: the name that its changelog has."""
+class TakenSets:
+    """The keys of sets that a restore has made of faust's changes, by table."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[object, None]] = {}
+
+    def add(self, table: str, key: object) -> None:
+        """One more. Restores run on a thread of their own."""
+        self._keys.setdefault(table, {})[key] = None
+
+    def of(self, table: str) -> list[object]:
+        """Those of a table, of all its partitions in this process."""
+        return list(self._keys.get(table, ()))
+
+
+def store_of_sets(table: faust.SetTable, renamed_from: str | None, taken: TakenSets) -> Store:
+    """The store of a table of sets. ``renamed_from``: the name of its changelog. ``taken`` hears what is made of changes."""
     topic, registry, name = table.changelog_topic, table.app.serializers, f"{table.name} of faust"
     key_serializer, value_serializer = table.key_serializer, table.value_serializer
 
@@ -43,8 +62,9 @@ def store_of_sets(table: faust.SetTable, renamed_from: str | None = None) -> Sto
         operation, key = registry.loads_key(None, raw, serializer=key_serializer)
         if type(operation) is not float:
             raise UserError(
-                f"the changelog {topic} of table {table.name} holds changes of sets that faust has written, not sets: "
-                "they can't be taken over. Delete the topic with no instance running, and let the sets fill again"
+                f"the changelog {topic} of table {table.name} holds changes of sets that faust has written, not sets: a "
+                "SetGlobalTable can't take them over. Delete the topic with no instance running, and let the sets fill "
+                "again, or make it a SetTable, which takes them over"
             )
         return table._to_key(key)
 
@@ -61,11 +81,68 @@ def store_of_sets(table: faust.SetTable, renamed_from: str | None = None) -> Sto
         return set()
 
     keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
+    fold = None if isinstance(table, SetGlobalTable) else _folding(table, write_key, read, taken)
     if table._should_expire_keys():
-        keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)))
+        keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)), fold)
+    elif fold is not None:
+        keys = FoldedKeys(keys.name, write_key, read_key, fold)
     values: CallableSerde[object] = CallableSerde(f"values of {name}", write, reading(table, read))
     # Each change would write the whole set: retention and compaction are those of every other table.
     return Store(table.name, key=keys, value=values, caching=True, renamed_from=renamed_from)
+
+
+def _folding(
+    table: faust.SetTable,
+    write_key: Callable[[object], bytes],
+    read: Callable[[bytes], object],
+    taken: TakenSets,
+) -> Fold:
+    """What applies faust's changes of sets."""
+    registry, serializer = table.app.serializers, table.key_serializer
+    read_change = reading(table, partial(registry.loads_value, None, serializer=table.value_serializer))
+    read_row = reading(table, read)
+    write = table.changelog_topic.prepare_value
+
+    def change_of(raw: bytes) -> tuple[int, object] | None:
+        if serializer == "json" and not raw.startswith(_CHANGES):
+            return None
+        operation, key = registry.loads_key(None, raw, serializer=serializer)
+        return (operation, table._to_key(key)) if type(operation) is int else None
+
+    def fold(keys: Sequence[bytes], values: Sequence[bytes | None], get: Callable[[bytes], bytes | None]) -> Rows:
+        changes = [change_of(key) for key in keys]
+        if not any(changes):
+            return keys, values
+        rows: dict[bytes, bytes | None] = {}
+        sets: dict[bytes, set[object]] = {}
+        for raw, value, change in zip(keys, values, changes, strict=True):
+            if change is None:
+                rows[raw] = value
+                sets.pop(raw, None)
+            elif value is not None:
+                operation, key = change
+                at = write_key(key)
+                if at not in sets:
+                    before = rows.get(at) if at in rows else get(at)
+                    sets[at] = set() if before is None else cast(set[object], read_row(before))
+                    taken.add(table.name, key)
+                _apply(sets[at], operation, read_change(value))
+        for at, members in sets.items():
+            rows[at] = write([list(members), []], table.value_serializer)[0]
+        return list(rows), list(rows.values())
+
+    return fold
+
+
+def _apply(members: set[object], operation: int, value: object) -> None:
+    if operation == OPERATION_ADD:
+        members.add(maybe_model(value))
+    elif operation == OPERATION_DISCARD:
+        members.discard(maybe_model(value))
+    else:
+        added, removed = cast(list[list[object]], value)
+        members.update(map(maybe_model, added))
+        members.difference_update(map(maybe_model, removed))
 
 
 _CHANGES = tuple(b"[%d," % operation for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE))
@@ -88,7 +165,7 @@ class ScannedRows(ReadableRows, Protocol):
 
 
 def refuse_changes(table: faust.SetTable, rows: ScannedRows) -> None:
-    """Raises UserError where a restored store holds what faust has written.
+    """Raises UserError where the restored store of a SetGlobalTable holds what faust has written.
 
     Keys in JSON begin with faust's operation, of which there are three: nothing of what is written here is read.
     """
@@ -150,7 +227,7 @@ class SetRows(MutableMapping[object, object]):
 
     def __init__(
         self,
-        rows: Callable[[], Rows],
+        rows: Callable[[], stored.Rows],
         fail: Callable[[UnreadableRowError], None],
         changed: Callable[[object, object], None],
     ) -> None:

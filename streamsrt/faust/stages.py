@@ -1,7 +1,8 @@
 """Which streams an agent derives from its own, learned before it runs.
 
-``group_by`` and ``through`` stand in the agent's function, and the topics that they read must be in the topology. An agent
-whose function names one of them is called once at the start, without any record, until it asks for the first one.
+``group_by`` and ``through`` stand in the agent's function or in one that it calls, and the topics that they read must be in
+the topology. An agent whose code names one of them is called once at the start, without any record, until it asks for the
+first one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from streamsrt.errors import StreamsError, UserError
+from streamsrt.faust.names import reachable
 from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import called
 from streamsrt.faust.streams import Chain, Silent
@@ -24,23 +26,23 @@ _PATIENCE_S = 10.0
 
 def channels_of(agent: faust.Agent) -> list[faust.TopicT]:
     """What the agent reads: its topic, and those of the streams that it derives. Raises UserError."""
-    if not any(name in _DERIVING for name, _ in called(agent.fun)):
+    if not any(name in _DERIVING for each in reachable(agent.fun) for name, _ in called(each)):
         return [agent.channel]
     place = f"agent {agent.name} ({line_of(agent.fun)})"
-    if agent.concurrency > 1:
-        raise UserError(f"{place} has concurrency={agent.concurrency}, so it can't use group_by or through")
     loop = asyncio.new_event_loop()
     try:
         chain = loop.run_until_complete(_tried(agent, place))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+    if agent.concurrency > 1 and len(chain.streams) > 1:
+        raise UserError(f"{place} has concurrency={agent.concurrency}, so it can't use group_by or through")
     return [stream.channel for stream in chain.streams]
 
 
 async def _tried(agent: faust.Agent, place: str) -> Chain:
     asked = asyncio.Event()
-    chain = Chain(agent.name, Silent(agent.app, agent.channel, asked), None)
+    chain = Chain(agent.name, Silent(agent.app, agent.channel, asked.set), None)
     beginning = asyncio.ensure_future(_begin(agent.fun, chain))
     waiting = asyncio.ensure_future(chain.asked.wait())
     try:

@@ -70,7 +70,7 @@ class Silent:
 
     active_partitions: set[TP] | None = None
 
-    def __init__(self, app: faust.App, channel: faust.ChannelT, asked: asyncio.Event) -> None:
+    def __init__(self, app: faust.App, channel: faust.ChannelT, asked: Callable[[], None]) -> None:
         self.app = app
         self.channel = channel
         self.queue: deque[Row] = deque()
@@ -97,21 +97,27 @@ class Silent:
 
     async def more(self, within_s: float | None = None) -> bool:
         """For ever."""
-        self._asked.set()
+        self._asked()
         await asyncio.get_running_loop().create_future()
         return False
+
+
+_AS_AT_THE_START = (
+    "call group_by and through before the loop over the stream, in each call of the agent the same ones, since the topics that "
+    "it reads are known from the start"
+)
 
 
 class Chain:
     """The streams of one call of an agent's function: the first one, and those that are derived from it.
 
-    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``is_last``: nothing is derived from that one.
-    ``name``: the agent's.
+    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``count``: how many there were at the start;
+    None: this is the start. ``name``: the agent's.
     """
 
-    def __init__(self, name: str, feed: Feed, own: int | None, *, is_last: bool = False) -> None:
+    def __init__(self, name: str, feed: Feed, own: int | None, *, count: int | None = None) -> None:
         self.name = name
-        self._is_last = is_last
+        self._count = count
         self.asked = asyncio.Event()
         """Set when the agent iterates over a stream that is not its own."""
         self.streams: list[AgentStream] = []
@@ -121,15 +127,25 @@ class Chain:
 
     def add(self, channel: faust.ChannelT) -> AgentStream:
         """One stream more. Raises UserError for one whose topic is not read, as the start did not see it."""
-        if self._is_last and self.streams[-1:] and len(self.streams) > (self._own or 0):
+        if len(self.streams) == self._count:
             raise UserError(
-                f"agent {self.name} derives a stream for {channel} in another function: group_by and through must stand in "
-                "the agent's own, where the start looks for the topics that it reads"
+                f"agent {self.name} derives a stream for {channel} that it did not derive at the start: {_AS_AT_THE_START}"
             )
         is_own = self._own == len(self.streams)
-        feed = self._feed if is_own else Silent(self._feed.app, channel, self.asked)
+        feed = self._feed if is_own else Silent(self._feed.app, channel, self._ask)
         self.streams.append(AgentStream(feed, self, channel))
         return self.streams[-1]
+
+    def _ask(self) -> None:
+        self.require_all()
+        self.asked.set()
+
+    def require_all(self) -> None:
+        """Raises UserError if the agent asks for a record before it has derived the streams that it derived at the start."""
+        if self._count is not None and len(self.streams) != self._count:
+            raise UserError(
+                f"agent {self.name} does not derive a stream that it derived at the start: {_AS_AT_THE_START}"
+            )
 
 
 class AgentStream:

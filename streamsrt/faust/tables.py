@@ -18,7 +18,7 @@ from mode.utils.times import want_seconds
 from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
-from streamsrt.faust.sets import SetRows, store_of_sets
+from streamsrt.faust.sets import SetRows, TakenSets, store_of_sets
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from topology.spec.codecs import CallableSerde, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
@@ -31,10 +31,10 @@ TableHooks = tuple[Callable[..., object], Callable[..., object], Callable[..., o
 _CHANGELOG = "-changelog"
 
 
-def store_of(table: faust.Table) -> Store:
-    """The store of a table, with faust's bytes."""
+def store_of(table: faust.Table, taken: TakenSets | None = None) -> Store:
+    """The store of a table, with faust's bytes. ``taken`` hears of sets that are made of Faust's changes."""
     if is_of_sets(table):
-        return store_of_sets(table, _renamed_from(table))
+        return store_of_sets(table, _renamed_from(table), taken or TakenSets())
     topic = table.changelog_topic
     name = f"{table.name} of faust"
     key = _keys(table, f"keys of {name}")

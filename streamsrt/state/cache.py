@@ -26,6 +26,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
+from topology.spec.codecs import Fold
 from topology.spec.row_versions import unreadable
 
 ENTRY_OVERHEAD_BYTES: Final = 230
@@ -256,6 +257,8 @@ class KeyValueCache(dict[bytes, Entry]):
         self.dirty: list[Entry] = []
         self.pending: dict[bytes, bytes | None] = {}
         self.counts: CountedRows | None = None
+        self.fold: Fold | None = None
+        """Turns records of the changelog into rows; None: they are rows."""
         self._previous: dict[bytes, Entry] = {}
         self._row_bytes = 64
 
@@ -421,7 +424,11 @@ class KeyValueCache(dict[bytes, Entry]):
 
     def restore(self, columns: ChangelogColumns) -> None:
         """Applies records of the changelog to the store."""
-        self.store.restore(columns.keys, self.format.rows(columns.timestamps, columns.values), columns.next_offset)
+        if self.fold is None:
+            rows = self.format.rows(columns.timestamps, columns.values)
+            self.store.restore(columns.keys, rows, columns.next_offset)
+        else:
+            self.store.restore(*self.fold(columns.keys, columns.values, self.store.get), columns.next_offset)
         self.forget()
 
     def rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Entry]:

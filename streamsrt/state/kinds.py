@@ -45,7 +45,7 @@ from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_start, split_window_key
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import NAMES, Limit, RowsOfKey, StoreKind, kind_called, kind_of, rows_of, store_traits
-from topology.spec.codecs import AnySerde, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
+from topology.spec.codecs import AnySerde, FoldedKeys, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.windows import Windowed
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
@@ -113,9 +113,12 @@ def _key_value_layout(spec: StoreSpec, store: BytesStore) -> BytesStore:
 
 def _key_value_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> KeyValueCache:
     keys = spec.key_serde
+    cache = KeyValueCache(spec.name, store, row_format)
     if isinstance(keys, OrderedKeys):
-        return OrderedCache(spec.name, cast(OrderedBytesStore, store), row_format, keys.order)
-    return KeyValueCache(spec.name, store, row_format)
+        cache = OrderedCache(spec.name, cast(OrderedBytesStore, store), row_format, keys.order)
+    if isinstance(keys, (OrderedKeys, FoldedKeys)):
+        cache.fold = keys.fold
+    return cache
 
 
 def _whole_key(key: bytes) -> bytes:

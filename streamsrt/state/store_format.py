@@ -17,7 +17,7 @@ from streamsrt.state.failures import storage_error
 from streamsrt.state.private_files import write_private
 from streamsrt.state.windowed import MIN_SEGMENT_INTERVAL_MS
 from topology.graph.nodes import StoreSpec
-from topology.spec.codecs import OrderedKeys
+from topology.spec.codecs import AnySerde, FoldedKeys, OrderedKeys
 
 StoreFormat = dict[str, str | int | bool | None]
 
@@ -25,13 +25,19 @@ StoreFormat = dict[str, str | int | bool | None]
 def store_format(spec: StoreSpec) -> StoreFormat:
     """The format of the files of a store."""
     return {
-        "kind": f"{spec.kind}, ordered by its serde" if isinstance(spec.key_serde, OrderedKeys) else spec.kind,
+        "kind": spec.kind + _of_serde(spec.key_serde),
         "timestamped": spec.timestamped,
         "plain_rows": spec.plain_rows,
         "retain_duplicates": spec.retain_duplicates,
         "segment_interval_ms": _segment_interval_ms(spec),
         "changelog": spec.changelog_name if spec.logging or spec.source_topic else None,
     }
+
+
+def _of_serde(keys: AnySerde) -> str:
+    ordered = ", ordered by its serde" if isinstance(keys, OrderedKeys) else ""
+    is_folded = isinstance(keys, FoldedKeys) or (isinstance(keys, OrderedKeys) and keys.fold is not None)
+    return f"{ordered}, with changes applied" if is_folded else ordered
 
 
 def _segment_interval_ms(spec: StoreSpec) -> int | None:

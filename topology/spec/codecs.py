@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -60,16 +60,29 @@ class CallableSerde(Generic[T]):
         return f"serdes.{self.name}"
 
 
+Rows = tuple[Sequence[bytes], Sequence[bytes | None]]
+"""Keys, and the value of each; None: it is deleted."""
+Fold = Callable[[Sequence[bytes], Sequence[bytes | None], Callable[[bytes], bytes | None]], Rows]
+"""Turns records of a changelog into rows, given a function that returns the row of a key as it is in the store."""
 ORDER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FoldedKeys(CallableSerde[T]):
+    """Keys of a key-value store whose changelog may contain changes of rows instead of rows. ``fold``: applies them when the
+    store is restored."""
+
+    fold: Fold
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OrderedKeys(CallableSerde[T]):
     """Keys of a key-value store whose rows have a custom order. ``order``: returns for the bytes of a key the
-    :data:`ORDER_BYTES` that precede them in the store.
+    :data:`ORDER_BYTES` that precede them in the store. ``fold``: that of :class:`FoldedKeys`.
     """
 
     order: Callable[[bytes], bytes]
+    fold: Fold | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ require_faust()
 
 import faust  # noqa: E402
 
+import streamsrt.faust  # noqa: E402
 from streamsrt.faust import TestApp  # noqa: E402
 
 
@@ -93,6 +95,31 @@ def test_models_are_asked_for_and_answered() -> None:
     with TestApp(app) as test:
         ticks(test, 8)
     assert seen == [Point(x=-3)]
+
+
+APP = faust.App("asking", broker="kafka://localhost:9092")
+DOUBLE = doubling(APP)
+
+
+async def helps(number: int) -> object:
+    """A function that asks."""
+    return await DOUBLE.ask(number)
+
+
+async def asks_through_another(numbers: Any) -> None:
+    """An agent that does."""
+    async for number in numbers:
+        await helps(number)
+
+
+def test_a_function_that_asks_for_an_agent_is_named_at_the_start() -> None:
+    APP.agent(APP.topic("through"))(asks_through_another)
+    line = helps.__code__.co_firstlineno + 2
+    place = rf"{re.escape(__file__)}:{line}"
+    with pytest.raises(
+        UserError, match=rf"^DOUBLE\.ask \({place}\) in helps, which is called by agent .*through_another "
+    ):
+        streamsrt.faust.topology(APP)
 
 
 def test_an_agent_that_asks_is_told_what_to_do_instead() -> None:

@@ -53,6 +53,7 @@ large = app.topic("large", key_type=str, value_type=int)
 totals = app.Table("totals", default=int)
 by_label = app.Table("by_label", default=int)
 windows = app.Table("windows", default=int).tumbling(10.0, expires=1e9)
+amounts = app.SetTable("amounts", key_type=str)
 
 
 @app.agent(orders, sink=[large])
@@ -62,6 +63,14 @@ async def count(stream):
         totals[order.item] += order.amount
         windows[order.item] += order.amount
         await totals_topic.send(key=order.item, value=Total(item=order.item, amount=totals[order.item]))
+        seen = amounts[order.item]
+        if order.amount == 3:
+            seen.discard(2)
+        elif order.amount == 7:
+            seen.symmetric_difference_update({1, 7})
+        else:
+            seen.add(order.amount)
+        await app.send("sets", key=order.item, value=sorted(seen))
         if order.amount > 8:
             yield windows[order.item].current()
 
@@ -82,7 +91,7 @@ if __name__ == "__main__":
     app.main()
 """
 PATIENCE_S = 90
-INPUT, RESULTS = "orders", ("totals", "large", "fives")
+INPUT, RESULTS = "orders", ("totals", "large", "fives", "sets")
 REPARTITIONED = "shop.regroup-orders-Order.label-repartition"
 TABLES = ("shop-totals-changelog", "shop-windows-changelog", "shop-by_label-changelog")
 
@@ -203,7 +212,7 @@ def faust_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def assert_same(ours: Cluster, theirs: Cluster) -> None:
-    for topic in ("totals", "fives"):
+    for topic in ("totals", "fives", "sets"):
         assert by_key(ours.rows(topic)) == by_key(theirs.rows(topic)), topic
     # Records without a key go to any partition.
     assert Counter(row for rows in ours.rows("large") for row in rows) == Counter(

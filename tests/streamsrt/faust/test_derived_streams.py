@@ -171,3 +171,61 @@ def test_what_an_agent_does_before_its_loop_does_not_make_its_records_few() -> N
         for order in ORDERS:
             test.send("orders", value=order)
     assert {name: seen[-1] for name, seen in rooms.items()} == {"relay": HELD_MAX - 1, "agent": HELD_MAX - 1}
+
+
+def regrouped(stream: Any) -> Any:
+    """A function that an agent calls."""
+    return stream.group_by(Order.item)
+
+
+def test_a_function_that_the_agent_calls_may_derive_its_stream() -> None:
+    app, seen = an_app(), []
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def work(stream: Any) -> None:
+        async for order in regrouped(stream):
+            seen.append(order.item)
+
+    with TestApp(app) as test:
+        for order in ORDERS:
+            test.send("orders", value=order)
+    assert sorted(seen) == sorted(order.item for order in ORDERS)
+
+
+@pytest.mark.parametrize("groups_first", [True, False])
+def test_an_agent_that_derives_other_streams_later_ends_the_application(groups_first: bool) -> None:
+    app, seen = an_app(), []
+    conditions = iter([groups_first])
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def work(stream: Any) -> None:
+        if next(conditions, not groups_first):
+            stream = stream.group_by(Order.item)
+        async for order in stream:
+            seen.append(order)
+
+    with (
+        TestApp(app) as test,
+        pytest.raises(
+            UserError, match=r"agent .*work (does not derive|derives) a stream .* at the start: call group_by"
+        ),
+    ):
+        test.send("orders", value=ORDERS[0])
+    assert not seen
+
+
+def test_an_agent_may_group_where_a_setting_says_so() -> None:
+    for groups in (True, False):
+        app, seen = an_app(), []
+
+        @app.agent(app.topic("orders", value_type=Order))
+        async def work(stream: Any, groups: bool = groups, seen: list[Any] = seen) -> None:
+            if groups:
+                stream = stream.group_by(Order.item)
+            async for event in stream.events():
+                seen.append(event.message.topic)
+
+        with TestApp(app) as test:
+            test.send("orders", value=ORDERS[0])
+        assert len(seen) == 1
+        assert (seen[0] == "orders") is not groups

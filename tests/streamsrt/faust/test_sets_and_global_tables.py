@@ -75,13 +75,101 @@ def test_faust_restores_the_sets_from_what_is_written_here() -> None:
     assert set(theirs["a"]) == {1, 2}
 
 
-@pytest.mark.parametrize("key", [b'[1,"b"]', b'[2, "b"]', b'[15,"b"]'])
-def test_what_faust_has_written_is_refused_and_not_lost(key: bytes) -> None:
+FAUSTS = [
+    (b'[1,"a"]', b"1"),
+    (b'[1,"a"]', b"2"),
+    (b'[15, "a"]', b"[[3,4],[1]]"),
+    (b'[1,"b"]', b"9"),
+    (b'[2,"a"]', b"4"),
+    (b'[15,"b"]', b"[[],[9]]"),
+]
+"""A changelog as Faust writes it."""
+
+
+def logged(test: TestApp, *entries: tuple[bytes, bytes]) -> None:
+    for key, value in entries:
+        test.driver._capture.add("shop-seen-changelog", [key], [value], [0], None, 0)
+
+
+def test_changes_that_faust_has_written_are_taken_over() -> None:
+    app = an_app()
+    visits(app, lambda seen, key, value: seen[key].add(value))
+    with TestApp(app) as test:
+        logged(test, *FAUSTS)
+        test.driver.restart()
+        assert test.table("seen") == {"a": {2, 3}, "b": set()}
+        test.send("visits", key="a", value=5)
+        assert test.table("seen") == {"a": {2, 3, 5}, "b": set()}
+
+
+def test_sets_that_are_taken_over_survive_the_compaction_of_their_changes() -> None:
+    app = an_app()
+    visits(app, lambda seen, key, value: seen[key].add(value))
+    with TestApp(app) as test:
+        logged(test, *FAUSTS)
+        test.driver.restart()
+        test.driver.advance_wall_clock_time(1_000)
+        test.driver.commit()
+        log = [each for each in test.driver.producer_history if each.topic == "shop-seen-changelog"]
+        compacted = {each.key: each.value for each in log}
+        assert {key for key in compacted if key and key.startswith(b"[15.0")} == {b'[15.0,"a"]', b'[15.0,"b"]'}
+    other = an_app()
+    visits(other, lambda seen, key, value: seen[key].add(value))
+    with TestApp(other) as test:
+        logged(test, *((key, value) for key, value in compacted.items() if key and value))
+        test.driver.restart()
+        assert test.table("seen") == {"a": {2, 3}, "b": set()}
+
+
+def test_faust_may_run_again_between_two_runs_here() -> None:
     app = an_app()
     visits(app, lambda seen, key, value: seen[key].add(value))
     with TestApp(app) as test:
         test.send("visits", key="a", value=1)
-        test.driver._capture.add("shop-seen-changelog", [key], [b"5"], [0], None, 0)
+        logged(test, (b'[1,"a"]', b"2"), (b'[2,"a"]', b"1"))
+        test.driver.restart()
+        assert test.table("seen") == {"a": {2}}
+
+
+def test_windows_of_sets_that_faust_has_written_are_taken_over() -> None:
+    app = an_app()
+    seen = app.SetTable("seen").tumbling(10, expires=60)
+
+    @app.agent(app.topic("visits", key_type=str, value_type=int))
+    async def visit(stream: Any) -> None:
+        async for key, value in stream.items():
+            seen[key].add(value)
+
+    with TestApp(app) as test:
+        logged(test, (b'[1,["a",[0.0,9.9]]]', b"1"), (b'[1,["a",[0.0,9.9]]]', b"2"))
+        test.driver.restart()
+        assert test.table("seen") == {("a", (0.0, 9.9)): {1, 2}}
+        test.driver.advance_wall_clock_time(75_000)
+        assert test.table("seen") == {}
+
+
+def test_a_change_that_cannot_be_read_stops_the_application() -> None:
+    app = an_app()
+    visits(app, lambda seen, key, value: seen[key].add(value))
+    with TestApp(app) as test:
+        logged(test, (b'[1,"a"]', b"{"))
+        with pytest.raises((UserError, ProcessingError), match=r"a row of table seen.* can't be read"):
+            test.driver.restart()
+
+
+@pytest.mark.parametrize("key", [b'[1,"b"]', b'[2, "b"]', b'[15,"b"]'])
+def test_a_table_of_all_partitions_refuses_what_faust_has_written(key: bytes) -> None:
+    app = an_app()
+    seen = app.SetGlobalTable("seen")
+
+    @app.agent(app.topic("visits", key_type=str, value_serializer="json"))
+    async def visit(stream: Any) -> None:
+        async for key, value in stream.items():
+            seen[key].add(value)
+
+    with TestApp(app) as test:
+        test.send("visits", key="a", value=1)
+        logged(test, (key, b"5"))
         with pytest.raises(
             (UserError, ProcessingError), match="changelog shop-seen-changelog of table seen holds changes"
         ):
