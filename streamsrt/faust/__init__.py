@@ -11,6 +11,7 @@ module          what it has
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
 ``lifecycle``   ``on_start`` and other methods of an application's own class
+``services``    what the application, its agents and its tables have as services of ``mode``
 ``stages``      which streams an agent derives from its own
 ``options``     every setting of an application, and what becomes of it
 ``settings``    converts an application's settings to Kafka Streams'
@@ -35,7 +36,7 @@ module          what it has
 ``expiry``      deletes rows whose windows have expired
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker
-``creation``    creates the topics that are missing
+``creation``    creates the topics that are missing, and gives the group its timeouts
 ``imported``    ``App`` and ``Worker`` of programs that import this package as ``faust``
 ==============  =============================================================================================
 

@@ -32,7 +32,7 @@ from mode.supervisors import CrashingSupervisor
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
-from streamsrt.faust.monitoring import Flow, monitor_of
+from streamsrt.faust.monitoring import AgentFlow, monitor_of
 from streamsrt.faust.places import line_of
 from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
 from streamsrt.faust.streams import AgentStream, Chain
@@ -355,14 +355,14 @@ class AgentNode:
         self._env.held_back.append(self._first_held_back)
         self._running.figures.add_agent(self, self.flow)
 
-    def _new_flow(self, task: RunningTask) -> Flow:
+    def _new_flow(self, task: RunningTask) -> AgentFlow:
         topics: Sequence[str] = getattr(self.channel, "topics", ())
         group = str(self.channel)
         is_first = bool(topics or getattr(self.channel, "pattern", None)) and group not in task.counted
         task.counted.add(group)
         topic = topics[0] if len(topics) == 1 else None
         calls, place = self.agent.concurrency, (group, task.partition)
-        return Flow(f"<Stream: {group}>", self.agent.name, topic, place, counts_messages=is_first, calls=calls)
+        return AgentFlow(f"<Stream: {group}>", self.agent.name, topic, place, counts_messages=is_first, calls=calls)
 
     def close(self) -> None:
         """The task ends. What is not acknowledged is forgotten."""

@@ -101,7 +101,7 @@ class Background:
         self._serves = serves and has_pages(app)
         self._hooks = own_hooks(app)
         self._waiting += [AppTask(partial(each.fun, app), on_leader=False) for each in app._get_tasks()]
-        self._has_services = bool(app._extra_services) or self._serves
+        self._has_services = bool(app._extra_services or app._children) or self._serves
         self.listens = listens(app)
         self.is_wanted = bool(self._waiting) or self._has_services or bool(self._hooks)
         """Whether there is anything that needs turns of its own."""
@@ -115,6 +115,8 @@ class Background:
             if name in self._hooks and (is_first or name == "on_start"):
                 self._host.run(self._run(getattr(self._app, name)(), self._hook(name)))
                 self.check()
+        # What on_start has added.
+        self._has_services = self._has_services or bool(self._app._children)
 
     def _hook(self, name: str) -> str:
         return f"{name} ({line_of(self._hooks[name])})"
@@ -162,7 +164,7 @@ class Background:
         """The application can't go on."""
         # A handler may let a punctuation pass over anything else.
         self._failure = ProcessingError(str(failure))
-        self._failure.__cause__ = failure
+        self._failure.__cause__ = failure.__cause__ or failure
 
     def check(self) -> None:
         """Raises ProcessingError for what has raised."""
@@ -186,14 +188,29 @@ class Background:
 
     async def _start_services(self) -> None:
         app = self._app
-        self._services = [app._prepare_subservice(each) for each in app._extra_services]
-        for service in self._services:
-            service.service_reset()
-            service.loop = asyncio.get_running_loop()
-            await service.start()
+        for service in (*(app._prepare_subservice(each) for each in app._extra_services), *app._children):
+            await self._start_service(service)
         if self._serves:
             await self._serve()
         self._services_started.set()
+
+    async def _start_service(self, service: ServiceT) -> None:
+        self._services.append(service)
+        service.service_reset()
+        service.loop = asyncio.get_running_loop()
+        await service.start()
+
+    async def add_service(self, service: ServiceT) -> None:
+        """``app.add_runtime_dependency()``: starts it, and stops it at the end."""
+        self._app.add_dependency(service)
+        if self._services_started.is_set() or not self._has_services:
+            await self._start_service(service)
+
+    def add(self, work: Awaitable[object]) -> asyncio.Task[None]:
+        """``app.add_future()``: what it raises ends the application."""
+        task = self._host.start(self._run(work, f"{work!r} of app.add_future()"), copy_context())
+        self.adopt(task)
+        return task
 
     async def _after_services(self) -> None:
         if self._has_services:

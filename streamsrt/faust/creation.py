@@ -1,7 +1,12 @@
-"""Creates the topics of an application that are missing, as faust does at its start."""
+"""What an application needs on the cluster before its start: topics that are missing, and the settings of its group.
+
+A streams group has one session timeout and one heartbeat interval, which the coordinator knows. Faust's settings of these
+become settings of the group. A cluster that refuses them has bounds of its own, or no such groups: the application starts.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +15,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, RequestFailedError, StreamsError
+from streamsrt.faust.options import mapped_options
 from streamsrt.faust.program import declared_changelogs, declared_topics
 from streamsrt.faust.reading import DeclaredTopic
 from streamsrt.runtime.assembly import client_config
@@ -20,7 +26,13 @@ if TYPE_CHECKING:
 
     from streamsrt.client.interface import Administering
 
+logger = logging.getLogger(__name__)
+
 _START_TIMEOUT_S = 10.0
+_GROUPS_NAME = {
+    "session.timeout.ms": "streams.session.timeout.ms",
+    "heartbeat.interval.ms": "streams.heartbeat.interval.ms",
+}
 
 
 def create_topics(app: faust.App, config: StreamsConfig) -> None:
@@ -35,8 +47,31 @@ def create_topics(app: faust.App, config: StreamsConfig) -> None:
             there = network.admin.topics(None)
             partitions = {name: each.partitions for name, each in there.items()}
             create_missing(network.admin, declared_changelogs(app, partitions))
+        if config.group_protocol != "classic":
+            set_group_timeouts(network.admin, app, config)
     finally:
         network.stop()
+
+
+def set_group_timeouts(admin: Administering, app: faust.App, config: StreamsConfig) -> None:
+    """Gives the group the timeouts that the application sets, unless it has them."""
+    own = mapped_options(app)
+    # What the command line gives overrides it. With group.protocol=streams a configuration has neither of them.
+    given = {**own, **config.settings(only_given=True)}
+    wanted = {name: str(given[key]) for key, name in _GROUPS_NAME.items() if key in own}
+    if not wanted:
+        return
+    try:
+        known = admin.describe_group_configs(config.application_id)
+        new = {name: value for name, value in wanted.items() if known.get(name) != value}
+        if new:
+            admin.alter_group_configs(config.application_id, new)
+            logger.info("%s: the settings of its group are %s now, as of its faust.App", config.application_id, new)
+    except StreamsError as error:
+        logger.warning(
+            "%s: its group can't have the settings %s, which its faust.App gives: %s. The group's own apply",
+            *(config.application_id, wanted, error),
+        )
 
 
 def create_missing(admin: Administering, topics: Sequence[DeclaredTopic]) -> None:

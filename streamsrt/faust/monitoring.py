@@ -1,7 +1,7 @@
 """``app.monitor``: Faust's own Monitor, filled with the figures of the agents that run here.
 
-1. Nothing is done per record. Agents count per batch (:class:`Flow`), tables and sends by what they do anyway. The monitor
-   gets the differences when the program reads ``app.monitor``, once a second, and when an agent ends.
+1. Nothing is done per record. Agents count per batch (:class:`AgentFlow`), tables and sends by what they do anyway. The
+   monitor gets the differences when the program reads ``app.monitor``, once a second, and when an agent ends.
 2. What happens per commit, per change of partitions and per request of a page is told by the methods that Faust calls.
 3. If the monitor's class overrides methods that Faust calls for each message, event, row or send, they are called here, too,
    and its figures are what they make them. Only such an application pays for it.
@@ -106,7 +106,7 @@ class Worked(Protocol):
         """How many it works on, or has not acknowledged."""
 
 
-class Flow:
+class AgentFlow:
     """What one agent was given in one task. ``topic``: the only one that it reads; None: there are several, or a pattern.
 
     ``group``: the same for the agents of the task that read the same records; one of them ``counts_messages``. ``calls``:
@@ -207,7 +207,7 @@ class Figures:
         self.is_stale = True
         """Whether something has happened since the last :meth:`refresh`."""
         self.sends = SendFigures(app, hears=not self._plain.issuperset(_OF_SENDS))
-        self._flows: dict[Worked, Flow] = {}
+        self._flows: dict[Worked, AgentFlow] = {}
         self._tables: dict[str, TableUse] = {}
         self._envs: dict[int, tuple[Environment, int]] = {}
         self._rebalance: object = None
@@ -241,7 +241,7 @@ class Figures:
         )
         return get, put, delete
 
-    def add_agent(self, node: Worked, flow: Flow) -> None:
+    def add_agent(self, node: Worked, flow: AgentFlow) -> None:
         """An agent begins."""
         self._flows[node] = flow
 
@@ -254,7 +254,7 @@ class Figures:
     def add_task(self, env: Environment) -> None:
         """A task begins: partitions have come."""
         self._envs[id(env)] = env, 0
-        env.commit_beginnings.append(lambda: self._commit_begins(env))
+        env.observed.commit_beginnings.append(lambda: self._commit_begins(env))
         env.committed.append(lambda: self._committed(env))
         self._partitions_change()
 
@@ -273,8 +273,8 @@ class Figures:
     def _committed(self, env: Environment) -> None:
         monitor = self.monitor
         monitor.on_commit_completed(self._app._consumer, self._commits.pop(id(env), monitor.time()))
-        if env.committing:
-            monitor.on_tp_commit({TP(*place): offset for place, offset in env.committing.items()})
+        if env.observed.committing:
+            monitor.on_tp_commit({TP(*place): offset for place, offset in env.observed.committing.items()})
         self.is_stale = True
 
     def _partitions_change(self) -> None:
@@ -320,7 +320,7 @@ class Figures:
             failed = env.counters.failed_production
             monitor.send_errors += failed - told
             self._envs[number] = env, failed
-            for place in env.readable_ends():
+            for place in env.observed.readable_ends():
                 monitor.track_tp_end_offset(TP(place[0], place[1]), place[2])
 
     def _tell_flows(self, monitor: faust.Monitor) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from faust import App, Stream, Topic
 from faust.agents.agent import Agent
 from faust.tables.base import Collection
+from mode import Service
 
 from streamsrt.faust.places import NOT_OF_PROGRAM, written
 
@@ -32,9 +33,26 @@ INTERNAL = "it belongs to faust's worker: iterate over the stream"
 _OF_TABLES = "the store of the table does it: assign rows, and delete them"
 _CALLS = "the runtime calls the agent: send to it, or let another agent read the topic"
 
+_OF_STREAMS = ("label", "shortlabel")
+"""Names of mode's services that streams have here."""
+_STARTED = ("start", "maybe_start", "restart", "service_reset", "set_shutdown", "wait_for_shutdown", "join_services")
+_KEPT = ("add_context", "add_async_context", "remove_dependency", "transition_with")
+_WAITING = ("sleep", "itertimer", "wait", "wait_first", "wait_many", "wait_for_stopped", "wait_until_stopped")
+_ADDED = ("add_dependency", "add_runtime_dependency", "add_future")
+SERVICE_METHODS = (*_STARTED, *_KEPT, *_WAITING, *_ADDED, "stop", "crash")
+"""The methods of mode's services that do something with a service that Faust's worker has started."""
+_SERVICE_STATE = ("started", "should_stop", "state", "crashed", "crash_reason")
+_BY_RUNTIME = "streamsrt starts and stops it: use the app, as in app.sleep(), or an @app.service"
+_OF_SERVICES = {name: _BY_RUNTIME for name in (*SERVICE_METHODS, *_SERVICE_STATE)}
+_BY_APP = {
+    **dict.fromkeys(_STARTED, "streamsrt starts and stops the application: app.stop() ends it"),
+    **dict.fromkeys(_KEPT, "open it in an @app.service or in on_start, and close it in on_stop"),
+}
+
 REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
     {
         App: {
+            **_BY_APP,
             **dict.fromkeys(("in_recovery", "in_transaction", "in_worker", "rebalancing", "rebalancing_count"), _STATE),
             **dict.fromkeys(("unassigned", "on_rebalance_start", "on_rebalance_end", "on_rebalance_return"), _STATE),
             **dict.fromkeys(("assignor", "consumer", "consumer_generation_id", "topics", "flow_control"), _CONSUMER),
@@ -43,6 +61,7 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "LiveCheck": "run faust livecheck beside it",
         },
         Stream: {
+            **dict.fromkeys((each for each in dir(Service) if each not in _OF_STREAMS and each[0] != "_"), INTERNAL),
             **dict.fromkeys(("combine", "join", "inner_join", "left_join", "outer_join", "join_strategy"), _JOIN),
             **dict.fromkeys(("contribute_to_stream", "remove_from_stream", "on_merge"), _JOIN),
             **dict.fromkeys(("clone", "info", "outbox", "prefix", "throw", "events_total"), INTERNAL),
@@ -51,6 +70,7 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "enable_acks": "stream.noack()",
         },
         Collection: {
+            **_OF_SERVICES,
             **dict.fromkeys(("combine", "join", "inner_join", "left_join", "outer_join"), _JOIN),
             **dict.fromkeys(("contribute_to_stream", "remove_from_stream", "copy", "raw_update", "data"), _OF_TABLES),
             **dict.fromkeys(("apply_changelog_batch", "send_changelog", "reset_state", "persisted_offset"), _OF_TABLES),
@@ -59,6 +79,7 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "on_changelog_event": "the agent that changes the table, or on_recover",
         },
         Agent: {
+            **_OF_SERVICES,
             **dict.fromkeys(("actor_from_stream", "stream", "channel_iterator", "cancel"), _CALLS),
             **dict.fromkeys(("actor_tracebacks", "on_isolated_partitions_assigned"), _STATE),
             **dict.fromkeys(("on_isolated_partitions_revoked", "on_partitions_assigned"), _STATE),
@@ -75,16 +96,14 @@ REFUSED: Mapping[type, Mapping[str, str]] = MappingProxyType(
 )
 """By class, what is refused, and what to use instead."""
 
-REFUSED_ATTRIBUTES = (
-    frozenset(REFUSED[App])
-    - {"consumer", "LiveCheck", "commit", "web_server"}
-    - {name for name in REFUSED[App] if name.startswith("on_")}
+REFUSED_METHODS = (
+    *("LiveCheck", "commit", "on_rebalance_end", "on_rebalance_return", "on_rebalance_start", "web_server"),
+    *_BY_APP,
 )
-"""Of the application, those that Faust's own code reads here: while it runs, it ends if the program reads one."""
-
-REFUSED_METHODS = ("LiveCheck", "commit", "on_rebalance_end", "on_rebalance_return", "on_rebalance_start", "web_server")
 """Of the application, those that Faust's own code does not call here: while it runs, a call of one ends it."""
 
+REFUSED_ATTRIBUTES = frozenset(REFUSED[App]) - {"consumer", *REFUSED_METHODS}
+"""Of the application, those that Faust's own code reads here: while it runs, it ends if the program reads one."""
 
 _refusing: dict[int, Callable[[str], None]] = {}
 _PLAIN = MappingProxyType({name: inspect.getattr_static(App, name) for name in REFUSED_ATTRIBUTES})

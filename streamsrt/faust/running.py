@@ -40,6 +40,7 @@ from streamsrt.faust.sends import (
     unbind_channels,
     unbind_sends,
 )
+from streamsrt.faust.services import BoundServices
 from streamsrt.faust.sets import TakenSets, refuse_changes
 from streamsrt.faust.tables import (
     BoundTable,
@@ -90,8 +91,9 @@ class LocalConsumer:
 class RunningTask:
     """One task with its stores, and with what its agents sent."""
 
-    def __init__(self, env: Environment, stores: dict[str, Rows], outbox: Outbox) -> None:
-        self.env = env
+    def __init__(self, context: Context, stores: dict[str, Rows], outbox: Outbox) -> None:
+        self.context = context
+        env = self.env = context.environment
         self.partition = env.task_partition
         self.stores = stores
         self.outbox = outbox
@@ -132,7 +134,7 @@ logger = logging.getLogger(__name__)
 _CHECK_INTERVAL_MS, _SECOND_MS = 100, 1_000
 _TAKEN_MAX = 10_000
 """How many sets are written at once."""
-_REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_stopped", "rebalancing_count")
+_REPLACED = ("_attachments", "_producer", "_consumer", "_loop", "_started", "_stopped", "rebalancing_count")
 CURRENT: ContextVar[RunningTask | WholeProcess] = ContextVar("CURRENT")
 
 
@@ -164,6 +166,7 @@ class RunningApplication:
         self.app = app
         self.first_agent = found.agents[0]
         """Whose partition 0 makes a task the leader."""
+        self._agents = (*found.agents, *found.of_channels)
         self._open_channels = open_channels
         self._channels = {id(agent.channel): agent.channel for agent in found.of_channels}
         self._open_answers = open_answers
@@ -260,7 +263,7 @@ class RunningApplication:
             if is_global(table):
                 shared = self._shared[table.name] = context.get_state_store(shared_name(table))
                 stores[table.name] = GlobalRows(own[table.name], shared)
-        task = RunningTask(context.environment, stores, self._outbox(context.environment))
+        task = RunningTask(context, stores, self._outbox(context.environment))
         self.figures.add_task(task.env)
         task.channels = list(self._open_channels(self, task))
         task.env.endings.append(lambda: self._end_life(context, task))
@@ -546,7 +549,10 @@ class RunningApplication:
         self._replies = app._reply_consumer = Replies(
             app, lambda: self._open_answers(app, self._loose.env), self._begin_to_ask
         )
-        app.stop = self._stop
+        self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
+        self._services = BoundServices(
+            app, self._agents, self._tables, self._background, self._stop, self._refuse, self._keep_turning
+        )
         app._loop = loop
         # It belongs to the loop that the application has when it is made.
         app._stopped = app._new_stopped_event()
@@ -557,7 +563,6 @@ class RunningApplication:
             )
             for table in self._tables
         ]
-        self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
         app.router = LocalRouter(app, self)
         app.assignor = LocalAssignor(
             app, self, lambda name: self._refuse(f"app.assignor.{name}", REFUSED[App]["assignor"])
@@ -565,6 +570,12 @@ class RunningApplication:
         if self._says_init:
             self._says_init = False
             app.on_worker_init.send()
+
+    def _keep_turning(self) -> None:
+        """Lets the loop turn for what has been added while the application runs."""
+        task, background = next(iter(self._tasks.values())), self._background
+        if background is not None and not background.is_wanted and not task.ticks:
+            self._go_on(task.context, task, background)
 
     async def _stop(self) -> None:
         """``app.stop()``: asks for the end, and waits for nothing, as the end waits for who calls it."""
@@ -588,7 +599,7 @@ class RunningApplication:
             setattr(app, name, value)
         if self._replies is not None:
             self._replies.close()
-        del app.stop
+        self._services.unbind()
         for name in REFUSED_METHODS:
             delattr(app, name)
         del app.stream

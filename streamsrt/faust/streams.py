@@ -103,8 +103,8 @@ class Silent:
 
 
 _AS_AT_THE_START = (
-    "call group_by and through before the loop over the stream, in each call of the agent the same ones, since the topics that "
-    "it reads are known from the start"
+    "call group_by and through before the loop over the stream, and the same ones in each call of the agent. The topics "
+    "that it reads are known from the start"
 )
 
 
@@ -223,6 +223,7 @@ class AgentStream:
     async def _taken(
         self, count: int, within_s: float, shape: Callable[[AgentStream, object], object]
     ) -> AsyncIterator[list[object]]:
+        self._chain.require_all()
         feed, loop = self._feed, asyncio.get_running_loop()
         feed.wants = max(feed.wants, count)
         if feed.row is not None:
@@ -283,6 +284,7 @@ class AgentStream:
         return self._key, value
 
     async def _values(self, shape: Callable[[AgentStream, object], object] | None) -> AsyncIterator[object]:
+        self._chain.require_all()
         feed, processors = self._feed, self._processors
         queue, decode = feed.queue, feed.decode
         if feed.row is not None:

@@ -180,7 +180,7 @@ class Task:
         self.meter.source_nodes = self._sources
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
         self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
-        self._runner.env.readable_ends = self._group.readable_ends
+        self._runner.env.observed.readable_ends = self._group.readable_ends
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
         self._stream_time_keys = stream_time_keys(subtopology)
         self._offsets: dict[TopicPartition, int] = {}
@@ -535,7 +535,7 @@ class Task:
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError if a cached record can't be processed."""
-        for begin in self._runner.env.commit_beginnings:
+        for begin in self._runner.env.observed.commit_beginnings:
             begin()
         self._runner.flush()
         self.meter.sample(self._runner.env.system_time_ms)
@@ -551,7 +551,7 @@ class Task:
             if topic_partition in done
         }
         self._held_back = {each: offset for each, offset in held_back.items() if each in offsets}
-        self._runner.env.committing = {each: offset for each, (offset, _) in offsets.items()}
+        self._runner.env.observed.committing = {each: offset for each, (offset, _) in offsets.items()}
         return CommitState(offsets)
 
     def _metadata(self, topic_partition: TopicPartition) -> str:

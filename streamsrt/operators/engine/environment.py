@@ -111,6 +111,20 @@ class GlobalStores(Protocol):
         """A global store for a processor; None where there is none of that name."""
 
 
+class ObservedTask:
+    """What a processor may know of its task's input and commits.
+
+    ``readable_ends``: returns the input partitions whose ends are known, each with the offset after its last readable
+    record. ``commit_beginnings``: called when a commit begins. ``committing``: by input partition, the offsets of the last
+    one that has begun.
+    """
+
+    def __init__(self) -> None:
+        self.readable_ends: Callable[[], Iterable[tuple[str, int, int]]] = tuple
+        self.commit_beginnings: list[Callable[[], None]] = []
+        self.committing: Mapping[tuple[str, int], int] = {}
+
+
 class Environment:
     """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
 
@@ -182,12 +196,7 @@ class Environment:
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []
         """Functions that return, by input partition, the first offset that must not be committed yet although it was
         processed."""
-        self.readable_ends: Callable[[], Iterable[tuple[str, int, int]]] = tuple
-        """Returns the input partitions whose ends are known, each with the offset after its last readable record."""
-        self.commit_beginnings: list[Callable[[], None]] = []
-        """Called when a commit of the task begins."""
-        self.committing: Mapping[tuple[str, int], int] = {}
-        """By input partition, the offsets of the last commit that has begun."""
+        self.observed = ObservedTask()
         self.committed: list[Callable[[], None]] = []
         """Called after each commit of the task, when its output is acknowledged."""
         self.endings: list[Callable[[], None]] = []

