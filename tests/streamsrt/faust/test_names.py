@@ -72,23 +72,29 @@ def public(kind: type) -> set[str]:
     return {name for name in dir(kind) if not name.startswith("_") and not hasattr(Service, name)}
 
 
+def own_names(kind: type) -> set[str]:
+    """The refused names that the class does not have from mode: test_services.py has those."""
+    return {name for name in REFUSED[kind] if not hasattr(Service, name)}
+
+
 @pytest.mark.parametrize(
     ("kind", "refused"), [(faust.App, faust.App), (Agent, Agent), (Table, Collection), (Topic, Topic)]
 )
 def test_each_name_works_or_is_refused(kind: type, refused: type) -> None:
     works = set(WORKS[kind].split())
-    assert public(kind) == works | set(REFUSED[refused])
+    assert public(kind) == works | own_names(refused)
     assert not works & set(REFUSED[refused])
 
 
 def test_each_name_of_a_stream_works_or_is_refused() -> None:
-    assert public(Stream) == public(AgentStream) - {"event_now", "unwrap", "channel", "app"} | set(REFUSED[Stream])
+    assert public(Stream) == public(AgentStream) - {"event_now", "unwrap", "channel", "app"} | own_names(Stream)
     assert not public(AgentStream) & set(REFUSED[Stream])
 
 
 def test_the_page_has_each_name_that_is_refused() -> None:
     words = set(re.findall(r"`(?:\w+\.)?(\w+)`", DOCS.read_text()))
-    assert {name for names in REFUSED.values() for name in names} <= words
+    # Of a stream, all that comes from mode is refused: the page says that in one word.
+    assert {name for kind in REFUSED for name in (own_names(Stream) if kind is Stream else REFUSED[kind])} <= words
 
 
 async def _joins(stream: Any) -> None:
