@@ -67,6 +67,8 @@ class MemberFacts:
     reads: frozenset[str] = frozenset()
     may_lose: bool = False
     value_versions: ValueVersions = field(default_factory=lambda: NO_VERSIONS)
+    topology_digest: bytes | None = None
+    """Of a member of a classic group: the digest that :attr:`GroupFacts.digest` is one of."""
 
 
 class KnownVersion(NamedTuple):
@@ -132,6 +134,13 @@ class GroupFacts:
     def epochs(self) -> tuple[int, ...]:
         """The epochs that members run, newest first."""
         return tuple(sorted({each.epoch for each in self.members if each.epoch is not None}, reverse=True))
+
+    @property
+    def rolled_back_to(self) -> tuple[int, ...]:
+        """The earlier epochs under which members run the topology of the group: it was rolled back to them."""
+        sent_back = min((each.epoch for each in self.versions if each.is_sent_back), default=-1)
+        same = {each.epoch for each in self.members if self.digest is not None and each.topology_digest == self.digest}
+        return tuple(each for each in self.epochs if (each in same or each < sent_back) and each != self.epoch)
 
     def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
         return [each for each in self.members if each.epoch == epoch]
@@ -444,4 +453,5 @@ def _classic_member(
         reads=frozenset() if said is None else said.topics,
         may_lose=said is not None and may_lose_in_flight(said.client_tags),
         value_versions=NO_VERSIONS if said is None else read_versions(said.client_tags.get(VALUE_VERSIONS)),
+        topology_digest=None if said is None else said.topology_digest,
     )

@@ -244,21 +244,33 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         yield "the versions of the members are not known at this moment: some do not report theirs"
     if now.left:
         yield from _of_unread(now)
-    if phase == "no new member" and _own(now):
-        yield (
-            f"no instance runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: start "
-            f"an instance of epoch {now.epoch} again, or roll back and leave its records unread (streamsrt upgrade abort "
-            f"OLD --group {now.name} --lose-in-flight)"
-        )
-    elif phase == "no new member":
-        yield (
-            f"no instance runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: "
-            f"roll back with streamsrt upgrade abort OLD --group {now.name}, or start a corrected version (epoch "
-            f"{now.epoch} if its topology is the same, else {(now.epoch or 0) + 1})"
-        )
+    if phase == "no new member":
+        yield from _without_new(now)
     elif phase == "upgrading":
         yield from _while_rolling(now, warming_up, drain)
     yield from _of_dropped_sources(now)
+
+
+def _without_new(now: GroupFacts) -> Iterator[str]:
+    """Yields advice for a group whose own version nobody runs."""
+    nobody = f"no instance runs topology epoch {now.epoch}"
+    runs = f"{nobody}, and instances with epoch {max(now.epochs)} run everything"
+    if now.rolled_back_to:
+        epochs = ", ".join(map(str, now.rolled_back_to))
+        yield (
+            f"the group was rolled back, and {nobody} yet: restart the instances with epoch {epochs}, one after the other, "
+            f"and those that were stopped, with topology.epoch={now.epoch}. Stop instances with any other version"
+        )
+    elif _own(now):
+        yield (
+            f"{runs}: start an instance of epoch {now.epoch} again, or roll back and leave its records unread (streamsrt "
+            f"upgrade abort OLD --group {now.name} --lose-in-flight)"
+        )
+    else:
+        yield (
+            f"{runs}: roll back with streamsrt upgrade abort OLD --group {now.name}, or start a corrected version (epoch "
+            f"{now.epoch} if its topology is the same, else {(now.epoch or 0) + 1})"
+        )
 
 
 def _while_rebalancing(now: GroupFacts) -> Iterator[str]:

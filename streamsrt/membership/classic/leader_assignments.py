@@ -159,6 +159,12 @@ def leader_outcome(
             f"release them: {', '.join(plan.conflicts)}."
         )
     warnings += [plan.refused[name].text for name in view.strangers if name in plan.refused]
+    warnings += [
+        f"Group {settings.group_id}: the subscription of member {name} can't be read: {reason}. It gets no tasks, and the "
+        "others continue. It is a later release, or no instance of this application: upgrade the older of the two, or stop "
+        "it. streamsrt groups describe shows its host."
+        for name, reason in view.unreadable.items()
+    ]
     if size > settings.record_max_bytes:
         warnings.append(_too_large(view, settings, size))
     watch = None
@@ -343,8 +349,8 @@ def _size(encoded: Mapping[str, bytes], subscriptions_bytes: int) -> int:
 def _too_large(view: View, settings: LeaderSettings, size: int) -> str:
     members = len(view.members)
     return (
-        f"Group {settings.group_id}: its {members} members need a record of {size} bytes, and brokers refuse one "
-        f"of more than {settings.record_max_bytes} (message.max.bytes): every SyncGroup ends with "
+        f"Group {settings.group_id}: its {members} members need a record of {size} bytes. Unless their limit is raised, "
+        f"brokers refuse one of more than {settings.record_max_bytes}, and every SyncGroup ends with "
         "UNKNOWN_SERVER_ERROR then. Raise message.max.bytes of the brokers and max.message.bytes of "
         "__consumer_offsets, run fewer stream threads, or use group.protocol=streams."
     )

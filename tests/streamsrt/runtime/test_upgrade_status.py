@@ -85,6 +85,27 @@ def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
     assert status(group(member("a", 1), epoch=None)).is_over, "a classic group without an assignment names no epoch"
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        group(
+            replace(member("a", 0), topology_digest=b"old"), replace(member("b", 1), topology_digest=b"new"), epoch=2
+        ),
+        group(member("a", 0), member("b", 1), epoch=2),
+    ],
+)
+def test_after_a_rollback_nobody_is_told_to_roll_back(facts: GroupFacts) -> None:
+    known = (KnownVersion(2, frozenset()), KnownVersion(1, frozenset(), True), KnownVersion(0, frozenset()))
+    is_classic = any(each.topology_digest for each in facts.members)
+    found = status(replace(facts, digest=b"old") if is_classic else replace(facts, versions=known))
+    assert found.phase == "no new member"
+    assert (
+        "restart the instances with epoch 0, one after the other, and those that were stopped, with topology.epoch=2"
+        in (" ".join(found.advice))
+    )
+    assert "abort" not in " ".join(found.advice)
+
+
 def test_a_version_that_nobody_runs_any_more_is_told() -> None:
     found = status(group(member("a", 0), member("b", 0), epoch=1))
     assert found.phase == "no new member"

@@ -194,6 +194,7 @@ def test_who_cannot_be_read_is_refused_and_stops_nobody() -> None:
     assert len(told["m1"].tasks.active) == 6
     assert told["m2"].error_code == ErrorCode.INVALID_REQUEST
     assert "m1, which leads the group, can't read" in (told["m2"].error_text or "")
+    assert "the subscription of member m2 can't be read" in step.outcome.warnings[0]
 
 
 def test_a_member_that_wants_everything_to_stop_is_named_to_all() -> None:
