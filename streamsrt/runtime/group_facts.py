@@ -13,19 +13,20 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
 from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.membership.classic.stream_layout import decode_own_assignment, decode_own_subscription
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS, may_lose_in_flight
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
+
+if TYPE_CHECKING:
+    from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
 
 Role: TypeAlias = Literal["active", "standby", "warmup"]
 ROLES: tuple[Role, ...] = ("active", "standby", "warmup")
@@ -415,6 +416,9 @@ _ClassicMember: TypeAlias = DescribeGroupsResponse.DescribedGroupMember
 
 
 def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
+    # Not needed in streams groups.
+    from streamsrt.membership.classic.stream_layout import decode_own_assignment, decode_own_subscription
+
     if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
         _checked(described.group_id, described.error_code, None)
     protocol = described.protocol_data
