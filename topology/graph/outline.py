@@ -128,7 +128,9 @@ class TopologyOutline:
                     )
                     for name, row in value.get("origins", {}).items()
                 },
-                incomplete=frozenset(_incomplete(value)),
+                incomplete=frozenset(
+                    _incomplete(value["stores"], value["repartition_topics"], value.get("origins", {}))
+                ),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"not the outline of a topology: {error}") from None
@@ -206,17 +208,15 @@ def _name_of_read(upcast: Upcast, serde: ProgramSerde | None) -> str | None:
     return None if upcast.serde is None else upcast.serde.name
 
 
-def _incomplete(value: Mapping[str, Any]) -> Iterator[str]:
-    told = value.get("origins", {})
-    for row in value["stores"]:
+def _incomplete(
+    stores: Iterable[Mapping[str, object]], topics: Iterable[str], told: Mapping[str, Mapping[str, object]]
+) -> Iterator[str]:
+    """What the rows of a file leave out: some of its fields, or its origin."""
+    for row in stores:
         if row["name"] not in told or not row.keys() >= _STORE_FIELDS:
-            yield row["name"]
-    for name in value["repartition_topics"]:
-        if name not in told:
-            yield name
-    for name, row in told.items():
-        if not row.keys() >= _ORIGIN_FIELDS:
-            yield name
+            yield str(row["name"])
+    yield from (name for name in topics if name not in told)
+    yield from (name for name, row in told.items() if not row.keys() >= _ORIGIN_FIELDS)
 
 
 _STORE_FIELDS = {each.name for each in fields(StoreOutline)}
