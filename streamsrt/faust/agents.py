@@ -150,7 +150,7 @@ class Worker:
         WORKING.set(self)
         _current_agent.set(agent)
         while True:
-            chain = self.chain = Chain(agent.name, self, node.stage, count=node.stages)
+            chain = self.chain = Chain(agent.name, agent.channel, self, node.stage, read=node.channels)
             _current_event.set(_event_of(chain, node.stage))
             try:
                 await (self._iterate(chain) if node.is_last else self._relay(chain))
@@ -299,23 +299,23 @@ def _event_of(chain: Chain, stage: int) -> Callable[[], faust.EventT | None]:
 class AgentNode:
     """The processor of one stream of an agent, in one task. It takes records as the source has them, as bytes.
 
-    ``stage``: the number of the stream, of so many ``stages``; the agent itself works on the last one, and the others relay.
+    ``channels``: what the agent's streams read, one after the other. ``stage``: the number of this one; the agent itself
+    works on the last one, and the others relay.
     """
 
     def __init__(
         self,
         running: RunningApplication,
         agent: faust.Agent,
-        channel: faust.ChannelT,
+        channels: Sequence[faust.ChannelT],
         stage: int = 0,
-        stages: int = 1,
     ) -> None:
         self.app = running.app
         self.agent = agent
-        self.channel = channel
+        self.channels = channels
+        self.channel = channels[stage]
         self.stage = stage
-        self.stages = stages
-        self.is_last = stage == stages - 1
+        self.is_last = stage == len(channels) - 1
         self._is_first = stage == 0 and running.first_agent is agent
         self.acknowledged = 0
         self.is_waiting = False

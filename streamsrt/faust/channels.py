@@ -42,7 +42,7 @@ class ChannelNode(AgentNode):
     """An agent over a channel, in one task. It is no processor of the topology: :meth:`take` is what feeds it."""
 
     def __init__(self, running: RunningApplication, agent: faust.Agent, task: RunningTask) -> None:
-        super().__init__(running, agent, agent.channel)
+        super().__init__(running, agent, [agent.channel])
         self.begin(task, agent.name, _as_given)
 
     def take(self, key: object, value: object, timestamp: float | None, headers: Headers) -> None:

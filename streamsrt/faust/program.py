@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streamsrt.faust.agents import AgentNode
@@ -62,7 +62,7 @@ def topology_with(
         for stage, topic in enumerate(channels):
             is_last = stage == len(channels) - 1
             name = agent.name if is_last else f"{agent.name}-{topic}"
-            supplier = _supplier(running, agent, topic, stage, len(channels))
+            supplier = _supplier(running, agent, channels, stage)
             with written_at(site_of(agent.fun)):
                 stream = builder.stream(topic.pattern or topic.topics, key=serdes.bytes, value=serdes.bytes)
                 stream.process(supplier, stores=stores, name=_ILLEGAL.sub("-", name))
@@ -96,9 +96,9 @@ def declared_changelogs(app: faust.App, partitions: Mapping[str, int]) -> list[D
 
 
 def _supplier(
-    running: RunningApplication, agent: faust.Agent, channel: faust.TopicT, stage: int, stages: int
+    running: RunningApplication, agent: faust.Agent, channels: Sequence[faust.TopicT], stage: int
 ) -> Callable[[], AgentNode]:
     def supply() -> AgentNode:
-        return AgentNode(running, agent, channel, stage, stages)
+        return AgentNode(running, agent, channels, stage)
 
     return supply

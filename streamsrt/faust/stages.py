@@ -8,7 +8,7 @@ first one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from streamsrt.errors import StreamsError, UserError
@@ -37,12 +37,32 @@ def channels_of(agent: faust.Agent) -> list[faust.TopicT]:
         loop.close()
     if agent.concurrency > 1 and len(chain.streams) > 1:
         raise UserError(f"{place} has concurrency={agent.concurrency}, so it can't use group_by or through")
-    return [stream.channel for stream in chain.streams]
+    channels: list[faust.TopicT] = [stream.channel for stream in chain.streams]
+    _require_different(place, channels)
+    return channels
+
+
+def _require_different(place: str, channels: Sequence[faust.TopicT]) -> None:
+    """Raises UserError for a topic that is read and written by steps of one agent: its records would go round for ever."""
+    seen: set[str] = set()
+    for number, channel in enumerate(channels):
+        if number and len(channel.topics) != 1:
+            raise UserError(
+                f"{place} derives a stream for {channel}, which is not one topic: name the one to send to, "
+                "group_by(topic=app.topic(name)) or through(name)"
+            )
+        again = seen.intersection(channel.topics)
+        if again:
+            raise UserError(
+                f"{place} derives two streams for the topic {again.pop()}, so its records would go round for ever: name "
+                "another topic in group_by or through"
+            )
+        seen.update(channel.topics)
 
 
 async def _tried(agent: faust.Agent, place: str) -> Chain:
     asked = asyncio.Event()
-    chain = Chain(agent.name, Silent(agent.app, agent.channel, asked.set), None)
+    chain = Chain(agent.name, agent.channel, Silent(agent.app, agent.channel, asked.set), None)
     beginning = asyncio.ensure_future(_begin(agent.fun, chain))
     waiting = asyncio.ensure_future(chain.asked.wait())
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol
@@ -111,26 +111,31 @@ _AS_AT_THE_START = (
 class Chain:
     """The streams of one call of an agent's function: the first one, and those that are derived from it.
 
-    ``own``: the number of the stream that gets ``feed``; None: nobody does. ``count``: how many there were at the start;
-    None: this is the start. ``name``: the agent's.
+    ``name``: the agent's. ``first``: what it reads. ``own``: the number of the stream that gets ``feed``; None: nobody does.
+    ``read``: what the streams read that were derived at the start; None: this is the start.
     """
 
-    def __init__(self, name: str, feed: Feed, own: int | None, *, count: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        first: faust.ChannelT,
+        feed: Feed,
+        own: int | None,
+        *,
+        read: Sequence[faust.ChannelT] | None = None,
+    ) -> None:
         self.name = name
-        self._count = count
+        self._read = read
         self.asked = asyncio.Event()
         """Set when the agent iterates over a stream that is not its own."""
         self.streams: list[AgentStream] = []
         self._feed = feed
         self._own = own
-        self.add(feed.channel)
+        self.add(first)
 
     def add(self, channel: faust.ChannelT) -> AgentStream:
         """One stream more. Raises UserError for one whose topic is not read, as the start did not see it."""
-        if len(self.streams) == self._count:
-            raise UserError(
-                f"agent {self.name} derives a stream for {channel} that it did not derive at the start: {_AS_AT_THE_START}"
-            )
+        self._require_read(channel)
         is_own = self._own == len(self.streams)
         feed = self._feed if is_own else Silent(self._feed.app, channel, self._ask)
         self.streams.append(AgentStream(feed, self, channel))
@@ -142,9 +147,23 @@ class Chain:
 
     def require_all(self) -> None:
         """Raises UserError if the agent asks for a record before it has derived the streams that it derived at the start."""
-        if self._count is not None and len(self.streams) != self._count:
+        if self._read is not None and len(self.streams) != len(self._read):
             raise UserError(
                 f"agent {self.name} does not derive a stream that it derived at the start: {_AS_AT_THE_START}"
+            )
+
+    def _require_read(self, channel: faust.ChannelT) -> None:
+        if self._read is None:
+            return
+        number = len(self.streams)
+        if number == len(self._read):
+            raise UserError(
+                f"agent {self.name} derives a stream for {channel} that it did not derive at the start: {_AS_AT_THE_START}"
+            )
+        if _names(channel) != _names(self._read[number]):
+            raise UserError(
+                f"agent {self.name} derives a stream for {channel}, and at the start one for {self._read[number]}, which is "
+                "the topic that it reads: derive the same streams in each call of the agent"
             )
 
 
@@ -389,14 +408,16 @@ class AgentStream:
 
         ``key``: a field of the model, or a function, asynchronous or not, of a value; it needs a ``name``.
         """
-        if name is None:
+        if not name:
             if not isinstance(key, FieldDescriptorT):
                 raise UserError(
                     f"group_by of agent {self._chain.name} with a function needs name=, which ends its topic"
                 )
             name = key.ident
         if topic is None:
-            prefix = "" if self.channel.has_prefix else f"{self._chain.name}-"
+            # With Faust, derived streams have no prefix of their own.
+            is_first = self._chain.streams[0] is self
+            prefix = f"{self._chain.name}-" if is_first and not self.channel.has_prefix else ""
             count = partitions or self.app.conf.topic_partitions
             topic = self.channel.derive(prefix=prefix, suffix=f"-{name}-repartition", partitions=count, internal=True)
         channel = topic
@@ -479,6 +500,10 @@ def _refused(agent: str, name: str) -> UserError:
         f"stream.{name} of agent {agent} is not supported by streamsrt.faust: {REFUSED[Stream].get(name, INTERNAL)}. "
         "docs/faust.md lists what is supported"
     )
+
+
+def _names(channel: faust.ChannelT) -> object:
+    return (tuple(channel.topics), channel.pattern) if isinstance(channel, TopicT) else channel
 
 
 def _acknowledged() -> bool:

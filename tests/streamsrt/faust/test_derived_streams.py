@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import chain, product, repeat
 from typing import Any
 
 import pytest
@@ -77,7 +79,7 @@ def test_by_a_function_after_another_topic() -> None:
         for order in ORDERS:
             test.send("orders", value=order)
         assert len(test.driver.output_queue("copies")) == 6, "what was added before goes with the derived stream"
-        assert [row.key for row in test.driver.output_queue("shop.items-copies-item-repartition")] == [
+        assert [row.key for row in test.driver.output_queue("copies-item-repartition")] == [
             b"item-0",
             b"item-1",
             b"item-0",
@@ -129,6 +131,13 @@ def _at_once(app: faust.App) -> None:
             pass
 
 
+def _ambiguous(app: faust.App) -> None:
+    @app.agent(app.topic("orders", "others", value_type=Order))
+    async def ambiguous(stream: Any) -> None:
+        async for _ in stream.group_by(Order.item):
+            pass
+
+
 def _broken(app: faust.App) -> None:
     @app.agent(app.topic("orders", value_type=Order))
     async def broken(stream: Any) -> None:
@@ -142,6 +151,7 @@ def _broken(app: faust.App) -> None:
         (_two, "derives two streams from one"),
         (_unnamed, "needs name="),
         (_at_once, r"at_once .*test_derived_streams\.py:\d+\) has concurrency=2"),
+        (_ambiguous, r"ambiguous .* derives a stream for .*, which is not one topic"),
         (_broken, r"broken .*test_derived_streams\.py:\d+\) raised ValueError: no connection to AgentStream before"),
     ],
 )
@@ -150,6 +160,90 @@ def test_mistakes_are_told_at_the_start(declare: Any, message: str) -> None:
     declare(app)
     with pytest.raises(UserError, match=message):
         streamsrt.faust.topology(app)
+
+
+Steps = Mapping[str, Callable[[Any, faust.App], Any]]
+STEPS: Steps = {
+    "by a field": lambda stream, app: stream.group_by(Order.account),
+    "by a function": lambda stream, app: stream.group_by(lambda order: order.item, name="item"),
+    "by a topic": lambda stream, app: stream.group_by(Order.item, topic=app.topic("own", value_type=Order)),
+    "through a name": lambda stream, app: stream.through("copies"),
+    "through a topic": lambda stream, app: stream.through(app.topic("others", value_type=Order)),
+}
+KEYS: Mapping[str, Callable[[str, Order], str]] = {
+    "by a field": lambda key, order: order.account,
+    "by a function": lambda key, order: order.item,
+    "by a topic": lambda key, order: order.item,
+    "through a name": lambda key, order: key,
+    "through a topic": lambda key, order: key,
+}
+
+
+async def names_of_faust(steps: Sequence[str]) -> list[str]:
+    """The topics that Faust's own streams derive."""
+    app = an_app()
+    stream = app.stream(app.topic("orders", value_type=Order), prefix="shop.chained")
+    found = []
+    for step in steps:
+        stream = STEPS[step](stream, app)
+        found.append(stream.channel.get_topic_name())
+    return found
+
+
+def chained(app: faust.App, steps: Sequence[str]) -> list[tuple[str, int]]:
+    """An agent that derives its stream in these steps. Returns what it sees."""
+    seen: list[tuple[str, int]] = []
+
+    @app.agent(app.topic("orders", value_type=Order), name="shop.chained")
+    async def see(stream: Any) -> None:
+        # The start looks for these names.
+        assert callable(stream.group_by)
+        assert callable(stream.through)
+        for step in steps:
+            stream = STEPS[step](stream, app)
+        async for event in stream.events():
+            seen.append((event.key.decode(), event.value.amount))
+
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'Stream._passive_drainer' was never awaited")
+@pytest.mark.parametrize("first", STEPS)
+def test_every_chain_has_the_topics_of_faust_and_loses_nothing(first: str) -> None:
+    for steps in [(first, *rest) for length in range(3) for rest in product(STEPS, repeat=length)]:
+        names, app = asyncio.run(names_of_faust(steps)), an_app()
+        seen = chained(app, steps)
+        if len(set(names)) < len(names):
+            with pytest.raises(UserError, match="would go round for ever"):
+                streamsrt.faust.topology(app)
+            continue
+        with TestApp(app) as test:
+            for order in ORDERS:
+                test.send("orders", key="k", value=order)
+            sent = {name: [record.key for record in test.driver.output_queue(name)] for name in names}
+        keys, expected = ["k"] * len(ORDERS), {}
+        for name, step in zip(names, steps, strict=True):
+            keys = [KEYS[step](key, order) for key, order in zip(keys, ORDERS, strict=True)]
+            expected[name] = [key.encode() for key in keys]
+        assert sent == expected, steps
+        assert seen == [(key, order.amount) for key, order in zip(keys, ORDERS, strict=True)], steps
+
+
+def test_streams_that_are_not_those_of_the_start_end_the_application() -> None:
+    app, keys = an_app(), chain([Order.item], repeat(Order.account))
+
+    @app.agent(app.topic("orders", value_type=Order), name="shop.fickle")
+    async def fickle(stream: Any) -> None:
+        async for _ in stream.group_by(next(keys)):
+            pass
+
+    with (
+        TestApp(app) as test,
+        pytest.raises(
+            UserError, match=r"shop\.fickle derives a stream for .*Order\.account.* at the start one for .*item"
+        ),
+    ):
+        test.send("orders", value=ORDERS[0])
 
 
 def test_what_an_agent_does_before_its_loop_does_not_make_its_records_few() -> None:
