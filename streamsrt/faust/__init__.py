@@ -33,6 +33,7 @@ module          what it has
 ``rows``        the interface of a table's rows, independent of the store
 ``tables``      tables over the stores of the task
 ``unreadable``  rows that can't be read
+``unwritable``  keys that can't be written, and the key None
 ``expiry``      deletes rows whose windows have expired
 ``sets``        tables of sets
 ``test_app``    an application in a test, without a broker

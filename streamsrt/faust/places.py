@@ -41,7 +41,10 @@ def site_of(function: Callable[..., object]) -> CallSite:
     return CallSite(code.co_filename, code.co_firstlineno)
 
 
-NOT_OF_PROGRAM = ("faust.", "mode.", "streamsrt.", "contextlib.", "functools.")
+NOT_OF_PROGRAM = (
+    *("faust.", "mode.", "streamsrt.", "topology."),
+    *("contextlib.", "functools.", "collections.", "_collections_abc."),
+)
 """How the names of modules begin that the user has not written."""
 
 

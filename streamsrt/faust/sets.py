@@ -24,6 +24,7 @@ from streamsrt.faust import rows as stored
 from streamsrt.faust.expiry import OrderedRows, order_of
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
+from streamsrt.faust.unwritable import writing_keys
 from topology.spec import serdes
 from topology.spec.codecs import ORDER_BYTES, CallableSerde, Fold, FoldedKeys, OrderedKeys, Rows, Serde
 from topology.spec.stores import Store
@@ -54,9 +55,7 @@ def store_of_sets(table: faust.SetTable, renamed_from: str | None, taken: TakenS
     topic, registry, name = table.changelog_topic, table.app.serializers, f"{table.name} of faust"
     key_serializer, value_serializer = table.key_serializer, table.value_serializer
 
-    def write_key(key: object) -> bytes:
-        raw: bytes = topic.prepare_key((_UPDATE, key), key_serializer)[0]
-        return raw
+    write_key = writing_keys(table, lambda key: topic.prepare_key((_UPDATE, key), key_serializer)[0])
 
     def read_key(raw: bytes) -> object:
         operation, key = registry.loads_key(None, raw, serializer=key_serializer)

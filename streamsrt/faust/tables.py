@@ -20,6 +20,7 @@ from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, TakenSets, store_of_sets
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
+from streamsrt.faust.unwritable import none_as_bytes, writing_keys
 from topology.spec.codecs import CallableSerde, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
 
@@ -113,28 +114,30 @@ def shared_name(table: faust.Table) -> str:
 
 def _key_writer(table: faust.Table) -> Callable[[object], bytes]:
     prepare, serializer = table.changelog_topic.prepare_key, table.key_serializer
+    encode = writing_keys(table, lambda key: prepare(key, serializer)[0], none_as_bytes(table))
     is_windowed = table.window is not None
     memo: dict[object, bytes] = {}
 
     def write(key: object) -> bytes:
         # Keys of other types may be equal and have different bytes.
         if type(key) is not str and not (is_windowed and type(key) is tuple and type(key[0]) is str):
-            raw: bytes = prepare(key, serializer)[0]
-            return raw
+            return encode(key)
         known = memo.get(key)
         if known is None:
             if len(memo) >= _MEMO_MAX:
                 memo.clear()
-            known = memo[key] = prepare(key, serializer)[0]
+            known = memo[key] = encode(key)
         return known
 
     return write
 
 
 def _key_reader(table: faust.Table) -> Callable[[bytes], object]:
-    decode, to_key = plain_key(table.app, schema_of(table)), table._to_key
+    decode, to_key, of_none = plain_key(table.app, schema_of(table)), table._to_key, none_as_bytes(table)
 
     def read(raw: bytes) -> object:
+        if raw == of_none:
+            return None
         try:
             key: object = to_key(decode(raw))
         except KeyDecodeError:

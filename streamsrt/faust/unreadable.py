@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from streamsrt.errors import UserError
-from streamsrt.faust.codecs import TABLES
-from streamsrt.faust.places import assigned_at, made_at
 from streamsrt.faust.rows import ReadableRows
+from streamsrt.faust.unwritable import UnwritableKeyError, named_with_line
 
 if TYPE_CHECKING:
     import faust
@@ -48,6 +47,9 @@ class RowReader:
         """Returns the row of that key, or None."""
         try:
             return self._rows().get(key)
+        except UnwritableKeyError:
+            # No row has such a key.
+            return None
         except UnreadableRowError as error:
             named = error.of_key(key)
             self._fail(named)
@@ -69,9 +71,7 @@ def reading(table: faust.Table, decode: Callable[[bytes], object]) -> Callable[[
         try:
             return decode(raw)
         except Exception as error:
-            site = assigned_at(table) or made_at(table.app, table.name, TABLES)
-            where = "" if site is None else f" ({site})"
             reason = f"{type(error).__name__}: {error}, in {raw[:80]!r}"
-            raise UnreadableRowError(f"{table.name}{where}", reason) from error
+            raise UnreadableRowError(named_with_line(table), reason) from error
 
     return read
