@@ -31,6 +31,7 @@ module          what it has
 ``sends``       buffers what agents send until their batch is processed
 ``recovery``    ``on_changelog_event`` of tables
 ``rows``        the interface of a table's rows, independent of the store
+``guarded``     names of tables that the program must not use
 ``tables``      tables over the stores of the task
 ``unreadable``  rows that can't be read
 ``unwritable``  keys that can't be written, and the key None

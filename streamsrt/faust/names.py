@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from textwrap import dedent
-from types import FrameType, FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import NamedTuple
 
 from faust import App, Stream, Topic
@@ -23,7 +23,7 @@ from faust.agents.agent import Agent
 from faust.tables.base import Collection
 from mode import Service
 
-from streamsrt.faust.places import NOT_OF_PROGRAM, written
+from streamsrt.faust.places import NOT_OF_PROGRAM, is_of_program, written
 
 _JOIN = "faust does not support it, either: look the other side up in a table"
 BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
@@ -120,7 +120,7 @@ class _RefusedAttribute:
         if app is None:
             return self._plain
         refuse = _refusing.get(id(app))
-        if refuse is not None and not _is_of_faust(sys._getframe(1)):
+        if refuse is not None and is_of_program(sys._getframe(1)):
             refuse(self._name)
         if hasattr(type(self._plain), "__get__"):
             return self._plain.__get__(app, kind)
@@ -137,10 +137,6 @@ class _RefusedAttribute:
             self._plain.__delete__(app)
         else:
             del app.__dict__[self._name]
-
-
-def _is_of_faust(frame: FrameType) -> bool:
-    return f"{frame.f_globals.get('__name__', '')}.".startswith(NOT_OF_PROGRAM)
 
 
 def bind_attributes(app: App, refuse: Callable[[str], None]) -> None:

@@ -48,10 +48,15 @@ NOT_OF_PROGRAM = (
 """How the names of modules begin that the user has not written."""
 
 
+def is_of_program(frame: FrameType) -> bool:
+    """Whether the user has written the code that runs there."""
+    return not f"{frame.f_globals.get('__name__', '')}.".startswith(NOT_OF_PROGRAM)
+
+
 def caller() -> str:
     """The line of the program that is being executed: ``file:line``, without the code of Faust and this project."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(NOT_OF_PROGRAM):
+    while frame is not None and not is_of_program(frame):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 from faust import App
+from faust.tables.base import Collection
 
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
@@ -440,6 +441,9 @@ class RunningApplication:
             "app.monitor = ... while the application runs", "give it before the start, or as Monitor= of the App"
         )
 
+    def _refuse_of_table(self, table: str, name: str) -> NoReturn:
+        self._refuse(f"{name} of table {table}", REFUSED[Collection][name])
+
     def _refuse(self, what: str, instead: str) -> NoReturn:
         """Ends the application, whatever its code makes of the exception. Raises UserError with the line of the call."""
         error = UserError(
@@ -559,7 +563,8 @@ class RunningApplication:
         app.is_leader = self._leads
         self._bound = [
             BoundTable(
-                table, _rows(table.name), _partition, self._expiries[table.name], _fail, self.figures.of_table(table)
+                *(table, _rows(table.name), _partition, self._expiries[table.name], _fail),
+                *(self.figures.of_table(table), partial(self._refuse_of_table, table.name)),
             )
             for table in self._tables
         ]

@@ -17,6 +17,7 @@ from mode.utils.times import want_seconds
 
 from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
+from streamsrt.faust.guarded import guard, unguard
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, TakenSets, store_of_sets
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
@@ -166,6 +167,9 @@ class TableRows(MutableMapping[object, object]):
         self._rows = rows
         self._read = RowReader(rows, fail)
 
+        self.row = self._read.get
+        """Returns the row of a key, or None."""
+
     def __contains__(self, key: object) -> bool:
         return self._read.get(key) is not None
 
@@ -229,7 +233,8 @@ class BoundTable:
     """A table whose data is ours, until :meth:`unbind`.
 
     ``partition`` says which one runs, ``expiries`` by partition what has to hear of rows that will expire, and ``fail``
-    hears of rows that can't be read. ``hooks``: what counts rows that are read, written and deleted.
+    hears of rows that can't be read. ``hooks``: what counts rows that are read, written and deleted. ``refuse``
+    hears of names that the program must not use.
     """
 
     def __init__(
@@ -240,6 +245,7 @@ class BoundTable:
         expiries: Mapping[int, RowExpiry],
         fail: Callable[[UnreadableRowError], None],
         hooks: TableHooks,
+        refuse: Callable[[str], None],
     ) -> None:
         self._table = table
         self._data = table._data
@@ -250,12 +256,14 @@ class BoundTable:
             "on_key_set", _telling(table, partition, expiries, written) if table._should_expire_keys() else written
         )
         table._data = SetRows(rows, fail, table.on_key_set) if is_of_sets(table) else TableRows(rows, fail)
+        guard(table, refuse)
 
     def _replace(self, name: str, function: Callable[..., object]) -> None:
         setattr(self._table, name, function)
 
     def unbind(self) -> None:
         """Gives the table back as it was."""
+        unguard(self._table)
         for name in ("on_key_get", "on_key_set", "on_key_del"):
             delattr(self._table, name)
         self._table._data = self._data
