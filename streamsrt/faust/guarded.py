@@ -56,7 +56,8 @@ class _GuardedName:
 def guard(table: faust.Table, refuse: Refuse) -> None:
     """Calls ``refuse`` with the name when the program uses one of :data:`GUARDED` of the table."""
     vars(table)[_REFUSE] = refuse
-    table.__class__ = _guarded(type(table))
+    kind: type = type(table)
+    table.__class__ = _guarded(kind)
 
 
 def unguard(table: faust.Table) -> None:
@@ -74,7 +75,7 @@ def _guarded(kind: type) -> type:
 
 def _clone(self: faust.Table, **options: object) -> faust.Table:
     """A table like this one, which does not run."""
-    return type(self).__mro__[1](**{**self.info(), **options})  # type: ignore[no-any-return]  # faust is not typed here
+    return type(self).__mro__[1](**{**self.info(), **options})
 
 
 def _get(self: faust.Table, key: object) -> object:

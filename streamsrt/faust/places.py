@@ -61,6 +61,11 @@ def caller() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def said(place: str) -> str:
+    """A place in the middle of a sentence: `` (file:line)``."""
+    return f" ({place})" if place else ""
+
+
 def declared_at(wanted: object) -> str:
     """Where a program assigns an object, as far as that can be found: `` (file:line)``."""
     site = assigned_at(wanted)

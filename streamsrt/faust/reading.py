@@ -97,10 +97,8 @@ class DeclaredTopic(NamedTuple):
 
 def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[DeclaredTopic]:
     """The topics that agents read, send their results to, or have among the names of their modules, and the ``derived``."""
-    from faust.types import TopicT
-
-    found = [*derived, *_known_to_agents(app)]
-    own = {id(each): each for each in found if isinstance(each, TopicT) and each.app is app and not each.pattern}
+    found = [*derived, *topics_known(app)]
+    own = {id(each): each for each in found if not each.pattern}
     return [
         DeclaredTopic(
             name,
@@ -111,6 +109,13 @@ def topics_of(app: faust.App, derived: Iterable[faust.TopicT] = ()) -> list[Decl
         for topic in own.values()
         for name in topic.topics
     ]
+
+
+def topics_known(app: faust.App) -> list[faust.TopicT]:
+    """Those of the application that agents read, send their results to, or have among the names of their modules."""
+    from faust.types import TopicT
+
+    return [each for each in _known_to_agents(app) if isinstance(each, TopicT) and each.app is app]
 
 
 def _known_to_agents(app: faust.App) -> list[object]:

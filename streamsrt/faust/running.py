@@ -499,7 +499,7 @@ class RunningApplication:
         def stores(name: str) -> Callable[[], Iterator[Rows]]:
             return lambda: (task.stores[name] for task in list(self._tasks.values()))
 
-        found: dict[str, Rows] = {table.name: ReadOnlyRows(stores(table.name)) for table in self._tables}
+        found: dict[str, Rows] = {table.name: ReadOnlyRows(table.name, stores(table.name)) for table in self._tables}
         for name, shared in self._shared.items():
             found[name] = GlobalRows(found[name], shared)
         return found

@@ -301,6 +301,11 @@ class Attachments:
         outbox.note(future)
         return sent
 
+    def topic_called(self, name: str) -> faust.TopicT | None:
+        """The topic of that name that the application has sent to, with its types and serializers; None: it has not."""
+        found = (each.topic for key, each in self._encoders.items() if each.name == name and not isinstance(key, str))
+        return next(found, None)
+
     def _encoder(self, channel: str | faust.ChannelT) -> Encoder:
         key = channel if isinstance(channel, str) else id(channel)
         encoder = self._encoders.get(key)

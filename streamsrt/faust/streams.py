@@ -30,6 +30,7 @@ from mode.utils.times import want_seconds
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Row
 from streamsrt.faust.names import INTERNAL, REFUSED
+from streamsrt.faust.places import caller, said
 
 if TYPE_CHECKING:
     import faust
@@ -158,12 +159,13 @@ class Chain:
         number = len(self.streams)
         if number == len(self._read):
             raise UserError(
-                f"agent {self.name} derives a stream for {channel} that it did not derive at the start: {_AS_AT_THE_START}"
+                f"agent {self.name}{said(caller())} derives a stream for {channel} that it did not derive at the start: "
+                f"{_AS_AT_THE_START}"
             )
         if _names(channel) != _names(self._read[number]):
             raise UserError(
-                f"agent {self.name} derives a stream for {channel}, and at the start one for {self._read[number]}, which is "
-                "the topic that it reads: derive the same streams in each call of the agent"
+                f"agent {self.name}{said(caller())} derives a stream for {channel}, and at the start one for "
+                f"{self._read[number]}, which is the topic that it reads: derive the same streams in each call of the agent"
             )
 
 
@@ -411,7 +413,7 @@ class AgentStream:
         if not name:
             if not isinstance(key, FieldDescriptorT):
                 raise UserError(
-                    f"group_by of agent {self._chain.name} with a function needs name=, which ends its topic"
+                    f"group_by of agent {self._chain.name}{said(caller())} with a function needs name=, which ends its topic"
                 )
             name = key.ident
         if topic is None:
@@ -449,7 +451,9 @@ class AgentStream:
 
     def _derived(self, channel: faust.TopicT, send: Callable[[object], object]) -> AgentStream:
         if self._chain.streams[-1] is not self:
-            raise UserError(f"agent {self._chain.name} derives two streams from one by group_by or through: derive one")
+            raise UserError(
+                f"agent {self._chain.name}{said(caller())} derives two streams from one by group_by or through: derive one"
+            )
         derived = self._chain.add(channel)
         # As with faust, what was added before goes with the new stream.
         derived._processors, self._processors = self._processors, [send]
@@ -480,7 +484,9 @@ class AgentStream:
         return f"<{self.shortlabel}>"
 
     def __iter__(self) -> Iterator[object]:
-        raise TypeError(f"the stream of agent {self._chain.name} is not iterable: write 'async for', in an 'async def'")
+        raise TypeError(
+            f"the stream of agent {self._chain.name}{said(caller())} is not iterable: write 'async for', in an 'async def'"
+        )
 
     def __and__(self, other: object) -> object:
         raise _refused(self._chain.name, "combine")
@@ -495,10 +501,10 @@ def _refused(agent: str, name: str) -> UserError:
     if not hasattr(Stream, name):
         meant = get_close_matches(name, [each for each in dir(AgentStream) if not each.startswith("_")], n=1)
         question = f": did you mean {meant[0]!r}?" if meant else ", in faust either"
-        return UserError(f"stream.{name} of agent {agent}: Stream has no {name!r}{question}")
+        return UserError(f"stream.{name} of agent {agent}{said(caller())}: Stream has no {name!r}{question}")
     return UserError(
-        f"stream.{name} of agent {agent} is not supported by streamsrt.faust: {REFUSED[Stream].get(name, INTERNAL)}. "
-        "docs/faust.md lists what is supported"
+        f"stream.{name} of agent {agent}{said(caller())} is not supported by streamsrt.faust: "
+        f"{REFUSED[Stream].get(name, INTERNAL)}. docs/faust.md lists what is supported"
     )
 
 

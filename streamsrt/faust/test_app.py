@@ -18,8 +18,8 @@ from streamsrt.client.values import NewTopic
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Decoder, Row
 from streamsrt.faust.program import topology_with
-from streamsrt.faust.reading import over_topics
-from streamsrt.faust.sends import is_bound, placed
+from streamsrt.faust.reading import topics_known
+from streamsrt.faust.sends import Attachments, is_bound, placed
 from streamsrt.faust.settings import config
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import Headers
@@ -128,8 +128,10 @@ class TestApp:
     def _topic(self, topic: str | faust.TopicT) -> faust.TopicT:
         if not isinstance(topic, str):
             return topic
-        of_agents = (agent.channel for agent in over_topics(self._app))
-        return next((each for each in of_agents if topic in each.topics), None) or self._app.topic(topic)
+        known = (each for each in topics_known(self._app) if topic in each.topics)
+        attachments = self._app._attachments
+        sent = attachments.topic_called(topic) if isinstance(attachments, Attachments) else None
+        return next(known, None) or sent or self._app.topic(topic)
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ from croniter import croniter
 
 from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
 from streamsrt.faust.host import SENDER, Host
-from streamsrt.faust.places import line_of, written
+from streamsrt.faust.places import caller, line_of, said, written
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.operators.engine.environment import Environment
 
@@ -91,9 +91,10 @@ def _call(app: faust.App, function: Callable[..., Awaitable[None]]) -> Callable[
 
 
 class ReadOnlyRows:
-    """The rows of one table in all tasks of the process."""
+    """The rows of one table, of that name, in all tasks of the process."""
 
-    def __init__(self, stores: Callable[[], Iterator[ReadableRows]]) -> None:
+    def __init__(self, name: str, stores: Callable[[], Iterator[ReadableRows]]) -> None:
+        self._name = name
         self._stores = stores
 
     def get(self, key: object, /) -> object:
@@ -102,7 +103,11 @@ class ReadOnlyRows:
 
     def put(self, key: object, value: object, /) -> None:
         """Tables are changed by agents."""
-        raise UserError("a timer can't change a table, in faust either: send a record to an agent that does")
+        sender = SENDER.get() or "what is no agent"
+        raise UserError(
+            f"table {self._name} can't be changed by {sender}{said(caller())}: only agents change tables, in Faust, too. "
+            "Send a record to an agent that does"
+        )
 
     def all(self) -> Iterator[tuple[object, object]]:
         """The rows of all partitions."""

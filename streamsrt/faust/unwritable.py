@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class UnwritableKeyError(TypeError):
-    """A key can't be turned into bytes."""
+    """The key of a row can't be turned into bytes: assign a key that the table's codec can write."""
 
 
 def named_with_line(table: faust.Table) -> str:

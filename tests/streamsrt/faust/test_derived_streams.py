@@ -240,7 +240,7 @@ def test_streams_that_are_not_those_of_the_start_end_the_application() -> None:
     with (
         TestApp(app) as test,
         pytest.raises(
-            UserError, match=r"shop\.fickle derives a stream for .*Order\.account.* at the start one for .*item"
+            UserError, match=r"shop\.fickle .* derives a stream for .*Order\.account.* at the start one for .*item"
         ),
     ):
         test.send("orders", value=ORDERS[0])

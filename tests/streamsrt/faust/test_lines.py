@@ -101,3 +101,52 @@ def _run_for_a_second(app: faust.App) -> None:
     with TopologyTestDriver(streamsrt.faust.topology(app), streamsrt.faust.config(app), refuse=refuse) as driver:
         driver.pipe_raw("in", None, b"1", 0)
         driver.advance_wall_clock_time(1000)
+
+
+def _joins(stream: Any) -> object:
+    return getattr(stream, "left_" + "join")
+
+
+def _sleeps(stream: Any) -> object:
+    return stream.sleep(0.1)
+
+
+def _derives(stream: Any) -> object:
+    return stream.group_by(len, name="length")
+
+
+def _is_unknown(stream: Any) -> object:
+    return stream.evnets
+
+
+@pytest.mark.parametrize("use", [_joins, _sleeps, _derives, _is_unknown])
+def test_what_an_agent_wants_of_its_stream_by_another_name_is_told_with_the_line(use: Any) -> None:
+    app, uses = an_app(), [use]
+
+    @app.agent(app.topic("in"))
+    async def work(stream: Any) -> None:
+        async for _ in stream:
+            uses[0](stream)
+
+    place = rf"\({re.escape(__file__)}:{use.__code__.co_firstlineno + 1}\)"
+    with TestApp(app) as test, pytest.raises(UserError, match=place):
+        test.send("in", value=1)
+
+
+@pytest.mark.parametrize("declare", [lambda app: app.timer(0.1), lambda app: app.task])
+def test_who_changes_a_table_and_is_no_agent_is_told_with_the_line(declare: Any) -> None:
+    app = an_app()
+    rows = app.Table("rows", default=int)
+    app.agent(app.topic("in"))(_nothing)
+
+    async def change() -> None:
+        rows["a"] = 1
+
+    declare(app)(change)
+    first = change.__code__.co_firstlineno
+    who = rf"the (timer|task) at {re.escape(__file__)}:{first} \({re.escape(__file__)}:{first + 1}\)"
+    with (
+        TestApp(app) as test,
+        pytest.raises(ProcessingError, match=f"^table rows can't be changed by {who}: only agents"),
+    ):
+        test.driver.advance_wall_clock_time(200)

@@ -303,3 +303,32 @@ def test_a_partitioner_that_names_no_partition_stops_the_application() -> None:
     )
     with pytest.raises(UserError, match=message), TestApp(app, partitions={"in": 1, "out": 3}) as test:
         test.send("in", value=1)
+
+
+def test_what_is_received_by_name_has_the_types_of_the_topic_that_was_sent_to() -> None:
+    app = an_app()
+
+    class Topics:
+        """They have no name of a module."""
+
+        texts = app.topic("texts", key_type=str, value_type=str, value_serializer="raw")
+        offers = app.topic("offers", key_type=Offer, value_type=Offer)
+
+    offer = Offer("tea", Price(Decimal("1.5")))
+
+    sunk = app.topic("sunk", value_type=bytes, value_serializer="raw")
+
+    @app.agent(app.topic("in", key_type=str, value_type=str), sink=[sunk])
+    async def relay(stream: Any) -> Any:
+        async for key, value in stream.items():
+            await Topics.texts.send(key=key, value=value)
+            await Topics.offers.send(key=offer, value=offer)
+            await app.send("plain", value=value)
+            yield value.encode()
+
+    with TestApp(app) as test:
+        test.send("in", key="tea", value="green")
+        assert test.received("texts") == [("tea", "green")]
+        assert test.received("offers") == [(offer, offer)]
+        assert test.received("plain") == [(None, "green")]
+        assert test.received("sunk") == [(None, b"green")]
