@@ -542,21 +542,15 @@ class Task:
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
         held_back, done = self._runner.env.first_held_back(), self._uncommitted | self._held_back.keys()
+        times = self.operator_times()
         offsets = {
-            topic_partition: (
-                held_back.get(topic_partition, self._offsets[topic_partition]),
-                self._metadata(topic_partition),
-            )
-            for topic_partition in self.source_partitions
-            if topic_partition in done
+            each: (held_back.get(each, self._offsets[each]), partition_metadata(self._partition_times[each], times))
+            for each in self.source_partitions
+            if each in done
         }
         self._held_back = {each: offset for each, offset in held_back.items() if each in offsets}
         self._runner.env.observed.committing = {each: offset for each, (offset, _) in offsets.items()}
         return CommitState(offsets)
-
-    def _metadata(self, topic_partition: TopicPartition) -> str:
-        time = self._partition_times[topic_partition]
-        return partition_metadata(time, self.operator_times())
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""

@@ -189,7 +189,7 @@ def test_a_stream_is_asked_for_what_it_has_not() -> None:
 
     with (
         TestApp(own) as test,
-        pytest.raises(UserError, match=r"stream\.outer_join of agent .*sly is not supported .*: faust"),
+        pytest.raises(UserError, match=r"stream\.outer_join of agent .*sly .*is not supported .*: faust"),
     ):
         test.send("in", value=1)
 
