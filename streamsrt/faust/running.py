@@ -376,6 +376,9 @@ class RunningApplication:
         if background.is_wanted or background.is_running:
             with _current(self._process()):
                 background.advance(leads=self._leads())
+        else:
+            # app.crash() of an application that has nothing else beside its agents.
+            background.check()
         self._loose.flush(node)
 
     def _hear_of_commit(self, context: Context, task: RunningTask) -> None:

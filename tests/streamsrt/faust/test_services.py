@@ -187,3 +187,18 @@ def test_a_use_is_found_at_the_start() -> None:
 
     with pytest.raises(UserError, match=rf"^table\.stop \({re.escape(__file__)}:\d+\) in agent read is not supported"):
         streamsrt.faust.topology(app)
+
+
+def test_crash_ends_an_application_that_has_only_agents() -> None:
+    app = an_app()
+
+    @app.agent(app.topic("in"))
+    async def work(stream: Any) -> None:
+        async for _ in stream:
+            await app.crash(KeyError("no more"))
+
+    message = r"^app\.crash\(\) was called: KeyError: 'no more'$"
+    with TestApp(app) as test:
+        test.send("in", value=1)
+        with pytest.raises(ProcessingError, match=message):
+            test.driver.advance_wall_clock_time(100)
