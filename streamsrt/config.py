@@ -26,6 +26,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StringConstraints,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -43,6 +44,8 @@ def _to_ms(value: object) -> object:
 
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
+AsGiven = Annotated[str, StringConstraints(strip_whitespace=False)]
+"""A text that is not stripped: whoever looks for something by a name that was given finds it by the same."""
 RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
@@ -162,7 +165,7 @@ class StreamsConfig(BaseModel):
     )
 
     # Who and where
-    application_id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
+    application_id: AsGiven = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
     """Name of the application. It is also the name of its group and the prefix of its internal topics and transactional
     ids."""
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)

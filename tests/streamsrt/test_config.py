@@ -141,6 +141,8 @@ def test_every_number_has_the_bounds_of_its_type() -> None:
             {"application.id": "no spaces"},
             "application.id='no spaces' has other characters than letters (a-z, A-Z), digits, '.', '_' and '-'",
         ),
+        ({"application.id": "shop "}, "application.id='shop ' has other characters than letters"),
+        ({"application.id": "shop\n"}, r"application.id='shop\n' has other characters than letters"),
         ({"compression.type": "rar"}, "compression.type='rar'"),
         ({"group.instance.id": ""}, "group.instance.id=''"),
         ({"num.stream.threads": "257"}, "at most 256 stream threads, each a process of its own. Start more instances"),

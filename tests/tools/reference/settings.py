@@ -28,6 +28,7 @@ from tests.tools.reference.source import GENERATED, defined, field_docstrings, m
 
 _TYPES = {
     "Any": "object or text",
+    "AsGiven": "text",
     "bool": "`true`, `false`",
     "int": "integer",
     "Milliseconds": "milliseconds",
