@@ -21,6 +21,7 @@
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine
 ``engine_spark``          tasks on Spark
+``spark_errors``          what Spark's errors say: the file, the cause
 ``spark_source``          state as a Spark data frame
 ``handover``              results into the cluster, exactly once, offsets last
 ``log_writer``            one partition's records into its log, exactly once

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.lake_formats import has_scheme
 from streamsrt.backfill.parquet_files import (
     HEADERS,
     KEY,
@@ -59,10 +60,16 @@ _REQUIRED = (OFFSET, TIMESTAMP, KEY, VALUE)
 
 
 def scan_archive(
-    root: Path, *, allow_gaps: bool = False, times: TimesRead | None = None, topic: str = "TOPIC"
+    path: Path | str, *, allow_gaps: bool = False, times: TimesRead | None = None, topic: str = "TOPIC"
 ) -> dict[int, tuple[ArchiveFile, ...]]:
     """The files of a topic's archive by partition, in the order of offsets. ``times`` gets how their times are written.
     Raises ArchiveError."""
+    if has_scheme(str(path)):
+        raise ArchiveError(
+            f"archive {path} is not a directory of this machine: --lake {topic}={path} reads it, by Spark "
+            "(pip install 'streamsrt[spark]')"
+        )
+    root = Path(path)
     if not root.is_dir():
         raise ArchiveError(f"archive {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     found: dict[int, list[ArchiveFile]] = {}
@@ -109,7 +116,8 @@ def _partition_of(path: Path, file: ParquetFile) -> int:
     if folder is not None:
         return folder
     raise ArchiveError(
-        f"{path} does not say which partition it holds: it has no column partition and is in no folder partition=N"
+        f"{path} does not say which partition it holds: it has no column partition and is in no folder partition=N. "
+        "Add the column, or move the file into the folder of its partition"
     )
 
 

@@ -25,6 +25,7 @@ from streamsrt.backfill.verify import verify_results
 from streamsrt.client.values import TopicPartition
 from streamsrt.operators.engine.environment import PUNCTUATIONS
 from streamsrt.operators.engine.punctuation_queue import scheduled_later
+from streamsrt.wording import counted
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import Code, traits_of
 from topology.graph.topology import Topology
@@ -134,7 +135,8 @@ def check_partitions(earlier: EarlierBackfill, counts: Mapping[str, int]) -> Non
         now = counts.get(topic, before)
         if now != before:
             raise PlanError(
-                f"--after {earlier.directory}: topic {topic!r} has {now} partitions, and had {before} then: keys are in "
+                f"--after {earlier.directory}: topic {topic!r} has {counted(now, 'partition')}, and had "
+                f"{before} then: keys are in "
                 f"other partitions now. Plan a complete backfill in another --dir, without --after"
             )
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
@@ -35,6 +34,7 @@ from streamsrt.backfill.errors import BackfillError, WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
 from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import BackfillPlan, load_plan
+from streamsrt.backfill.spark_errors import file_in, last_cause
 from streamsrt.errors import StreamsError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _REASON = "most recent failure: "
-_FILE = re.compile(r"Encountered error while reading file (?:file:/*(?=/))?(\S+?)\.?(?:\s|$)")
 _MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
@@ -138,9 +137,9 @@ def _raise_failure(job: Future[dict[str, TaskFailure]], master: str) -> None:
 
 def _explained(text: str, master: str) -> StreamsError:
     """Returns the error to raise for the error with which Spark ended."""
-    file, module = _FILE.search(text), _MODULE.search(text)
+    file, module = file_in(text), _MODULE.search(text)
     if file is not None:
-        return unreadable(unquote(file[1]), _cause(text))
+        return unreadable(file.removeprefix("file:"), last_cause(text) or _reason(text))
     if module is not None and "Traceback" in text:
         return BackfillError(
             f"the workers of {master} can't import {module[1]}: make a bundle with streamsrt backfill bundle and give it "
@@ -151,12 +150,6 @@ def _explained(text: str, master: str) -> StreamsError:
         f"Spark gave up a task after all attempts ({_reason(text)}). Finished tasks are kept: streamsrt backfill resume "
         "runs the others"
     )
-
-
-def _cause(text: str) -> str:
-    """The last cause in Spark's message about an unreadable file."""
-    causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
-    return causes[-1].strip() if causes else _reason(text)
 
 
 def _reason(text: str) -> str:

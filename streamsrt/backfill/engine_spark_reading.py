@@ -17,15 +17,15 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from streamsrt.backfill.engine_spark_session import hadoop_version
 from streamsrt.backfill.errors import ArchiveError, BackfillError
-from streamsrt.backfill.lake import Lake, check_unchanged
+from streamsrt.backfill.lake import Lake, check_unchanged, counts_nanoseconds, nanosecond_column
 from streamsrt.backfill.lake_formats import (
     FILES,
     TABLE,
@@ -38,17 +38,17 @@ from streamsrt.backfill.lake_formats import (
     packed_ending,
     reader_options,
 )
-from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, unreadable
+from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, opened, unreadable
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark_errors import file_in, last_cause, plain_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 _GLOB = re.compile(r"[][{}*?\\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ?([^\n]+)")
 _HEADER = re.compile(r"^ *(Header|Schema|Header length): *(.+)$", re.MULTILINE)
-_FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _TEXTS = ("json", "csv")
 _OWN_TYPES = frozenset({"singlevariantcolumn", "primitivesasstring"})
 _RECORD = (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS)
@@ -57,6 +57,8 @@ _MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
 _ID, _NUMBER = "__id", "__number"
+_BROKEN, _PATH = "__broken", "__path"
+_SHOWN = 80
 
 
 # -------------------------------------------------------------------------------------------------------------- listing
@@ -86,11 +88,6 @@ def spark_path(path: str) -> str:
 def base_path(path: str) -> str:
     """The folder under which folders are columns: Spark expands nothing in it."""
     return path if has_scheme(path) else f"file:{path}"
-
-
-def plain_path(uri: str) -> str:
-    """A path as Spark lists it, of a path as Spark names it elsewhere."""
-    return re.sub(r"^file:/+", "file:/", unquote(uri))
 
 
 def list_files(spark: SparkSession, paths: Sequence[str], options: Mapping[str, str]) -> dict[str, ListedFile]:
@@ -401,16 +398,23 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
         raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: define it by an expression")
     for name, wanted in allowed.items():
         if name in kinds and kinds[name] not in wanted:
-            how = (
-                f"write it as the application's serde does, e.g. cast({name} as string) or to_json(struct(*))"
-                if name in (KEY, VALUE)
-                else f"convert it, e.g. --lake-column {lake.topic}.{name}='cast({name} as "
-                f"{'timestamp' if name == TIMESTAMP else 'bigint'})'"
-            )
             raise BackfillError(
                 f"{name} of the lake of {lake.topic} ({lake.columns.get(name, name)}) is {kinds[name]}, and must be "
-                f"{' or '.join(wanted)}: {how}"
+                f"{' or '.join(wanted)}: {_conversion(lake, name)}"
             )
+
+
+def _conversion(lake: LakePlan, name: str) -> str:
+    """Returns how a column gets a type that a record can have."""
+    text = lake.columns.get(name, name)
+    if name in (KEY, VALUE):
+        return f"write it as the application's serde does, e.g. cast({text} as string) or to_json(struct(*))"
+    option = f"convert it, e.g. --lake-column {lake.topic}.{name}="
+    if name == TIMESTAMP:
+        return f"{option}'cast({text} as timestamp)'"
+    if name in (PARTITION, OFFSET):
+        return f"{option}'cast({text} as bigint)'"
+    return f"{option}'cast({text} as timestamp)' if it is a time, or 'cast({text} as bigint)' if it is a number"
 
 
 def as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
@@ -483,16 +487,9 @@ def explained(
         best_line(error),
         SparkVersions(spark.version, hadoop_version()),
     )
-    file = _FILE.search(text)
-    if file is not None and "CSV header" in text:
-        return _other_header(lake, plain_path(file[1]), text)
-    if file is not None:
-        return unreadable(plain_path(file[1]), last_cause(text) or said)
-    if "MALFORMED_RECORD_IN_PARSING" in text:
-        return ArchiveError(
-            f"{where}, {lake.location}, has rows that are not valid {lake.format}: correct them; --lake-option "
-            f"{lake.topic}.mode=DROPMALFORMED leaves them out"
-        )
+    of_file = _explained_by_file(spark, lake, text, said)
+    if of_file is not None:
+        return of_file
     if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
         return BackfillError(
             f"{where} has the format {lake.format}, for which Spark {versions.spark} has no package here: "
@@ -522,6 +519,67 @@ def explained(
     return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
 
 
+def _explained_by_file(spark: SparkSession, lake: LakePlan, text: str, said: str) -> ArchiveError | None:
+    """Returns the error to raise where a file holds something else than what Spark can read; None if it is not that."""
+    if "PARQUET_TYPE_ILLEGAL" in text and "NANOS" in text:
+        return _nanoseconds(spark, lake)
+    file = file_in(text)
+    if file is not None and "CSV header" in text:
+        return _other_header(lake, file, text)
+    if file is not None:
+        return unreadable(file, last_cause(text) or said)
+    return _malformed(spark, lake) if "MALFORMED_RECORD_IN_PARSING" in text else None
+
+
+def _malformed(spark: SparkSession, lake: LakePlan) -> ArchiveError:
+    """Returns the error for rows that don't fit the format. Spark does not say in which file they are."""
+    row = _broken_json(spark, lake) if lake.format == "json" else None
+    advice = f"correct them; --lake-option {lake.topic}.mode=DROPMALFORMED leaves them out"
+    if row is None:
+        return ArchiveError(
+            f"the lake of {lake.topic}, {lake.location}, has rows that are not valid {lake.format}: {advice}"
+        )
+    text = row[_BROKEN].strip()
+    shown = repr(text[:_SHOWN]) + (" ..." if len(text) > _SHOWN else "")
+    return ArchiveError(
+        f"{plain_path(row[_PATH])}, of the lake of {lake.topic}, has rows that are not valid json, such as {shown}: {advice}"
+    )
+
+
+def _broken_json(spark: SparkSession, lake: LakePlan) -> Row | None:
+    """A row that is no JSON, or not of the types of the lake; None if it can't be found."""
+    import pyspark.sql.functions as f
+    from pyspark.sql.types import StructType
+
+    assert lake.location is not None
+    options = {name: value for name, value in lake.options.items() if name.lower() not in _OWN_TYPES}
+    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN, "recursiveFileLookup": "true"}
+    known = StructType.fromJson(json.loads(lake.column_types)) if lake.column_types is not None else StructType()
+    # Spark refuses to look at nothing but the broken rows.
+    schema = known.add(_BROKEN, "string").add(_ROW, "string")
+    paths = [file.path for file in lake.files] or [lake.location]
+    try:
+        rows = spark.read.format("json").options(**options).schema(schema).load([spark_path(path) for path in paths])
+        return rows.select("*", f.col("_metadata.file_path").alias(_PATH)).where(f"{_BROKEN} is not null").first()
+    except SPARK_ERRORS:
+        return None
+
+
+def _nanoseconds(spark: SparkSession, lake: LakePlan) -> ArchiveError:
+    """Returns the error for times that Spark does not read, with the file if this process sees it."""
+    paths = [file.path for file in lake.files]
+    if not paths and lake.location is not None and lake.format in FILES:
+        paths = list(list_files(spark, [lake.location], lake.options))
+    for path in paths:
+        local = Path(path.removeprefix("file:"))
+        if path.startswith("file:") and local.exists():
+            with opened(local) as file:
+                column = nanosecond_column(file)
+            if column is not None:
+                return counts_nanoseconds(f"{path}: column {column}")
+    return counts_nanoseconds(f"the lake of {lake.topic}, {lake.location or lake.root}: a column")
+
+
 def _other_header(lake: LakePlan, path: str, text: str) -> ArchiveError:
     """Returns the error for a CSV file whose header is not that of the file from which Spark took the columns."""
     said = ", ".join(f"{name.lower()} {value.strip()}" for name, value in _HEADER.findall(text)[:2])
@@ -544,9 +602,3 @@ def best_line(error: Exception) -> str:
         lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else (lines or [""])[0]
     )
     return chosen or type(error).__name__
-
-
-def last_cause(text: str) -> str:
-    """The last cause in Spark's error message; empty if there is none."""
-    causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
-    return causes[-1].strip() if causes else ""

@@ -5,6 +5,7 @@ Every key and value is computed, though only counted: what can't be read or conv
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,15 +17,16 @@ from streamsrt.backfill.engine_spark_reading import (
     count_rows,
     described_source,
     explained,
-    plain_path,
     read_lake,
 )
 from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
-from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE
+from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE, TimesRead
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark_errors import plain_path
+from streamsrt.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -33,19 +35,23 @@ MAPPED = ("key", "value", "timestamp", "partition", "offset")
 _OWNER, _POSITION, _TIME, _DAY, _FILE, _GROUP = "owner", "position", "time", "day", "file", "group"
 _BY_OWNER, _BY_FILE, _BY_DAY = 0b011, 0b101, 0b110
 """The value of Spark's ``grouping_id`` for groups by one of three columns."""
+_NAIVE = "timestamp_ntz"
+_OF_A_ZONE = re.compile("utc_timestamp|convert_timezone", re.IGNORECASE)
+"""Functions of Spark's that say of which zone a time is."""
 _NO_KEY = -1
 _DAY_MS = 86_400_000
 
 
 def scan_by_spark(
-    spark: SparkSession, lake: Lake, topic: str, partitions: int, *, any_time: bool = False
+    spark: SparkSession, lake: Lake, topic: str, partitions: int, *, times: TimesRead | None = None
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
-    """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. ``any_time``: records may be from before 1970. Raises
-    ArchiveError, BackfillError."""
+    """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
     check_format(topic, lake.format)
-    unknown = sorted(set(lake.columns) - set(MAPPED))
+    unknown = sorted(set(lake.columns) - {*MAPPED, lake.order})
     if unknown:
-        raise ArchiveError(f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)}")
+        raise ArchiveError(
+            f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)} and the column of --lake-order"
+        )
     with quiet():
         source, rows = described_source(spark, lake, topic)
         names = {*rows.columns, *lake.columns}
@@ -64,15 +70,19 @@ def scan_by_spark(
             )
         try:
             count = None if plan.id is None else count_rows(spark, rows, plan)
-            counted = _counted(_positions(read_lake(spark, plan, rows, _file_of(plan)), plan, partitions)).collect()
+            frame = read_lake(spark, plan, rows, _file_of(plan))
+            groups = _counted(_positions(frame, plan, partitions)).collect()
         except SPARK_ERRORS as error:
             raise explained(spark, plan, error, rows.columns) from error
-    by = {group: [row for row in counted if row[_GROUP] == group] for group in (_BY_OWNER, _BY_FILE, _BY_DAY)}
+    by = {group: [row for row in groups if row[_GROUP] == group] for group in (_BY_OWNER, _BY_FILE, _BY_DAY)}
     if not by[_BY_OWNER]:
         raise _empty(plan)
     _check_keys(plan, by[_BY_OWNER])
-    if not any_time:
+    if times is None or not times.is_extracted:
         _check_times(plan, by[_BY_FILE])
+    if times is not None:
+        finer = sum(row["finer"] for row in by[_BY_OWNER])
+        times.add_by_spark(_time_of(plan), without_zone=_without_zone(plan, rows, frame), finer=finer)
     shares = {row[_OWNER]: _share(plan, row, partitions, allow_gaps=lake.allow_gaps) for row in by[_BY_OWNER]}
     update = {
         "files": _read_files(plan, by[_BY_FILE]),
@@ -82,6 +92,21 @@ def scan_by_spark(
     if count is not None:
         update["duplicates"] = count - sum(row["records"] for row in by[_BY_OWNER])
     return plan.model_copy(update=update), shares
+
+
+def _time_of(plan: LakePlan) -> str:
+    return plan.columns.get(TIMESTAMP, f"column {TIMESTAMP}")
+
+
+def _without_zone(plan: LakePlan, rows: DataFrame, frame: DataFrame) -> str | None:
+    """The column without a time zone, or the expression, that the times of records come from; None if they have one."""
+    text = plan.columns.get(TIMESTAMP, TIMESTAMP)
+    if _OF_A_ZONE.search(text):
+        return None
+    for name, kind in rows.dtypes:
+        if kind == _NAIVE and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
+            return name
+    return text if dict(frame.dtypes)[TIMESTAMP] == _NAIVE else None
 
 
 def _file_of(plan: LakePlan) -> Column:
@@ -100,11 +125,14 @@ def _positions(frame: DataFrame, plan: LakePlan, partitions: int) -> DataFrame:
         hashed = partition_of_key(partitions, f.coalesce(f.col(KEY).cast("binary"), f.lit(b"")))
         owner = f.when(f.col(KEY).isNull(), _NO_KEY).otherwise(hashed)
     time = as_long(frame, TIMESTAMP, per_second=1_000)
+    is_time = dict(frame.dtypes)[TIMESTAMP] in ("timestamp", _NAIVE)
+    finer = f.pmod(as_long(frame, TIMESTAMP, per_second=1_000_000), f.lit(1_000)) != 0 if is_time else f.lit(False)
     return frame.select(
         owner.alias(_OWNER),
         as_long(frame, plan.order, per_second=1_000_000).alias(_POSITION),
         time.alias(_TIME),
         f.floor(time / _DAY_MS).alias(_DAY),
+        finer.alias("finer"),
         f.col(_FILE),
         f.col(KEY).isNull().alias("no_key"),
         (f.octet_length(f.col(KEY)) + f.octet_length(f.col(VALUE))).alias("bytes"),
@@ -122,6 +150,7 @@ def _counted(frame: DataFrame) -> DataFrame:
         f.max(_POSITION).alias("last"),
         f.min(_TIME).alias("earliest_ms"),
         f.count_if(f.col(_TIME).isNull() | f.col(_POSITION).isNull()).alias("lost"),
+        f.count_if("finer").alias("finer"),
         f.count_if("no_key").alias("nulls"),
         f.min(f.when(f.col("no_key"), f.col(_FILE))).alias("null_file"),
         f.count_distinct(_FILE).alias("files"),
@@ -199,8 +228,9 @@ def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> La
         )
     if not 0 <= owner < partitions:
         raise ArchiveError(
-            f"the lake of {plan.topic} has records of partition {owner}, and the topic has {partitions} partitions: it "
-            "is the lake of another topic, or the expression for partition is not that of Kafka"
+            f"the lake of {plan.topic} has records of partition {owner}, and the topic has "
+            f"{counted(partitions, 'partition')}: it is the lake of another topic, or the expression for "
+            "partition is not that of Kafka"
         )
     if plan.order != OFFSET:
         return LakeShare(row["records"], files=row["files"])

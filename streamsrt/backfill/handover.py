@@ -30,6 +30,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import StreamsError
 from streamsrt.tasks.input.offset_metadata import done_metadata, running_metadata
+from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
 METADATA_BYTES_MAX = 4096
@@ -216,9 +217,8 @@ class HandOver:
         for name, partitions in present.items():
             if partitions != wanted[name].partitions:
                 raise HandOverError(
-                    f"topic {name!r} has {partitions} partitions, the application needs {wanted[name].partitions}: "
-                    "delete it, or "
-                    "give another application id"
+                    f"topic {name!r} has {counted(partitions, 'partition')}, the application needs "
+                    f"{wanted[name].partitions}: delete it, or give another application id"
                 )
         missing = [
             NewTopic(name=name, partitions=topic.partitions, configs=topic.configs)

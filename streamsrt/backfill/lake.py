@@ -45,7 +45,6 @@ from streamsrt.backfill.parquet_files import (
     check_size,
     check_times,
     folder_partition,
-    is_int96,
     key_bytes,
     nothing_found,
     numbers,
@@ -56,6 +55,7 @@ from streamsrt.backfill.parquet_files import (
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.client.values import TopicPartition
 from streamsrt.wire.murmur2 import PartitionMemo
+from streamsrt.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,7 +73,8 @@ class Lake:
     compacted or written in transactions.
 
     ``columns``: Spark SQL expressions for those of ``key``, ``value``, ``timestamp``, ``partition`` and ``offset`` that
-    are not columns with these names: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``.
+    are not columns with these names: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``; also for the column of
+    ``order``, where it is text: ``{"seq": "cast(seq as bigint)"}``.
 
     ``format``: one of :data:`~streamsrt.backfill.lake_formats.FORMATS`; ``options``: of Spark's reader of that format;
     ``where``: a Spark SQL condition: only rows that meet it are read; ``id``: an expression that identifies records: of
@@ -203,8 +204,6 @@ def check_alike(path: Path, schema: pyarrow.Schema, first: Path, expected: pyarr
 
 def check_for_spark(path: Path, file: ParquetFile) -> None:
     """Raises ArchiveError for columns that pyarrow can read and Spark can't, even if they are not used."""
-    import pyarrow as pa
-
     lower: dict[str, str] = {}
     for name in file.schema_arrow.names:
         if name.lower() in lower:
@@ -213,13 +212,27 @@ def check_for_spark(path: Path, file: ParquetFile) -> None:
                 "one of them"
             )
         lower[name.lower()] = name
-    for name in file.schema_arrow.names:
-        kind = file.schema_arrow.field(name).type
-        if pa.types.is_timestamp(kind) and kind.unit == "ns" and not is_int96(file, name):
-            raise ArchiveError(
-                f"{path}: column {name} counts nanoseconds ({kind}), which Spark does not read: rewrite the files with "
-                "microseconds (pyarrow: coerce_timestamps='us')"
-            )
+    column = nanosecond_column(file)
+    if column is not None:
+        raise counts_nanoseconds(f"{path}: column {column}")
+
+
+def nanosecond_column(file: ParquetFile) -> str | None:
+    """A column of times, or a part of one, that counts nanoseconds; None if there is none."""
+    for index in range(len(file.schema)):
+        leaf = file.schema.column(index)
+        # INT96, of old versions of Spark, Hive and Impala, is another type.
+        if leaf.physical_type == "INT64" and leaf.logical_type.type == "TIMESTAMP" and "nano" in str(leaf.logical_type):
+            return str(leaf.path)
+    return None
+
+
+def counts_nanoseconds(what: str) -> ArchiveError:
+    """Returns the error for times that pyarrow can read and Spark can't."""
+    return ArchiveError(
+        f"{what} counts nanoseconds, which Spark does not read: rewrite the files with microseconds (pyarrow: "
+        "coerce_timestamps='us')"
+    )
 
 
 def order_of(lake: Lake, path: Path | str, names: set[str]) -> str:
@@ -322,8 +335,8 @@ class _Counts:
         outside = owners[(owners < 0) | (owners >= partitions)]
         if len(outside):
             raise ArchiveError(
-                f"{path} has records of partition {outside[0]}, and topic {self._topic} has {partitions} partitions: it is "
-                "the lake of another topic, or the topic was recreated"
+                f"{path} has records of partition {outside[0]}, and topic {self._topic} has "
+                f"{counted(partitions, 'partition')}: it is the lake of another topic, or the topic was recreated"
             )
         if self._exact and len(offsets) and offsets.min() < 0:
             raise ArchiveError(f"{path} has offset {offsets.min()}: it must not be negative. Rewrite it")

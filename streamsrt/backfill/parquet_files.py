@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -356,6 +357,7 @@ class TimesRead:
         self._without_zone = 0
         self._files = 0
         self._finer: set[str] = set()
+        self._by_spark: tuple[str, str | None, int] | None = None
 
     def add(self, kind: pyarrow.DataType) -> None:
         """Another file, whose times are of this Arrow type."""
@@ -367,8 +369,15 @@ class TimesRead:
             if kind.unit in _FINER:
                 self._finer.add(_FINER[kind.unit])
 
+    def add_by_spark(self, text: str, *, without_zone: str | None, finer: int) -> None:
+        """A lake that Spark reads. ``text``: what its times are, in SQL; ``without_zone``: the column without a time zone
+        that they come from; ``finer``: how many records have times that are no whole milliseconds."""
+        self._by_spark = (text, without_zone, finer)
+
     def notes(self, topic: str) -> Iterator[str]:
         """One sentence for each thing that somebody may not expect."""
+        if self._by_spark is not None:
+            yield from self._notes_by_spark(topic, *self._by_spark)
         if self._without_zone:
             count = "all" if self._without_zone == self._files else str(self._without_zone)
             yield (
@@ -378,6 +387,18 @@ class TimesRead:
         if self._finer:
             yield (
                 f"the times of {topic} (column timestamp) count {' and '.join(sorted(self._finer))}: records have "
+                "milliseconds, what is finer is cut off"
+            )
+
+    def _notes_by_spark(self, topic: str, text: str, without_zone: str | None, finer: int) -> Iterator[str]:
+        if without_zone is not None:
+            yield (
+                f"the times of {topic} ({text}) have no time zone: they are read as UTC. If they are local times, say of "
+                f"which zone: --lake-column {topic}.{TIMESTAMP}='to_utc_timestamp({without_zone}, \"America/New_York\")'"
+            )
+        if finer:
+            yield (
+                f"the times of {topic} ({text}) count microseconds in {counted(finer, 'record')}: records have "
                 "milliseconds, what is finer is cut off"
             )
 

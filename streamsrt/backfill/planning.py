@@ -53,6 +53,7 @@ from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
 from streamsrt.tasks.task import TaskConfig
+from streamsrt.wording import counted
 from topology.graph.nodes import Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology
 
@@ -342,8 +343,7 @@ def _lakes(
                 session = stack.enter_context(contextlib.closing(opened))
             from streamsrt.backfill.engine_spark_scan import scan_by_spark
 
-            any_time = times[topic].is_extracted
-            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic], any_time=any_time)
+            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic], times=times[topic])
     return found
 
 
@@ -364,13 +364,13 @@ def _ranges(
         source = sources.get(topic)
         files: dict[int, tuple[ArchiveFile, ...]] = {}
         if isinstance(source, Archive):
-            files = scan_archive(Path(source.path), allow_gaps=source.allow_gaps, times=times[topic], topic=topic)
+            files = scan_archive(source.path, allow_gaps=source.allow_gaps, times=times[topic], topic=topic)
         surplus = sorted(index for index in files if index >= shape.counts[topic])
         if surplus:
             raise ArchiveError(
-                f"the archive of {topic} has partition {surplus[0]}, and the topic has {shape.counts[topic]} "
-                "partitions: "
-                "it is the archive of another topic, or the topic was recreated"
+                f"the archive of {topic} has partition {surplus[0]}, and the topic has "
+                f"{counted(shape.counts[topic], 'partition')}: it is the archive of another topic, or the topic was "
+                "recreated"
             )
         for index in range(shape.counts[topic]):
             tp = (topic, index)

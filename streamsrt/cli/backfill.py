@@ -112,7 +112,7 @@ def plan(
         typer.Option(
             "--lake-column",
             help="TOPIC.COLUMN=SQL: expression for the key, value, timestamp, partition or offset of a "
-            "lake without a column of that name, e.g. orders.value='to_json(struct(*))'",
+            "lake without a column of that name, e.g. orders.value='to_json(struct(*))', or for the column of --lake-order",
         ),
     ] = None,
     allow_gaps: Annotated[

@@ -24,6 +24,7 @@ from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.tasks.input.offset_metadata import parse_moving
+from streamsrt.wording import counted
 from topology.graph.join_sides import topics_of_other_side
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.partitioned_bytes import to_its_partition
@@ -281,6 +282,7 @@ class _Builder:
 
 def _went_down(kind: str, name: str, has: int, needs: int) -> str:
     return (
-        f"{kind} {name} has {has} partitions and needs {needs} now: Kafka can't remove partitions. Give the source topics "
+        f"{kind} {name} has {counted(has, 'partition')} and needs {needs} now: Kafka can't remove "
+        "partitions. Give the source topics "
         f"{has} partitions or more, or give the store or repartition step another name"
     )

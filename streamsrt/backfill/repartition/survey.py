@@ -24,6 +24,7 @@ from streamsrt.operators.kinds.foreign_key_joins import ForeignKeySubscription
 from streamsrt.state.kinds import placing_key
 from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
 from streamsrt.wire.records import RecordColumns
+from streamsrt.wording import counted
 
 OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
 """For each input partition the stream times that operators have seen, by their names."""
@@ -70,7 +71,7 @@ class StoreSurvey:
                 "they belong. Start the application under another application id and let it build its state anew"
             )
         elif self.is_unproven:
-            partitions = "1 partition" if self.of.counts[0] == 1 else f"{self.of.counts[0]} partitions"
+            partitions = counted(self.of.counts[0], "partition")
             yield (
                 f"store {self.of.store!r}: a processor chooses the keys of its rows, and {self.rows} rows in {partitions} "
                 "do not prove that they are the keys of its records. Other rows would be moved away from the records that "
@@ -122,7 +123,8 @@ def survey_inputs(
             if astray:
                 yield (
                     f"{astray} records of topic {topic} are not processed yet and lie in another partition than their keys "
-                    f"have since it has {there[topic]} partitions: they would be processed without their state. {_INSTEAD}"
+                    f"have since it has {counted(there[topic], 'partition')}: they would be processed "
+                    f"without their state. {_INSTEAD}"
                 )
 
 

@@ -179,6 +179,8 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
             "which the application does not read; it reads airlines, departures",
         ),
         ((*plan, "--archive", f"departures={tmp_path / 'nowhere'}"), "is not a directory"),
+        ((*plan, "--archive", "departures=s3a://shop/x"), "--lake departures=s3a://shop/x reads it, by Spark"),
+        ((*plan, "--application-id", f"{ID} "), f"application.id='{ID} ' has other characters than letters"),
         ((*plan, "--lake-column", "departures.key=x"), "for a topic that has a --lake"),
         ((*plan, "--lake-option", "departures.header=true"), "for a topic that has a --lake"),
         ((*plan, "--lake-format", "departures=csv"), "which may have a --lake-order"),
@@ -272,6 +274,34 @@ def test_the_files_of_a_lake_are_counted_and_its_times_are_named(
     assert "count microseconds" in notes
     code, out = terminal("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--dir", tmp_path / "text")
     assert [line.split()[-1] for line in out.splitlines() if "departures" in line] == ["2", "0", "0", "2"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_the_times_of_a_lake_that_spark_reads_are_named(
+    spark: SparkSession, scene: Scene, terminal: Terminal, tmp_path: Path
+) -> None:
+    """The session of the test is the one that is used."""
+    columns = {"at": pa.array([1_000, 2_001], pa.timestamp("us")), "key": ["k"] * 2, "value": ["v"] * 2}
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "lake" / "part.parquet")
+    where = (
+        "--bootstrap-servers",
+        scene.servers,
+        "--dir",
+        tmp_path / "plan",
+        "--lake",
+        f"departures={tmp_path / 'lake'}",
+    )
+    words = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)
+    code, _ = terminal(*words, "--lake-column", "departures.timestamp=at")
+    assert code == 0, terminal.err
+    notes = [note for note in load_plan(tmp_path / "plan").warnings if "the times of departures (at)" in note]
+    assert len(notes) == 2
+    assert "read as UTC" in notes[0]
+    assert "microseconds in 1 record:" in notes[1]
+    said = " ".join(terminal.err.split())
+    assert all(" ".join(note.split()) in said for note in notes)
 
 
 def test_topics_that_are_missing_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:

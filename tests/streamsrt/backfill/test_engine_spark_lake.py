@@ -25,6 +25,7 @@ from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
+from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
 from tests.streamsrt.backfill.processes import InProcess
@@ -216,6 +217,10 @@ def test_what_spark_ends_with_is_explained() -> None:
     )
     found = _explained(f"{damaged}\tat somewhere\nCaused by: java.io.IOException: crc\n", "local")
     assert str(found).startswith("/a/b c.parquet can't be read (java.io.IOException: crc). Bring")
+    spaced = damaged.replace("b%20c", "b.%20c%2520")
+    assert str(_explained(spaced, "local")).startswith("/a/b. c%20.parquet can't be read (")
+    footer = damaged.replace("file:///a/b%20c.parquet. ", "file:/a/b c%20.parquet. Could not read footer. Please")
+    assert str(_explained(footer, "local")).startswith("/a/b c%20.parquet can't be read (")
     missing = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'rocksdict'\n"
     assert isinstance(_explained(missing, "spark://h:7077"), BackfillError)
     assert "the workers of spark://h:7077 can't import rocksdict" in str(_explained(missing, "spark://h:7077"))
@@ -344,7 +349,7 @@ def test_times_before_1970_are_refused_when_planning(spark: SparkSession, tmp_pa
     lake = Lake(root, columns={**COLUMNS, "timestamp": "cast(-5 as bigint)"})
     with pytest.raises(ArchiveError, match=r"before 1970 .the lowest is -5 ms., in file:/\S+: .*timestamp extractor"):
         scan_by_spark(spark, lake, "lines", 1)
-    scan_by_spark(spark, lake, "lines", 1, any_time=True)
+    scan_by_spark(spark, lake, "lines", 1, times=TimesRead(is_extracted=True))
 
 
 @pytest.mark.spark

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cramjam
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
@@ -19,6 +23,7 @@ from streamsrt.backfill.engine_spark_reading import check_lake, described_source
 from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, LakeShare
+from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import LakePlan, load_plan
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
 from tests.streamsrt.backfill.test_engine_spark_lake import from_archive, over_lake, spring
@@ -178,7 +183,7 @@ def test_a_table_has_the_files_that_it_had(spark: SparkSession, tmp_path: Path) 
         ({"where": "day >="}, "--lake-where lines='day >=' is not a condition"),
         ({"where": "number"}, "--lake-where lines='number' is not a condition"),
         ({"where": "day = '2001-01-01'"}, r"--lake-where .* leaves no row of lake file:/.*orders: check the condition"),
-        ({"columns": {**COLUMNS, "timestamp": "at"}}, r"timestamp .* is string, .*'cast\(timestamp as timestamp\)'"),
+        ({"columns": {**COLUMNS, "timestamp": "at"}}, r"timestamp .* is string, .*'cast\(at as timestamp\)'"),
         ({"columns": {**COLUMNS, "value": "cast(word as int)"}}, "value of the lake of lines .* is int"),
         ({"columns": {**COLUMNS, "partition": "cast(word as int)"}}, r"can't be read by Spark: \[CAST_INVALID_INPUT\]"),
     ],
@@ -201,7 +206,12 @@ def _is_one_sentence(said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("json", '{"number": 1}\n{"number": tr', "has rows that are not valid json: correct them; --lake-option"),
+        (
+            "json",
+            '{"number": 1}\n{"number": tr',
+            r"^file:/.*/lake/part\.json, of the lake of lines, has rows that are not valid json, such as "
+            r"""'{"number": tr': correct them; --lake-option""",
+        ),
         ("csv", "number,word\n1,a\n2\n", r"lake/part\.csv can't be read .*Bring the file back"),
         ("csv", "number,word\n1,a\n2,b,c\n", r"lake/part\.csv can't be read"),
         ("orc", "no orc at all", r"lake/part\.orc can't be read"),
@@ -219,6 +229,92 @@ def test_a_damaged_file_is_found_when_planning(
     with pytest.raises(ArchiveError, match=says) as raised:
         scan_by_spark(spark, lake, "lines", 1)
     _is_one_sentence(str(raised.value))
+
+
+def test_a_damaged_file_is_named_with_the_spaces_of_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    """Found when Spark looks at footers, and when it reads: it writes the name in two ways."""
+    root = tmp_path / "lake"
+    root.mkdir()
+    pq.write_table(pa.table({"key": ["k"], "value": ["v"], "timestamp": [1]}), root / "a.parquet")
+    damaged = root / "a bad. one%20.parquet"
+    damaged.write_bytes((root / "a.parquet").read_bytes()[:-100])
+    for options in ({}, {"mergeSchema": "false"}):
+        with pytest.raises(ArchiveError) as raised:
+            scan_by_spark(spark, Lake(root, where="true", options=options), "lines", 1)
+        assert str(raised.value).startswith(f"file:{damaged} can't be read (")
+
+
+def test_a_file_that_counts_nanoseconds_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    for name, unit in (("a", "us"), ("b c", "ns")):
+        seen = pa.array([{"at": 1_000}], pa.struct([("at", pa.timestamp(unit))]))
+        table = pa.table({"key": ["k"], "value": ["v"], "timestamp": [1], "seen": seen})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(ArchiveError) as raised:
+        scan_by_spark(spark, Lake(tmp_path, where="true"), "lines", 1)
+    assert str(raised.value) == (
+        f"file:{tmp_path}/b c.parquet: column seen.at counts nanoseconds, which Spark does not read: rewrite the files with "
+        "microseconds (pyarrow: coerce_timestamps='us')"
+    )
+
+
+def test_a_lake_is_ordered_by_a_column_of_text_as_the_refusal_advises(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "part.csv").write_text("key,value,timestamp,seq,at\nk,a,5,10,2024-03-10\nk,b,5,9,2024-03-11\n")
+    columns = {"timestamp": "cast(timestamp as bigint)"}
+    for column, first in (("at", "a"), ("seq", "b")):
+        lake = Lake(tmp_path, column, columns=columns, format="csv", options=HEADER)
+        with pytest.raises(BackfillError) as raised:
+            scan_by_spark(spark, lake, "lines", 1)
+        time, number = re.findall(rf"--lake-column lines\.{column}='(.*)' if .* or '(.*)' if", str(raised.value))[0]
+        followed = replace(lake, columns={**columns, column: time if column == "at" else number})
+        plan, _ = scan_by_spark(spark, followed, "lines", 1)
+        rows = read_lake(spark, plan).orderBy(plan.order).collect()
+        assert rows[0]["value"] == first
+
+
+@pytest.mark.parametrize(
+    ("time", "says"),
+    [
+        (None, ["(column timestamp) have no time zone: they are read as UTC", "microseconds in 1 record: "]),
+        ("cast(timestamp as timestamp)", ["(cast(timestamp as timestamp)) have no time zone", "in 1 record: "]),
+        (
+            "zoned",
+            ["the times of lines (zoned) count microseconds in 2 records: records have milliseconds, what is finer"],
+        ),
+        ("whole", []),
+        ("12", []),
+    ],
+)
+def test_the_plan_says_how_times_are_read(
+    spark: SparkSession, tmp_path: Path, time: str | None, says: list[str]
+) -> None:
+    table = {
+        "key": ["k", "k"],
+        "value": ["a", "b"],
+        "timestamp": pa.array([1_000, 2_001], pa.timestamp("us")),
+        "zoned": pa.array([1_500, 2_001], pa.timestamp("us", tz="Asia/Kathmandu")),
+        "whole": pa.array([1, 2], pa.timestamp("ms", tz="UTC")),
+    }
+    pq.write_table(pa.table(table), tmp_path / "part.parquet")
+    times = TimesRead()
+    columns = {} if time is None else {"timestamp": time}
+    scan_by_spark(spark, Lake(tmp_path, columns=columns, where="true"), "lines", 1, times=times)
+    notes = list(times.notes("lines"))
+    assert len(notes) == len(says)
+    for note, said in zip(notes, says, strict=True):
+        assert said in note
+
+
+def test_local_times_are_read_as_the_plan_advises(spark: SparkSession, tmp_path: Path) -> None:
+    at = pa.array([datetime(2024, 3, 10, 12)], pa.timestamp("us"))
+    pq.write_table(pa.table({"key": ["k"], "value": ["a"], "timestamp": at}), tmp_path / "part.parquet")
+    times = TimesRead()
+    scan_by_spark(spark, Lake(tmp_path, where="true"), "lines", 1, times=times)
+    (note,) = times.notes("lines")
+    advised = note.rpartition("--lake-column lines.timestamp=")[2].strip("'")
+    times = TimesRead()
+    plan, _ = scan_by_spark(spark, Lake(tmp_path, columns={"timestamp": advised}), "lines", 1, times=times)
+    assert list(times.notes("lines")) == []
+    assert read_lake(spark, plan).first()["timestamp"].timestamp() == datetime(2024, 3, 10, 16, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize(

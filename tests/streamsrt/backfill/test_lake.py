@@ -149,6 +149,10 @@ def test_a_column_of_nanoseconds_that_nobody_reads_is_refused_too(tmp_path: Path
     pq.write_table(table.append_column("seen", pa.array([1] * 10, pa.timestamp("ns"))), root / "part-0.parquet")
     with pytest.raises(ArchiveError, match="column seen counts nanoseconds"):
         scan_lake(Lake(root), "t", 3)
+    inside = pa.array([{"at": 1}] * 10, pa.struct([("at", pa.timestamp("ns"))]))
+    pq.write_table(table.append_column("seen", inside), root / "part-0.parquet")
+    with pytest.raises(ArchiveError, match=r"column seen\.at counts nanoseconds"):
+        scan_lake(Lake(root), "t", 3)
 
 
 def test_a_lake_goes_on_in_the_log() -> None:

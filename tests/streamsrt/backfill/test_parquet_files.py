@@ -70,7 +70,7 @@ BAD_INPUTS: list[tuple[str, str, dict[str, Any], str]] = [
     (ANY, "times that are dates", {"timestamp": pa.array([0] * COUNT, pa.date32())}, "column timestamp is date32"),
     (ANY, "times that are broken", {"timestamp": numbers(pa.float64())}, "column timestamp is double; times are"),
     (ANY, "a time that is null", {"timestamp": numbers(pa.int64(), 0, None, 2, 3)}, "has 1 rows without timestamp"),
-    ("lake", "nanoseconds", {"timestamp": numbers(pa.timestamp("ns"))}, "counts nanoseconds .*coerce_timestamps='us'"),
+    ("lake", "nanoseconds", {"timestamp": numbers(pa.timestamp("ns"))}, "nanoseconds, .*coerce_timestamps='us'"),
     (ANY, "a key that is a number", {"key": numbers(pa.int64())}, "column key is int64; a record's key is bytes"),
     (ANY, "a value that is nested", {"value": nested()}, "column value is struct.*a record's value is bytes"),
     (ANY, "a value that is decimal", {"value": pa.array([Decimal("1.5")] * COUNT)}, "column value is decimal"),
@@ -194,6 +194,18 @@ def test_files_of_a_lake_are_of_one_kind(tmp_path: Path) -> None:
     zoned = pa.array(_NAIVE, pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table(columns(timestamp=zoned)), tmp_path / "b.parquet")
     with pytest.raises(ArchiveError, match=r"b\.parquet: column timestamp is .*tz=UTC.*, and timestamp\[us\] in .*a\."):
+        scan_lake(Lake(tmp_path), "t", 1)
+
+
+def test_a_file_of_an_archive_must_say_its_partition(tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns(partition=None)), tmp_path / "a.parquet")
+    with pytest.raises(ArchiveError, match=r"does not say which partition .* Add the column, or move the file into"):
+        scan_archive(tmp_path)
+
+
+def test_a_topic_of_one_partition_is_worded_so(tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns(partition=pa.array([2] * COUNT))), tmp_path / "a.parquet")
+    with pytest.raises(ArchiveError, match="has records of partition 2, and topic t has 1 partition: it is"):
         scan_lake(Lake(tmp_path), "t", 1)
 
 

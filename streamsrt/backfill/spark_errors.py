@@ -1,0 +1,34 @@
+"""What Spark's errors say: the file that can't be read, and the cause."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+_FILE = re.compile(
+    r"Encountered error while reading file (?P<path>.+?)\.?\s*?"
+    # What may follow the path, which may hold spaces and dots itself.
+    r"(?:\s(?:SQLSTATE: |(?P<footer>Could not read footer)|File does not exist|Data type mismatches when|The file system )|"
+    r"\s*$)",
+    re.MULTILINE,
+)
+
+
+def plain_path(uri: str) -> str:
+    """A path as Spark lists it, of a path as Spark names it elsewhere."""
+    return re.sub(r"^file:/+", "file:/", unquote(uri))
+
+
+def file_in(text: str) -> str | None:
+    """The file that an error of Spark's is about, as Spark lists it; None if it names none."""
+    found = _FILE.search(text)
+    if found is None:
+        return None
+    # Only what is found in a footer names the file as it is; all else names its URI.
+    return plain_path(found["path"].replace("%", "%25") if found["footer"] else found["path"])
+
+
+def last_cause(text: str) -> str:
+    """The last cause in Spark's error message; empty if there is none."""
+    causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
+    return causes[-1].strip() if causes else ""
