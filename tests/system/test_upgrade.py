@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from itertools import permutations, product
@@ -102,6 +103,32 @@ def killing_roll(
                 # What is committed is not counted again: the kill must find nothing else.
                 drill.wait_all_committed()
             roll(drill, name, killed=killed)
+        drill.finish()
+        drill.assert_exact()
+
+
+@pytest.mark.slow
+def test_old_members_that_miss_their_sessions_after_a_failed_version_return(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    """The new version raises the epoch of the group and dies. Then the machine of the old members stands still."""
+    with Drill(bundled, tmp_path, application_id, {"processing.guarantee": "exactly_once_v2"}) as drill:
+        drill.be_patient(12_000)
+        drill.start_all()
+        drill.start("D", V2).wait_running()
+        drill.members.pop("D").kill()
+        drill.write_a_part()
+        for name in NAMES:
+            drill.members[name].send(signal.SIGSTOP)
+        wait_until(lambda: not bundled.members(application_id), "all sessions have ended")
+        drill.write_a_part()
+        for name in NAMES:
+            drill.members[name].send(signal.SIGCONT)
+        drill.wait_all_committed()
+        assert not [name for name in NAMES if drill.members[name].has_ended]
+        for name in NAMES:
+            assert drill.members[name].terminate() == 0
+            drill.start(name, V2).wait_running()
         drill.finish()
         drill.assert_exact()
 
