@@ -49,6 +49,9 @@ class ProgressReporter:
         """Creates a new snapshot, and logs what is due."""
         # Ten times a second, and also for a thousand tasks that are idle: each is asked once.
         counted = [(owned, owned.task.counters()) for owned in self._manager]
+        left = self.progress.left_records
+        if is_stopping and left is None:
+            left = self.progress.known_lag_records
         by_subtopology = self._manager.subtopology_counters((owned.key[0], counters) for owned, counters in counted)
         self.progress = Progress(
             state=state,
@@ -65,7 +68,7 @@ class ProgressReporter:
             closed_tasks=self._manager.closed,
             memory=self._memory,
             assignment_changes=self._manager.assignment_changes.latest(),
-            left_records=self.progress.known_lag_records if is_stopping else None,
+            left_records=left,
         )
         self._log_restore(now_ms)
         drops = [_drops_of(owned, counters) for owned, counters in counted if has_drops(counters)]

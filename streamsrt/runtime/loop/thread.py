@@ -213,6 +213,9 @@ class StreamThread:
         for event in self._member.events():
             self._handle(event)
         if self._is_stopping():
+            if self._state.life is Life.RUNNING:
+                # The tasks are closed from here on: this snapshot says what they leave.
+                self._publish()
             for owned in self._manager.running():
                 self._leave_queued_calls(owned)
             self._handle(StopRequested(self.leaving))
