@@ -49,8 +49,8 @@ module                  commands
 ======================  =====================================================================
 
 Exit codes: 0 done; 1 anything unforeseen; 2 the user's mistake (arguments, configuration, topology, a missing topic);
-3 the broker can't be reached or refuses; 4 the state directory; 5 a record that could not be handled; 6 fenced from the
-group; 7 another instance asked all of them to stop; 130 interrupted.
+3 the broker can't be reached or refuses; 4 the state directory; 5 a record that could not be handled; 6 fenced or refused
+by the group; 7 another instance asked all of them to stop; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import re
 
 from streamsrt.assignment.refused_update import SAME_TOPOLOGY
 from streamsrt.errors import (
+    ConfigError,
     MembershipError,
     StreamsError,
     TopologyMismatchError,
@@ -44,6 +45,11 @@ class MembershipRefusedError(MembershipError):
         self.error_code = error_code
 
 
+class OtherGroupProtocolError(UserError):
+    """The group has another protocol than this instance, or members of other applications. Set ``group.protocol`` to
+    the group's, stop the members that the message describes, or choose another ``application.id``."""
+
+
 _NOT_DELETED = (
     "Don't delete the group: the application would read all of its input again, on top of the state that it has."
 )
@@ -51,12 +57,6 @@ _REASONS: dict[int, tuple[str, str]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "the group is full",
         "Raise group.streams.max.size on the brokers, or start fewer instances.",
-    ),
-    ErrorCode.GROUP_ID_NOT_FOUND: (
-        "a group with that name exists and is not a streams group",
-        "If its members are instances of this application with group.protocol=classic, stop all of them, and start them "
-        "with group.protocol=streams when the group is empty: its offsets are kept. "
-        f"{_NOT_DELETED} If it is another application's, choose another application.id.",
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "another live member has this group.instance.id",
@@ -67,6 +67,15 @@ _REASONS: dict[int, tuple[str, str]] = {
         "Give every instance its own group.instance.id.",
     ),
 }
+
+
+_STOP_CLASSIC_MEMBERS = (
+    "If its members are instances of this application with group.protocol=classic, stop all of them, and start them "
+    "with group.protocol=streams when the group is empty: its offsets are kept. "
+    f"{_NOT_DELETED} If it is another application's, choose another application.id."
+)
+_CAN_NOT_BE_UPGRADED = "can't be upgraded to a streams group"
+"""What the bundled broker says of a classic group whose members can't be in one group with this one."""
 
 
 def refusal(membership: GroupMembership, code: int, message: str | None) -> StreamsError:
@@ -88,6 +97,13 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
             "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
             "own. (The bundled broker takes new versions one member at a time.)"
+        )
+    if code == ErrorCode.GROUP_ID_NOT_FOUND or (
+        code == ErrorCode.INVALID_REQUEST and message and _CAN_NOT_BE_UPGRADED in message
+    ):
+        return OtherGroupProtocolError(
+            f"Group {group!r}: a group with that name exists and is not a streams group ({name}).{detail} "
+            f"{_STOP_CLASSIC_MEMBERS}"
         )
     if code == ErrorCode.INVALID_REQUEST and message and "regular expressions" in message.lower():
         return UnsupportedBrokerError(
@@ -139,7 +155,9 @@ def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
         return refusal(membership, code, None)
     reason, remedy = _CLASSIC_REASONS[code]
     text = f"Group {membership.group_id!r}: {reason} ({error_name(code)}). {remedy}"
-    return MembershipRefusedError(text, code)
+    if code in (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_ID_NOT_FOUND):
+        return OtherGroupProtocolError(text)
+    return ConfigError(text) if code == ErrorCode.INVALID_SESSION_TIMEOUT else MembershipRefusedError(text, code)
 
 
 def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:

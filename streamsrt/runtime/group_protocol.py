@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from streamsrt.client.interface import Administering
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError, UnsupportedBrokerError
-from streamsrt.membership.errors import MembershipRefusedError
+from streamsrt.membership.errors import OtherGroupProtocolError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.features import WHOLE_STREAMS_PROTOCOL
 
@@ -25,11 +25,6 @@ logger = logging.getLogger(__name__)
 
 Protocol: TypeAlias = Literal["streams", "classic"]
 
-_OTHER_TYPE = frozenset(
-    {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.INVALID_REQUEST}
-)
-"""Codes that refuse a member of the other protocol. The last one is the bundled broker's for a classic group that it can't
-make a streams group."""
 _IS_STREAMS_GROUP = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """The second one: there is a streams group, but its topics are not for this client to see."""
 
@@ -94,8 +89,7 @@ class GroupProtocol:
     def decides_again(self, error: StreamsError) -> bool:
         """Whether a stream thread failed because its group now has the other protocol: the first time, a new thread
         replaces it, with the protocol decided on then."""
-        is_refused = isinstance(error, MembershipRefusedError) and error.error_code in _OTHER_TYPE
-        if self._settled is None or self._is_final or not is_refused:
+        if self._settled is None or self._is_final or not isinstance(error, OtherGroupProtocolError):
             return False
         self._settled, self._is_final = None, True
         return True

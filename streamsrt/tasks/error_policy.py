@@ -55,6 +55,7 @@ from streamsrt.errors import (
 )
 from streamsrt.membership.errors import (
     MembershipRefusedError,
+    OtherGroupProtocolError,
     StreamsInvalidTopologyEpochError,
     StreamsInvalidTopologyError,
     StreamsTopologyFencedError,
@@ -134,6 +135,7 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         MissingTopicError: _USER,
         BackfillRunningError: _USER,
         RepartitionRunningError: _USER,
+        OtherGroupProtocolError: _USER,
         TopologyMismatchError: _USER,
         StreamsInvalidTopologyError: _USER,
         StreamsInvalidTopologyEpochError: _USER,

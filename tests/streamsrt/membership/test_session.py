@@ -376,7 +376,7 @@ REFUSALS: list[tuple[ErrorCode, type[Exception]]] = [
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, errors.MembershipRefusedError),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, errors.MembershipRefusedError),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, errors.MembershipRefusedError),
-    (ErrorCode.GROUP_ID_NOT_FOUND, errors.MembershipRefusedError),
+    (ErrorCode.GROUP_ID_NOT_FOUND, errors.OtherGroupProtocolError),
     (ErrorCode.FENCED_INSTANCE_ID, errors.MembershipRefusedError),
     (ErrorCode.UNSUPPORTED_VERSION, UnsupportedBrokerError),
     (ErrorCode.STREAMS_INVALID_TOPOLOGY, errors.StreamsInvalidTopologyError),
@@ -397,6 +397,24 @@ def test_a_refusal_ends_the_membership_with_code_and_message(code: ErrorCode, ki
     assert "the broker's words" in str(failed.error)
     assert scenario.session.ended
     assert scenario.at(scenario.now_ms + 100_000).request is None
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a streams group."),
+        (ErrorCode.INVALID_REQUEST, "The classic group g can't be upgraded to a streams group: its type is connect."),
+    ],
+)
+def test_a_group_of_another_protocol_is_a_mistake_of_configuration(code: ErrorCode, message: str) -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    scenario.refuse(code, message)
+    (failed,) = scenario.told(MembershipFailed)
+    assert isinstance(failed.error, errors.OtherGroupProtocolError)
+    assert failed.error.exit_code == 2
+    for part in (message, "start them with group.protocol=streams", "choose another application.id"):
+        assert part in str(failed.error)
 
 
 def test_a_changed_topology_on_a_broker_without_updates_says_what_to_do() -> None:

@@ -16,7 +16,7 @@ from streamsrt.client.network import BlockingAdmin, NetworkThread
 from streamsrt.client.values import ClientConfig, NewTopic
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
-from streamsrt.membership.errors import MembershipRefusedError
+from streamsrt.membership.errors import MembershipRefusedError, OtherGroupProtocolError
 from streamsrt.runtime.group_protocol import GroupProtocol, Seen, decided
 from streamsrt.runtime.values import State
 from streamsrt.wire.error_codes import ErrorCode
@@ -222,12 +222,9 @@ def test_on_the_bundled_broker_both_protocols_are_one_group(
     assert chosen(caplog) == ["streams"]
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.INVALID_REQUEST]
-)
-def test_it_is_decided_once_more_and_no_third_time(admin: BlockingAdmin, name: str, code: ErrorCode) -> None:
+def test_it_is_decided_once_more_and_no_third_time(admin: BlockingAdmin, name: str) -> None:
     protocol, config = GroupProtocol(), auto(name)
-    refused = MembershipRefusedError("another type", code)
+    refused = OtherGroupProtocolError("another protocol")
     assert not protocol.decides_again(refused), "nothing was decided"
     settled = protocol.settle(config, admin)
     assert protocol.settle(config, admin) is settled, "for stream threads that take the place of others"
@@ -253,4 +250,4 @@ def test_a_protocol_that_is_given_is_taken(admin: BlockingAdmin) -> None:
     config = StreamsConfig.of({"application.id": "a", "group.protocol": "classic"})
     protocol = GroupProtocol()
     assert protocol.settle(config, admin) is config
-    assert not protocol.decides_again(MembershipRefusedError("x", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    assert not protocol.decides_again(OtherGroupProtocolError("another protocol"))

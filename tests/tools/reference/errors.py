@@ -29,7 +29,7 @@ _WHOSE_FAULT = {
     "BrokerError": "the cluster or the network",
     "StateError": "the state directory",
     "RecordError": "a record, or the function that handles it",
-    "MembershipError": "the group: another member has taken over",
+    "MembershipError": "the group: another member has taken over, or it refuses this one",
     "ApplicationShutdownError": "another instance",
     "InvalidStateStoreError": "a query that can't be answered, or not now",
 }

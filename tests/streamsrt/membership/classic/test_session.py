@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.errors import StreamsError
+from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.request_schedule import (
     HAND_OVER_HEARTBEAT_MS,
@@ -19,6 +19,7 @@ from streamsrt.membership.classic.state import ClassicMemberState, Led, Rebalanc
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
 from streamsrt.membership.errors import (
     MembershipRefusedError,
+    OtherGroupProtocolError,
     StreamsInvalidTopologyEpochError,
     StreamsTopologyFencedError,
 )
@@ -528,22 +529,22 @@ def test_an_old_generation_of_a_static_member_costs_its_tasks_unless_an_answer_w
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"),
+    ("code", "kind", "remedy"),
     [
-        (ErrorCode.FENCED_INSTANCE_ID, "its own group.instance.id"),
-        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "set subtopology.id=number"),
-        (ErrorCode.GROUP_ID_NOT_FOUND, "run with group.protocol=streams"),
-        (ErrorCode.GROUP_MAX_SIZE_REACHED, "Raise group.max.size on the brokers"),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ"),
-        (ErrorCode.INVALID_SESSION_TIMEOUT, "Set session.timeout.ms"),
+        (ErrorCode.FENCED_INSTANCE_ID, MembershipRefusedError, "its own group.instance.id"),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, OtherGroupProtocolError, "set subtopology.id=number"),
+        (ErrorCode.GROUP_ID_NOT_FOUND, OtherGroupProtocolError, "run with group.protocol=streams"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, MembershipRefusedError, "Raise group.max.size on the brokers"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, MembershipRefusedError, "READ"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, ConfigError, "Set session.timeout.ms"),
     ],
 )
-def test_what_no_waiting_cures_ends_the_member(code: int, remedy: str) -> None:
+def test_what_no_waiting_cures_ends_the_member(code: int, kind: type[StreamsError], remedy: str) -> None:
     run = Scenario()
     run.on(Join())
     run.join_refused(code)
     error = run.last(MembershipFailed).error
-    assert isinstance(error, StreamsError)
+    assert type(error) is kind
     assert remedy in str(error)
     assert run.session.ended
 
