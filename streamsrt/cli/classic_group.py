@@ -1,7 +1,8 @@
 """A group of the classic protocol as the cluster describes it: our own members by what they say, Java's Kafka Streams by
 their tasks, others by their partitions.
 
-Brokers show what members said and were told while the group is stable; during a rebalance only who they are.
+Brokers show what members said and were told while the group is stable. During a rebalance they show only who the members
+are, some of them with what they were told before, but not in which layout.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from streamsrt.membership.classic.stream_layout import (
 )
 from streamsrt.membership.classic.values import (
     NO_GENERATION,
+    NO_PROCESS,
+    PROTOCOL_NAME,
     ClassicAssignment,
     ClassicSubscription,
     Unreadable,
 )
 from streamsrt.membership.values import Tasks
+from streamsrt.runtime.group_facts import STABLE
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.primitives import DecodeError
@@ -53,10 +57,17 @@ def described_classic_group(network: NetworkThread, group: str) -> Described:
 
 
 def classic_members(described: Described, *, verbose: bool) -> Table:
-    """A row for each member."""
+    """A row for each member. A note tells of a rebalance, during which less is known."""
+    is_rebalancing = bool(described.members) and described.group_state not in STABLE
+    if is_rebalancing:
+        note(
+            f"group {described.group_id} is rebalancing ({described.group_state}), and the table is incomplete: tasks are "
+            "those of the last generation, and the broker reports the rest after the rebalance; run the command again"
+        )
     rows: list[dict[str, object]] = []
     for member in described.members:
         said, told = _own(described, member)
+        told = _told_before(member) if is_rebalancing else told
         rows.append(
             {
                 "group": described.group_id,
@@ -64,9 +75,9 @@ def classic_members(described: Described, *, verbose: bool) -> Table:
                 "topology_epoch": "-" if said is None else said.topology_epoch,
                 "member": member.member_id,
                 "member_epoch": "-" if told is None else told.generation,
-                "process": _java_process(described, member) if said is None else said.process_id,
+                "process": _process(described, member, said, told),
                 "client_id": member.client_id,
-                "assignments": _java_tasks(described, member) if told is None else _tasks(told),
+                "assignments": _assignments(described, member, told),
             }
         )
     columns = ["group", "member", "process", "client_id", "assignments"]
@@ -159,6 +170,32 @@ def _own(described: Described, member: Member) -> tuple[ClassicSubscription | No
     return decode_own_subscription(name, member.member_metadata), decode_own_assignment(name, member.member_assignment)
 
 
+def _told_before(member: Member) -> ClassicAssignment | None:
+    """What a member of ours was told in an earlier generation, in whichever layout."""
+    if not member.member_assignment:
+        return None
+    layouts = (STREAM_PROTOCOL, PROTOCOL_NAME)
+    return next((told for each in layouts if (told := decode_own_assignment(each, member.member_assignment))), None)
+
+
+def _process(
+    described: Described, member: Member, said: ClassicSubscription | None, told: ClassicAssignment | None
+) -> str:
+    if said is not None:
+        return said.process_id
+    if told is not None and told.process_id != NO_PROCESS:
+        return told.process_id
+    return _java_process(described, member)
+
+
+def _assignments(described: Described, member: Member, told: ClassicAssignment | None) -> str:
+    if told is not None:
+        return _tasks(told)
+    if described.group_state not in STABLE and not member.member_assignment:
+        return "-"
+    return _java_tasks(described, member)
+
+
 def _java_process(described: Described, member: Member) -> str:
     if described.protocol_data != STREAM_PROTOCOL:
         return "-"
@@ -169,7 +206,8 @@ def _java_process(described: Described, member: Member) -> str:
 
 def _java_tasks(described: Described, member: Member) -> str:
     """Tasks that were given in Java's words; of other consumers their partitions."""
-    if described.protocol_data == STREAM_PROTOCOL and member.member_assignment:
+    may_be_java = described.protocol_data == STREAM_PROTOCOL or described.group_state not in STABLE
+    if may_be_java and member.member_assignment:
         given = decode_stream_assignment(member.member_assignment)
         if not isinstance(given, Unreadable):
             tasks = given[1].tasks

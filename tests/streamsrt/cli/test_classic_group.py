@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.classic_group import classic_rebalances
+from streamsrt.cli.classic_group import classic_members, classic_rebalances
 from streamsrt.membership.classic.layout import encode_assignment, encode_subscription
+from streamsrt.membership.classic.stream_layout import Hosts, UserDataVersions, encode_stream_assignment
 from streamsrt.membership.classic.values import NO_PROCESS, ClassicAssignment, ClassicSubscription, Echo
 from streamsrt.membership.values import Tasks
 from streamsrt.runtime.values import State
-from streamsrt.wire.types import DescribeGroupsResponse
+from streamsrt.wire.messages import encode_record_value
+from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsResponse
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder
 
@@ -125,6 +127,44 @@ def test_what_moved_with_the_last_rebalance_is_told_as_of_a_streams_group() -> N
     _, rows = classic_rebalances(group, verbose=False)
     moved = "0_2: a (10.0.0.1) -> b (10.0.0.1), where it has warmed up"
     assert rows == [{"group": "g", "epoch": 8, "why": "because", "moves": moved}]
+
+
+def rebalancing(group: DescribeGroupsResponse.DescribedGroup) -> DescribeGroupsResponse.DescribedGroup:
+    """As Apache Kafka 4 describes it."""
+    group.group_state, group.protocol_data = "PreparingRebalance", ""
+    for member in group.members:
+        member.member_metadata = b""
+    return group
+
+
+def test_members_of_a_group_that_rebalances_are_shown_as_before_and_the_reader_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    group = described(("a", None, tasks("0 1")), ("b", None, tasks("2")))
+    columns, rows = classic_members(group, verbose=True)
+    assert capsys.readouterr().err == ""
+    group = rebalancing(group)
+    group.members[1].member_assignment = b""
+    later_columns, later = classic_members(group, verbose=True)
+    assert later_columns == columns
+    assert later[0] == {**rows[0], "topology_epoch": "-", "process": "-"}
+    assert later[0]["assignments"] == "ACTIVE: 0:[0, 1]; TARGET-ACTIVE: 0:[0, 1];"
+    assert (later[1]["assignments"], later[1]["member_epoch"]) == ("-", "-")
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "group g is rebalancing (PreparingRebalance), and the table is incomplete" in told
+
+
+def test_what_java_members_and_consumers_had_before_a_rebalance_has_its_own_form() -> None:
+    plain = ConsumerProtocolAssignment.TopicPartition(topic="t", partitions=[1, 0])
+    consumer = ConsumerProtocolAssignment(assigned_partitions=[plain])
+    one = ClassicAssignment(generation=8, tasks=tasks("1"))
+    inputs = {("0", 1): [("t", 1)]}
+    java = encode_stream_assignment(one, inputs, UserDataVersions(11, 11), Hosts(), is_java=True)
+    group = rebalancing(described(("a", None, tasks("0")), ("b", None, tasks("1"))))
+    group.members[0].member_assignment = encode_record_value(consumer, 1)
+    group.members[1].member_assignment = java
+    _, rows = classic_members(group, verbose=False)
+    assert [row["assignments"] for row in rows] == ["t:[0, 1]", "ACTIVE: 0:[1];"]
 
 
 def test_of_a_leader_that_knows_no_reason_the_members_tell_what_is_new() -> None:
