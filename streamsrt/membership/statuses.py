@@ -5,6 +5,7 @@ Source: KIP-1071, ``StreamsGroupHeartbeatResponse.Status``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -76,6 +77,10 @@ NO_TASKS_BY = (
 """Statuses for which a member may have no tasks though there is work for it."""
 
 
+_CREATED_MEANWHILE = re.compile(r"Creation failed:(?:,? [^\s,()]+ \([^()]*already exists\.?\))+\.?$")
+"""Of Apache Kafka, if members that start together make it create the same topics. It knows them a moment later."""
+
+
 def status_text(status: Status, *, is_classic: bool = False) -> str:
     """Returns the status by name, the message of the coordinator or a classic group's leader, and what to do."""
     advice = CLASSIC_ADVICE if is_classic else ADVICE
@@ -94,5 +99,6 @@ def instance_id_taken_text(wait_ms: int) -> str:
 def passes_by_itself(status: Status) -> bool:
     """Whether the status is temporary: internal topics that are being created, a pending assignment."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
-        return not any(word in status.detail for word in ("failed", "Unauthorized"))
+        problems = _CREATED_MEANWHILE.sub("", status.detail)
+        return not any(word in problems for word in ("failed", "Unauthorized"))
     return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail

@@ -14,6 +14,17 @@ from streamsrt.membership.values import Status
     [
         (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a, b", True),
         (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a; Creation failed: a (no disk).", False),
+        (
+            StatusCode.MISSING_INTERNAL_TOPICS,
+            "Internal topics are missing: a, b; Creation failed: a (Topic 'a' already exists.), "
+            "b (Topic 'b' already exists.).",
+            True,
+        ),
+        (
+            StatusCode.MISSING_INTERNAL_TOPICS,
+            "Internal topics are missing: a, b; Creation failed: a (Topic 'a' already exists.), b (no disk).",
+            False,
+        ),
         (StatusCode.ASSIGNMENT_DELAYED, "The initial assignment waits", True),
         (StatusCode.MISSING_SOURCE_TOPICS, "Source topics are missing: lines", False),
     ],
