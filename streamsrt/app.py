@@ -594,8 +594,9 @@ class KafkaStreams(Queryable):
             refuse_missing_topics(self.topology, config, network.admin)
             self._set_standbys_of_group(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
-            refuse_half_written_state(config.application_id, network.admin.committed(config.application_id))
-            check_start(config, self.topology, network, version)
+            committed = network.admin.committed(config.application_id)
+            refuse_half_written_state(config.application_id, committed)
+            check_start(config, self.topology, network, version, committed)
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,

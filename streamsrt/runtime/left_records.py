@@ -8,9 +8,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streamsrt.assignment.in_flight import left_topics
 from streamsrt.assignment.topology import topology_of
 from streamsrt.client.interface import Administering
+from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.membership.topology_metadata import topology_metadata
@@ -20,12 +23,16 @@ from streamsrt.wording import counted
 from topology.graph.topology import Topology
 
 
-def refuse_left_records(config: StreamsConfig, topology: Topology, admin: Administering) -> None:
-    """Raises TopologyMismatchError; BrokerError. Called when the group has no members."""
+def refuse_left_records(
+    config: StreamsConfig,
+    topology: Topology,
+    admin: Administering,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> None:
+    """Raises TopologyMismatchError; BrokerError. Called when the group has no members. ``committed``: its offsets."""
     name = config.application_id
     if config.upgrade_lose_in_flight or WHOLE_STREAMS_PROTOCOL in admin.cluster().features:
         return
-    committed = admin.committed(name)
     known = topology_of(topology_metadata(topology, name, subtopology_id=config.subtopology_id))
     left = unread_records(admin, name, left_topics(name, known, {topic for topic, _ in committed}), committed)
     if left:

@@ -21,12 +21,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from streamsrt.assignment.value_versions import ValueVersion, written_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.runtime.group_facts import settled_classic_group
@@ -107,13 +108,19 @@ def check_group(
     return is_alone
 
 
-def check_start(config: StreamsConfig, topology: Topology, network: NetworkThread, on_disk: LocalVersion) -> None:
+def check_start(
+    config: StreamsConfig,
+    topology: Topology,
+    network: NetworkThread,
+    on_disk: LocalVersion,
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> None:
     """Checks the group as :func:`check_group` does, and the ends of changelogs if no other instance runs that could tell
-    what it writes. Raises TopologyMismatchError, BrokerError."""
+    what it writes. ``committed``: the group's offsets. Raises TopologyMismatchError, BrokerError."""
     if not check_group(config, topology, network.admin, on_disk):
         return
     if config.group_protocol != "classic":
-        refuse_left_records(config, topology, network.admin)
+        refuse_left_records(config, topology, network.admin, committed)
     try:
         found = list(
             newer_values_written(network, config.application_id, topology, records=_LOOKED_AT_START, at_start=True)
