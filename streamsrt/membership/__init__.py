@@ -9,6 +9,7 @@
 - ``session``            the member's side of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> Step``
 - ``session_events``     the events that the sessions of both protocols share
 - ``state``              the state of a member (``Session``), its events, and their results (``Step``): values only
+- ``state_marks``        marks of what a version keeps, which each member tells the group
 - ``statuses``           what the statuses in a heartbeat's response mean for the operator: why nothing is processed,
                          and what to do
 - ``topology_metadata``  a topology as it is sent to the group coordinator: ``StreamsGroupHeartbeatRequest.Topology``

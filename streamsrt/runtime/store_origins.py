@@ -3,7 +3,7 @@
 1. A store uses the changelog of its name, which the members of the group share, and so does a repartition topic. A version
    that would misread what a running member writes there is refused: with a state directory of its own, it would not find
    that out from its files.
-2. Each member tells marks of what it keeps (:mod:`streamsrt.runtime.state_marks`). They are compared as two programs are
+2. Each member tells marks of what it keeps (:mod:`streamsrt.membership.state_marks`). They are compared as two programs are
    (:mod:`topology.graph.misread`), so what ``streamsrt topology diff`` calls incompatible is refused here, too.
    Partitions are left to the coordinator, which knows the topics.
 3. Values that a running member writes must have a version that this one reads: it would fail at the first one. Who goes
@@ -22,7 +22,7 @@ from streamsrt.assignment.value_versions import ValueVersions, read_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, TopologyMismatchError
-from streamsrt.runtime.state_marks import Marks, OriginMark, marks_of, marks_text, name_mark, read_marks
+from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, marks_text, name_mark, read_marks
 from streamsrt.wire.client_tags import STORE_MARKS, VALUE_VERSIONS
 from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, SWAP_BACK, name_both, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, kept_by, misread

@@ -7,7 +7,7 @@ TOPOLOGY_DIGEST = "topology.digest"
 distinguishes them."""
 
 STORE_MARKS = "store.marks"
-"""Marks of what a member keeps in stores and repartition topics (:mod:`streamsrt.runtime.state_marks`)."""
+"""Marks of what a member keeps in stores and repartition topics (:mod:`streamsrt.membership.state_marks`)."""
 
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""

@@ -17,6 +17,7 @@
 - ``session``             a member of a classic consumer group as a pure state machine: ``step(session, event, now_ms)
                           -> Step``
 - ``state``               the state of a member of a classic group (``Session``), its events, and their results
+- ``state_checks``        refuses a version that would misread what members of earlier versions keep
 - ``stream_layout``       the format of subscriptions and assignments in groups with Java's Kafka Streams: protocol
                           ``stream``, as bytes
 - ``task_assignment``     computes the tasks of each member of a classic group for one generation

@@ -17,7 +17,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, ClientConfig, NewTopic
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import TopologyMismatchError
-from streamsrt.runtime.state_marks import MOST_STORES, OriginMark, marks_of, marks_text, read_marks
+from streamsrt.membership.state_marks import MOST_STORES, OriginMark, marks_of, marks_text, read_marks
 from streamsrt.runtime.store_origins import RunningMember, check_origins, marks_tag
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.values import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.in_flight import (
     Unread,
     detail_of_waiting,
@@ -42,6 +42,7 @@ from streamsrt.membership.classic.leading.values import (
     TopicsUnknown,
     UnreadCounted,
 )
+from streamsrt.membership.classic.state_checks import problem_of_state
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, UserDataVersions, versions_of
 from streamsrt.membership.classic.task_assignment import changelogs_to_list, older_versions
 from streamsrt.membership.classic.unread_records import (
@@ -243,7 +244,7 @@ def _configure(leading: Leading, now_ms: int) -> LeadingStep:
     assert lead is not None
     configuration = configure(leading.view.texts[lead.digest], leading.image)
     problem = configuration.problem
-    if leading.is_update and (why := problem_of_update(leading.view, lead, configuration, leading.refused)):
+    if leading.is_update and (why := _problem_of_update(leading, lead, configuration)):
         return _refuse_update(leading, why, now_ms)
     if _needs_unread_count(leading):
         return _count_unread(leading, now_ms)
@@ -345,6 +346,13 @@ def _start_together(leading: Leading, version: Version, found: LeftUnread, now_m
         return keep(leading, why, rejoin_after_ms=IN_FLIGHT_MS)
     refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, found.unread))
     return _refuse(leading, leading.runners, refusal, now_ms)
+
+
+def _problem_of_update(leading: Leading, lead: Version, configuration: Configuration) -> str | None:
+    view, refused = leading.view, leading.refused
+    return problem_of_update(view, lead, configuration, refused) or problem_of_state(
+        view, lead, refused, leading.settings.group_id
+    )
 
 
 def _refuse_update(leading: Leading, problem: str, now_ms: int) -> LeadingStep:
