@@ -12,7 +12,6 @@ from streamsrt.assignment.configuration import TopicProblem
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.wire.error_codes import ErrorCode
 
-SAME_TOPOLOGY = "it is the same topology"
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Correct the "
@@ -23,10 +22,12 @@ _FIT_PARTITIONS = (
 
 
 class Refusal(NamedTuple):
-    """The reason why a member can't be part of the group: the protocol's error code, and the message for the member."""
+    """The reason why a member can't be part of the group: the protocol's error code, and the message for the member.
+    ``is_same_topology``: the member has the group's topology, so another version is no remedy."""
 
     code: ErrorCode
     text: str
+    is_same_topology: bool = False
 
 
 def same_epoch(group_id: str, epoch: int) -> Refusal:
@@ -41,11 +42,14 @@ def same_epoch(group_id: str, epoch: int) -> Refusal:
 def epoch_behind(group_id: str, epoch: int, known: int, *, is_same: bool = False) -> Refusal:
     """Refuses an older version. ``is_same``: it is the group's topology, under an older epoch."""
     reason = (
-        f"{SAME_TOPOLOGY}. Set topology.epoch to {known}." if is_same else "the group already runs a newer topology."
+        f"it is the same topology. Set topology.epoch to {known}."
+        if is_same
+        else "the group already runs a newer topology."
     )
     return Refusal(
         ErrorCode.STREAMS_TOPOLOGY_FENCED,
         f"Topology epoch {epoch} is behind the topology epoch {known} of group {group_id}: {reason}",
+        is_same,
     )
 
 

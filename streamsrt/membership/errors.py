@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-from streamsrt.assignment.refused_update import SAME_TOPOLOGY
 from streamsrt.errors import (
     ConfigError,
     MembershipError,
@@ -78,15 +77,18 @@ _CAN_NOT_BE_UPGRADED = "can't be upgraded to a streams group"
 """What the bundled broker says of a classic group whose members can't be in one group with this one."""
 
 
-def refusal(membership: GroupMembership, code: int, message: str | None) -> StreamsError:
-    """Returns the error for a heartbeat's error code that ends the membership."""
+def refusal(
+    membership: GroupMembership, code: int, message: str | None, *, is_same_topology: bool = False
+) -> StreamsError:
+    """Returns the error for a heartbeat's error code that ends the membership. ``is_same_topology``: the coordinator says
+    that this member has the group's topology."""
     group, detail = membership.group_id, f" The coordinator said: {message}" if message else ""
     name = error_name(code)
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
         detail = with_missing_right(membership, detail)
         return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{detail}")
     if code in (ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED):
-        return _epoch_refused(membership, code, detail)
+        return _epoch_refused(membership, code, detail, is_same_topology=is_same_topology)
     if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
             f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{detail} "
@@ -200,9 +202,11 @@ def with_missing_right(membership: GroupMembership, detail: str) -> str:
     return f"{detail} {missing_acl('CREATE', 'topic', found[1].split(', '), membership.principal)}"
 
 
-def _epoch_refused(membership: GroupMembership, code: int, detail: str) -> TopologyMismatchError:
+def _epoch_refused(
+    membership: GroupMembership, code: int, detail: str, *, is_same_topology: bool
+) -> TopologyMismatchError:
     group, epoch, name = membership.group_id, membership.topology.epoch, error_name(code)
-    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED and SAME_TOPOLOGY in detail:
+    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED and is_same_topology:
         return StreamsTopologyFencedError(
             f"Group {group!r}: its topology epoch is newer than {epoch} ({name}).{detail}"
         )

@@ -76,7 +76,7 @@ from streamsrt.membership.values import (
 )
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
-from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
+from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG, WHY_ASSIGNED_TAG
 
 PROMOTION_INTERVAL_MS = 500
 PROMOTION_PATIENCE_MS = 30_000
@@ -347,7 +347,8 @@ def _on_error(session: Session, response: Response, now_ms: int) -> Change:
         return _lose_tasks(session, reason, now_ms)
     if is_retriable(code):
         return _retry(session, reason, now_ms)
-    error = refusal(session.membership, code, message)
+    is_same_topology = SAME_TOPOLOGY_TAG in (response.unknown_tags or {})
+    error = refusal(session.membership, code, message, is_same_topology=is_same_topology)
     if code == ErrorCode.UNRELEASED_INSTANCE_ID and session.state is MemberState.JOINING:
         return _retry_instance_id(session, error, now_ms)
     return _fatal(session, error)

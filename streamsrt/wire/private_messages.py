@@ -9,7 +9,8 @@ PRIVATE_TABLE = """\
 StreamsrtAssignment data - 0-0 0+ ; ProcessId:uuid Unique:int32 Generation:int32 GroupEpoch:int32 GroupDigest:uuid
  Tasks:RoleTasks TargetAsGiven:bool Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null
  SendTopology:bool RejoinAfterMs:int64=-1
- RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null Waits:[]TopicWaits#0 ; RoleTasks Active:[]TaskIds
+ RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null Waits:[]TopicWaits#0
+ IsSameTopology:bool#1 ; RoleTasks Active:[]TaskIds
  Standby:[]TaskIds Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string ;
  TopicWaits Topic:string SubtopologyIds:[]string
 StreamsrtSubscription data - 0-0 0+ ; Unique:int32 ProcessId:uuid UserEndpoint:Endpoint?=null ClientTags:[]KeyValue

@@ -7,6 +7,9 @@ from 0; these are far above.
 WHY_ASSIGNED_TAG = 10_000
 """In StreamsGroupHeartbeatResponse, beside task lists: why the group was assigned anew, as UTF-8 text."""
 
+SAME_TOPOLOGY_TAG = 10_003
+"""There too, beside an error code: the refused member has the group's topology, under an earlier epoch. Without a value."""
+
 REBALANCES_TAG = 10_001
 """In StreamsGroupDescribeResponse.DescribedGroup: the latest assignments of the group, the newest last, as JSON: a list of
 ``{"epoch", "at_ms", "reasons": [text], "moves": [text]}``."""

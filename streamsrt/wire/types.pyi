@@ -6054,6 +6054,7 @@ class StreamsrtAssignment(Message):
     offset_interval_ms: int
     why: str | None
     waits: list[StreamsrtAssignment.TopicWaits]
+    is_same_topology: bool
     def __init__(
         self,
         *,
@@ -6074,6 +6075,7 @@ class StreamsrtAssignment(Message):
         offset_interval_ms: int = ...,
         why: str | None = ...,
         waits: list[StreamsrtAssignment.TopicWaits] = ...,
+        is_same_topology: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 

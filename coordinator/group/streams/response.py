@@ -13,11 +13,13 @@ from streamsrt.assignment.reconcile import Current
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
 from streamsrt.assignment.topology import Topology
+from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 
 
 def error_response(refused: Refused) -> Response:
-    return Response(error_code=refused.code, error_message=refused.text or None, status=[])
+    tags = {SAME_TOPOLOGY_TAG: b""} if refused.is_same_topology else None
+    return Response(error_code=refused.code, error_message=refused.text or None, status=[], unknown_tags=tags)
 
 
 def leave_response(member_id: str, member_epoch: int) -> Response:

@@ -199,6 +199,7 @@ def _assignment(
         target=wire_tasks_of(plan.targets.get(name, NO_TASKS)),
         error_code=0 if refusal is None else int(refusal.code),
         error_text=None if refusal is None else refusal.text,
+        is_same_topology=refusal is not None and refusal.is_same_topology,
         send_topology=name in plan.must_send_topology,
         rejoin_after_ms=plan.rejoin_after_ms if name == leader_id else None,
         recovery_lag=settings.acceptable_recovery_lag,

@@ -121,7 +121,8 @@ def _assigned(session: Session, assignment: ClassicAssignment) -> Assigned:
         if not _may_resume(session, assignment):
             return Assigned(why_not="the assignment is that of an earlier process")
     if assignment.error_code != ErrorCode.NONE:
-        return Assigned(error=refusal(membership, assignment.error_code, assignment.error_text))
+        code, is_same_topology = assignment.error_code, assignment.is_same_topology
+        return Assigned(error=refusal(membership, code, assignment.error_text, is_same_topology=is_same_topology))
     echo = None
     if assignment.group_epoch >= 0:
         echo = Echo(

@@ -96,8 +96,9 @@ class ClassicAssignment:
     ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo, as
     ``waits`` is.
     ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
-    member. ``rejoin_after_ms``: when to join again without another reason, counted from this assignment. ``process_id`` and
-    ``unique`` are those of the subscription that it answers: brokers give a restarted static member what they stored.
+    member; ``is_same_topology``: it has the group's topology. ``rejoin_after_ms``: when to join again without another
+    reason, counted from this assignment. ``process_id`` and ``unique`` are those of the subscription that it
+    answers: brokers give a restarted static member what they stored.
     """
 
     generation: int
@@ -109,6 +110,7 @@ class ClassicAssignment:
     statuses: tuple[Status | UnknownStatus, ...] = ()
     error_code: int = 0
     error_text: str | None = None
+    is_same_topology: bool = False
     send_topology: bool = False
     rejoin_after_ms: int | None = None
     recovery_lag: int = -1

@@ -31,6 +31,11 @@ def test_each_refusal_names_epochs_and_what_comes_next(refusal, code, parts):
     assert [part for part in parts if part not in refusal.text] == []
 
 
+def test_a_refusal_says_whether_another_version_would_be_a_remedy():
+    assert epoch_behind("app", 3, 4, is_same=True).is_same_topology
+    assert not epoch_behind("app", 3, 4).is_same_topology
+
+
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [

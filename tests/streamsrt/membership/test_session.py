@@ -36,7 +36,7 @@ from streamsrt.membership.values import (
     UnknownStatus,
 )
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
+from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG, WHY_ASSIGNED_TAG
 from tests.streamsrt.membership.scenario import MEMBERSHIP, TOPOLOGY, Response, Scenario, lists, offsets
 
 A0, A1 = ("s", 0), ("s", 1)
@@ -437,6 +437,21 @@ def test_an_epoch_that_does_not_fit_says_which_one_would_and_how_to_compare(code
     assert failed.error.exit_code == 2
     assert "Set topology.epoch to 1" in str(failed.error)
     assert "streamsrt topology diff" in str(failed.error)
+
+
+@pytest.mark.parametrize("tags", [{SAME_TOPOLOGY_TAG: b""}, None])
+def test_who_has_the_groups_topology_is_not_told_to_start_another_version(tags: dict[int, bytes] | None) -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    scenario.answer(
+        0,
+        error_code=ErrorCode.STREAMS_TOPOLOGY_FENCED,
+        error_message="Set topology.epoch to 5.",
+        unknown_tags=tags,
+    )
+    (failed,) = scenario.told(MembershipFailed)
+    assert "Set topology.epoch to 5." in str(failed.error)
+    assert ("Start the newer version" in str(failed.error)) is (tags is None)
 
 
 def test_an_epoch_that_does_not_fit_names_the_view_that_shows_the_groups() -> None:

@@ -9,6 +9,7 @@ import pytest
 from coordinator.group.streams.in_flight import encode_versions
 from coordinator.shard.shard import Shard
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG
 from tests.coordinator.group.streams.test_preflight import CONFIG, OLD
 from tests.coordinator.group.streams.test_setbacks import CHANGED, Upgraded
 
@@ -156,3 +157,6 @@ def test_the_same_topology_under_an_older_epoch_is_told_the_groups() -> None:
     response, _ = group.join("first", OLD, 0)
     assert response.error_code == FENCED
     assert "it is the same topology. Set topology.epoch to 2." in response.error_message
+    assert response.unknown_tags == {SAME_TOPOLOGY_TAG: b""}
+    other, _ = group.join("second", CHANGED, 0)
+    assert (other.error_code, other.unknown_tags) == (FENCED, None)

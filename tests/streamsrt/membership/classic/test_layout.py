@@ -82,6 +82,7 @@ assignments = st.builds(
     ).map(tuple),
     error_code=st.integers(-1, 200),
     error_text=st.none() | names,
+    is_same_topology=st.booleans(),
     send_topology=st.booleans(),
     rejoin_after_ms=st.none() | st.integers(0, 2**63 - 1),
     recovery_lag=int32s,

@@ -874,6 +874,19 @@ def test_an_error_of_the_leader_is_final() -> None:
     assert "The group runs epoch 5." in str(run.last(MembershipFailed).error)
 
 
+@pytest.mark.parametrize("is_same_topology", [True, False])
+def test_who_has_the_groups_topology_is_not_told_to_start_another_version(is_same_topology: bool) -> None:
+    run = Scenario()
+    run.on(Join())
+    run.joined()
+    fenced = int(ErrorCode.STREAMS_TOPOLOGY_FENCED)
+    run.synced(error_code=fenced, error_text="Set topology.epoch to 5.", is_same_topology=is_same_topology)
+    error = run.last(MembershipFailed).error
+    assert isinstance(error, StreamsTopologyFencedError)
+    assert "Set topology.epoch to 5." in str(error)
+    assert ("Start the newer version" in str(error)) is not is_same_topology
+
+
 def test_who_is_refused_leaves_so_that_nobody_waits_for_it() -> None:
     run = Scenario()
     run.on(Join())
