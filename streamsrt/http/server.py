@@ -33,7 +33,7 @@ from streamsrt.http.instance import Instance
 from streamsrt.http.pages import Page
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
-from topology.graph.outline import outline
+from topology.graph.outline import chosen_sinks, outline
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class _Site:
         topology = self._instance.topology
         if request.query_params.get("format") == "text":
             return PlainTextResponse(topology.describe())
-        return _json((200, outline(topology).to_json()))
+        return _json((200, {**outline(topology).to_json(), "subtopologies_with_chosen_sinks": chosen_sinks(topology)}))
 
     def _on_the_line(self, made: Callable[[Request], Answer | Page]) -> Endpoint:
         async def endpoint(request: Request) -> Response:

@@ -72,6 +72,13 @@ PICTURES = (
     _view("instances", "main.querySelector('tbody')"),
     Picture("dead-letters", f"#/letters/{LETTERS}", "main.querySelectorAll('tbody').length === 2"),
     _view("tasks", "main.innerText.includes('processed')", name="phone", phone=True),
+    _view(
+        "topology",
+        "main.innerText.includes('/s')",
+        before="document.querySelector('svg.graph').scrollIntoView()",
+        name="topology-phone",
+        phone=True,
+    ),
 )
 
 

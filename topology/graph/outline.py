@@ -175,6 +175,11 @@ def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
     )
 
 
+def chosen_sinks(topology: Topology) -> list[str]:
+    """The ids of the subtopologies that write to topics which their records choose; no outline names these topics."""
+    return [part.id for part in topology.subtopologies if any(sink.topic is None for sink in part.sinks)]
+
+
 def _sink_topics(subtopology: Subtopology) -> set[str]:
     return {node.topic for node in subtopology.sinks if node.topic is not None and not node.repartition}
 

@@ -18,7 +18,9 @@ from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartView:
-    """A subtopology, as the group or an instance tells it. Names of internal topics are those of the cluster."""
+    """A subtopology, as the group or an instance tells it. Names of internal topics are those of the cluster.
+
+    ``chosen_sinks``: it writes to topics that its records choose. ``knows_sinks``: all other sinks are told."""
 
     id: str
     sources: tuple[str, ...]
@@ -26,6 +28,8 @@ class PartView:
     sinks: tuple[str, ...]
     stores: tuple[str, ...]
     nodes: tuple[str, ...] = ()
+    chosen_sinks: bool = False
+    knows_sinks: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +185,7 @@ def parts_of_description(subtopologies: Iterable[StreamsGroupDescribeResponse.Su
             patterns=(),
             sinks=tuple(part.repartition_sink_topics),
             stores=tuple(topic.name for topic in part.state_changelog_topics),
+            knows_sinks=False,
         )
         for part in subtopologies
     ]
@@ -190,6 +195,7 @@ def parts_of_outline(group: str, outline: Json, named: Collection[str] = ()) -> 
     """As an instance outlines its topology. ``named``: what the tasks of the group call subtopologies: by numbers under
     ``subtopology.id=number``."""
     reported = outline.get("subtopologies", ())
+    chosen = outline.get("subtopologies_with_chosen_sinks", ())
     is_numbered = bool(named) and not {part["id"] for part in reported}.issuperset(named)
 
     def internal(names: Iterable[str]) -> tuple[str, ...]:
@@ -203,6 +209,8 @@ def parts_of_outline(group: str, outline: Json, named: Collection[str] = ()) -> 
             sinks=(*internal(part["repartition_sink_topics"]), *(part.get("sink_topics") or ())),
             stores=tuple(part["stores"]),
             nodes=tuple(part["nodes"]),
+            chosen_sinks=part["id"] in chosen,
+            knows_sinks=part.get("sink_topics") is not None,
         )
         for part in reported
     ]

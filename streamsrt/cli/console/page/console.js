@@ -100,11 +100,18 @@ const summary = (app) => h("div", { class: "cards" },
   card("lag", number(app.topics.reduce((sum, each) => sum + (each.lag ?? 0), 0))),
   card("upgrade", app.phase, app.phase === "one version" ? {} : { class: "warn" }));
 
+// The width for a drawing on a phone; null where there is more.
+const narrow = () => {
+  const { paddingLeft, paddingRight } = getComputedStyle(main);
+  return matchMedia("(max-width: 640px)").matches ? main.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) : null;
+};
+
 const SHOWN = {
   topology: (app) => [
     summary(app), ...app.advice.map((text) => h("div", { class: "advice" }, text)),
-    app.parts.length ? h("div", { class: "scroll" }, drawGraph(app.parts, app.topics, rate))
+    app.parts.length ? h("div", { class: "scroll" }, drawGraph(app.parts, app.topics, rate, narrow()))
       : h("p", { class: "quiet" }, "The topology is not known: a classic group does not report it. Start instances with --http HOST:PORT."),
+    app.parts.some((part) => !part.knows_sinks) ? h("p", { class: "quiet" }, "The topics that it writes to are not drawn: the group does not report them. Start instances with --http HOST:PORT.") : null,
   ],
   tasks: (app) => [
     filter("Filter tasks by id, role, member, phase"),
@@ -355,6 +362,8 @@ if (given) {
   history.replaceState(null, "", "#/");
 }
 addEventListener("hashchange", look);
+matchMedia("(max-width: 640px)").addEventListener("change", refresh);
+addEventListener("resize", () => narrow() === null || refresh());
 document.addEventListener("visibilitychange", () => document.hidden || look());
 addEventListener("keydown", (event) => {
   if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) {

@@ -1,12 +1,18 @@
-// A topology as a drawing: topics and subtopologies in columns, from what is read first to what is written last.
+// A topology as a drawing: topics and subtopologies in columns, from what is read first to what is written last; on a phone one
+// below the other.
 //
 // 1. A column is one more than the largest of what leads to it; an edge that closes a circle leads back and counts for nothing.
 //    What nothing leads to is beside its first reader.
 // 2. An edge over several columns has a lane of its own in each of them, so that it goes behind no box.
-// 3. Every text is set as text, never as markup.
+// 3. Names are shown whole, on as many lines as they need: internal topics differ in the middle.
+// 4. Every text is set as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 200, GAP_X = 76, GAP_Y = 22, LINE = 16, PAD = 10, SHOWN = 26, LANE = 14, SMALLEST = 0.75;
+const WIDTH = 200, GAP_X = 76, GAP_Y = 22, LINE = 16, PAD = 10, LANE = 14, SMALLEST = 0.75;
+const ARROW = 16, RAIL = 10, RAILS_MAX = 110, BEND = 5, REACHED_AT = 0.25, LEFT_AT = 0.75;
+const SIZES = { title: 12, stored: 11, small: 11 };
+const CHOSEN = "(chosen by the record)";
+const canvas = document.createElement("canvas").getContext("2d");
 
 function element(tag, attributes, text) {
   const made = document.createElementNS(SVG, tag);
@@ -15,8 +21,21 @@ function element(tag, attributes, text) {
   return made;
 }
 
-export function short(text, most = SHOWN) {
-  return text.length <= most ? text : `${text.slice(0, most / 2 - 1)}…${text.slice(-(most / 2))}`;
+// A text in lines that are not wider than a box: broken behind a hyphen, dot or underscore, or wherever it must be.
+function wrapped(text, kind, width) {
+  canvas.font = `${SIZES[kind]}px ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (line) => canvas.measureText(line).width <= width - 2 * PAD;
+  const lines = [];
+  let rest = text;
+  while (rest.length > 1 && !fits(rest)) {
+    let end = rest.length - 1;
+    while (end > 1 && !fits(rest.slice(0, end))) end -= 1;
+    const behind = 1 + Math.max(...["-", ".", "_", " "].map((each) => rest.lastIndexOf(each, end - 1)));
+    const cut = behind > end / 3 ? behind : end;
+    lines.push(rest.slice(0, cut));
+    rest = rest.slice(cut);
+  }
+  return [...lines, rest];
 }
 
 // Nodes and edges out of subtopologies: {nodes: Map(name -> node), edges: [{from, to, label}]}.
@@ -34,6 +53,7 @@ export function graphOf(parts, topics) {
     for (const name of part.sources) edges.push({ from: topic(name), to: key, topic: name });
     for (const pattern of part.patterns) edges.push({ from: topic(pattern), to: key, topic: pattern });
     for (const name of part.sinks) edges.push({ from: key, to: topic(name) });
+    if (part.chosen_sinks) edges.push({ from: key, to: topic(CHOSEN) });
   }
   return { nodes, edges };
 }
@@ -96,33 +116,92 @@ export function standing({ nodes, edges }, column) {
   return columns;
 }
 
-export function drawGraph(parts, topics, rate) {
-  const graph = graphOf(parts, topics), column = columnsOf(graph);
-  let height = 0;
-  const columns = standing(graph, column);
-  columns.forEach((list, x) => {
-    let y = 0;
-    for (const node of list) {
-      node.x = x * (WIDTH + GAP_X);
-      node.y = y;
-      node.height ??= 2 * PAD + LINE * (1 + node.lines.length + (node.facts ? 1 : 0));
-      y += node.height + GAP_Y;
-    }
-    height = Math.max(height, y);
-  });
-  const width = Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X + 4;
+// What a box says, in lines, and how high it is with them.
+function measure(node, width, said) {
+  const lines = (kind, text) => wrapped(text, kind, width).map((line) => ({ kind, text: line }));
+  node.width = width;
+  node.texts = [...lines("title", node.title), ...node.lines.flatMap((name) => lines("stored", `▤ ${name}`))];
+  if (node.facts) node.texts.push(...lines("small", facts(node.facts, said)));
+  node.height = 2 * PAD + LINE * node.texts.length;
+}
+
+function facts({ partitions, lag }, said) {
+  return [`${partitions} partitions`, lag === null ? "" : `lag ${lag.toLocaleString("en")}`, said].filter(Boolean).join(", ");
+}
+
+// `narrow`: the width of a phone, in which boxes are below one another; null where columns have room.
+export function drawGraph(parts, topics, rate, narrow = null) {
+  const graph = graphOf(parts, topics);
+  const [width, height, drawn] = narrow === null ? inColumns(graph, rate) : inOneColumn(graph, rate, narrow);
   const svg = element("svg", { class: "graph", width, height, viewBox: `-2 -2 ${width} ${height}`, role: "img" });
-  svg.style.minWidth = `${SMALLEST * width}px`; // a wide drawing is made smaller before it has to be scrolled
+  if (narrow === null) svg.style.minWidth = `${SMALLEST * width}px`; // a wide drawing is made smaller before it has to be scrolled
   svg.append(element("title", {}, "The topology: topics, subtopologies, stores"));
   const marker = element("marker", { id: "head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" });
   marker.append(element("path", { d: "M0 0 L8 4 L0 8 z" }));
   const defs = element("defs", {});
   defs.append(marker);
   svg.append(defs);
-  const drawn = graph.edges.flatMap((edge) => arrow(graph.nodes.get(edge.from), graph.nodes.get(edge.to), edge, rate));
   svg.append(...drawn.filter((each) => each.tagName === "path"), ...drawn.filter((each) => each.tagName !== "path"));
   for (const node of graph.nodes.values()) svg.append(box(node));
   return svg;
+}
+
+function inColumns(graph, rate) {
+  for (const node of graph.nodes.values()) measure(node, WIDTH, "");
+  const columns = standing(graph, columnsOf(graph));
+  let height = 0;
+  columns.forEach((list, x) => {
+    let y = 0;
+    for (const node of list) {
+      node.x = x * (WIDTH + GAP_X);
+      node.y = y;
+      y += node.height + GAP_Y;
+    }
+    height = Math.max(height, y);
+  });
+  const width = Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X + 4;
+  return [width, height, graph.edges.flatMap((edge) => arrow(graph.nodes.get(edge.from), graph.nodes.get(edge.to), edge, rate))];
+}
+
+// Boxes below one another. What leads out of a box goes down (or back up) a rail on the left, one for all that it leads to.
+function inOneColumn(graph, rate, narrow) {
+  const nodes = standing(graph, columnsOf(graph)).flat().filter((each) => each.kind !== "lane");
+  const row = new Map(nodes.map((each, index) => [each.key, index]));
+  const rails = [];
+  for (const node of nodes) {
+    const to = graph.edges.filter((edge) => edge.from === node.key).map((edge) => graph.nodes.get(edge.to));
+    const ends = [row.get(node.key) + LEFT_AT, ...to.map((each) => row.get(each.key) + REACHED_AT)];
+    if (to.length) rails.push({ node, to, first: Math.min(...ends), last: Math.max(...ends) });
+  }
+  const count = placeRails(rails), step = Math.min(RAIL, RAILS_MAX / Math.max(1, count));
+  const left = count * step + ARROW;
+  let y = 0;
+  for (const node of nodes) {
+    const reads = graph.edges.some((edge) => edge.from === node.key && edge.topic);
+    measure(node, narrow - left - 4, node.facts && reads ? rate(node.facts.records_per_second) : "");
+    node.x = left;
+    node.y = y;
+    y += node.height + GAP_Y;
+  }
+  return [narrow, y, rails.flatMap((rail) => rail.to.map((to) => onRail(rail.node, to, (count - rail.lane) * step - step / 2)))];
+}
+
+// Gives every rail the nearest lane that is free over its length; returns how many there are.
+function placeRails(rails) {
+  const lanes = [];
+  for (const rail of [...rails].sort((a, b) => a.last - a.first - (b.last - b.first))) {
+    const isFree = (taken) => taken.every((other) => other.last < rail.first || rail.last < other.first);
+    rail.lane = lanes.findIndex(isFree);
+    if (rail.lane < 0) rail.lane = lanes.push([]) - 1;
+    lanes[rail.lane].push(rail);
+  }
+  return lanes.length;
+}
+
+function onRail(from, to, x) {
+  const start = from.y + from.height - PAD, end = to.y + PAD, down = Math.sign(end - start) * BEND;
+  const line = `M${from.x} ${start} H${x + BEND} Q${x} ${start} ${x} ${start + down} V${end - down} Q${x} ${end} ${x + BEND} ${end} H${to.x}`;
+  return element("path", { d: line, "marker-end": "url(#head)" });
 }
 
 function arrow(from, to, edge, rate) {
@@ -141,20 +220,14 @@ function arrow(from, to, edge, rate) {
   curve(to.x, middle(to));
   const made = [element("path", { d: line, "marker-end": "url(#head)" })];
   const said = edge.topic && from.facts ? rate(from.facts.records_per_second) : "";
-  if (said) made.push(element("text", { class: "small said", x: labelX, y: labelY + 4, "text-anchor": "middle" }, said));
+  if (said) made.push(element("text", { class: "small said", "font-size": SIZES.small, x: labelX, y: labelY + 4, "text-anchor": "middle" }, said));
   return made;
 }
 
 function box(node) {
   const group = element("g", { transform: `translate(${node.x} ${node.y})` });
   group.append(element("title", {}, [node.title, ...(node.nodes ?? [])].join("\n")));
-  group.append(element("rect", { class: node.kind, width: WIDTH, height: node.height, rx: node.kind === "topic" ? 14 : 4 }));
-  let y = PAD + 12;
-  group.append(element("text", { x: PAD, y }, short(node.title)));
-  for (const line of node.lines) group.append(element("text", { class: "stored", x: PAD, y: (y += LINE) }, `▤ ${short(line, 30)}`));
-  if (node.facts) {
-    const lag = node.facts.lag === null ? "" : `, lag ${node.facts.lag.toLocaleString("en")}`;
-    group.append(element("text", { class: "small", x: PAD, y: (y += LINE) }, `${node.facts.partitions} partitions${lag}`));
-  }
+  group.append(element("rect", { class: node.kind, width: node.width, height: node.height, rx: node.kind === "topic" ? 14 : 4 }));
+  node.texts.forEach(({ kind, text }, index) => group.append(element("text", { class: kind, "font-size": SIZES[kind], x: PAD, y: PAD + 12 + LINE * index }, text)));
   return group;
 }

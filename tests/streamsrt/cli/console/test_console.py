@@ -219,12 +219,31 @@ def test_tables_fit_on_a_phone_and_hints_are_of_keys_that_do_something(shown_on_
             filters = "/ filter, " if page.value("Boolean(document.getElementById('filter'))") else ""
             assert page.value(hints) == f"Keys: {filters}1–7 views, g all applications, p pause"
             page.look_like(width=390, height=800, phone=True)
-            fits = (
-                "[...main.querySelectorAll('.scroll:has(table)')].every((each) => each.scrollWidth <= each.clientWidth)"
-            )
+            fits = "[...main.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
             assert page.value(fits), view
             titles = "[...main.querySelectorAll('td')].every((each) => each.dataset.title)"
             assert page.value(titles), view
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_where_no_instance_tells_what_it_writes_the_drawing_says_so(
+    bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    require("chromium", "chromium")
+    network = NetworkThread(ClientConfig(bootstrap_servers=bundled_broker.bootstrap_servers))
+    network.start()
+    scene = Scene(bundled_broker.bootstrap_servers, network, tmp_path)
+    console = ConsoleProcess(scene.address, scene.application_id)
+    try:
+        with scene.instance("silent"), Browser(tmp_path) as page:
+            wait_until(lambda: console.get(f"/api/groups/{scene.application_id}")[0] == 200, "the group is there")
+            page.open(f"{console.url}#/app/{scene.application_id}/topology")
+            page.wait_for("main.querySelector('svg.graph')")
+            assert "The topics that it writes to are not drawn" in page.value("main.innerText")
+    finally:
+        console.stop()
+        network.stop()
 
 
 def drawn(view: str) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from streamsrt.cli.console.group_view import PartView
+from streamsrt.cli.console.instances import Json
 from streamsrt.http.server import HttpServer, bound_socket
 from tests.browser import Browser
 from tests.interop.test_other_clients import require
 from tests.streamsrt.cli.console.test_site import site
 
+PHONE_WIDTH = 358
 # Points of an arrow that lie in a box which it neither leaves nor reaches.
 CROSSINGS = """import('/graph.js').then(({ drawGraph }) => {
-  document.body.replaceChildren(drawGraph(%s, %s, (rate) => `${rate}/s`));
+  document.body.replaceChildren(drawGraph(%s, %s, (rate) => `${rate}/s`, %s));
   const svg = document.querySelector('svg');
   const boxes = [...svg.querySelectorAll('g')].map((each) => {
     const [x, y] = each.getAttribute('transform').match(/[\\d.]+/g).map(Number), rect = each.querySelector('rect');
@@ -31,6 +35,15 @@ CROSSINGS = """import('/graph.js').then(({ drawGraph }) => {
     }
   }
   return { inside, arrows: svg.querySelectorAll(':scope > path').length, boxes,
+           outside: [...svg.querySelectorAll('g > text')].filter((each) => {
+             const box = each.parentNode.querySelector('rect').getBoundingClientRect(), text = each.getBoundingClientRect();
+             return text.right > box.right || text.bottom > box.bottom;
+           }).map((each) => each.textContent),
+           names: [...svg.querySelectorAll('g')].map((each) =>
+             [...each.querySelectorAll('text.title')].map((line) => line.textContent).join('')),
+           stores: [...svg.querySelectorAll('g')].map((each) =>
+             [...each.querySelectorAll('text.stored')].map((line) => line.textContent).join('')),
+           width: svg.getBoundingClientRect().width, wider: document.documentElement.scrollWidth - innerWidth,
            titles: [...svg.querySelectorAll('g > text:first-of-type')].map((each) => each.textContent),
            said: [...svg.querySelectorAll('.said')].map((each) => each.textContent) };
 })"""
@@ -38,6 +51,11 @@ CROSSINGS = """import('/graph.js').then(({ drawGraph }) => {
 
 def part(name: str, sources: str, sinks: str = "") -> PartView:
     return PartView(id=name, sources=tuple(sources.split()), patterns=(), sinks=tuple(sinks.split()), stores=("s",) * 3)
+
+
+def drawn(page: Browser, parts: list[PartView], topics: Sequence[Json] = (), *, narrow: int | None = None) -> Json:
+    values = (json.dumps(value) for value in ([asdict(each) for each in parts], topics, narrow))
+    return dict(page.value(CROSSINGS % tuple(values)))
 
 
 @pytest.fixture
@@ -59,8 +77,7 @@ def test_arrows_go_behind_no_box(page: Browser) -> None:
         part("d", "orders out", "totals"),
     ]
     topics = [{"topic": "orders", "partitions": 4, "lag": 5, "records_per_second": 7}]
-    said = [{name: getattr(each, name) for name in each.__slots__} for each in parts]
-    found = page.value(CROSSINGS % (json.dumps(said), json.dumps(topics)))
+    found = drawn(page, parts, topics)
     assert found["inside"] == 0
     assert found["arrows"] == 12
     assert found["said"] == ["7/s", "7/s"]
@@ -72,6 +89,47 @@ def test_arrows_go_behind_no_box(page: Browser) -> None:
 
 @pytest.mark.slow
 def test_a_circle_is_drawn(page: Browser) -> None:
-    said = [{"id": "a", "sources": ["in"], "patterns": [], "sinks": ["in"], "stores": [], "nodes": []}]
-    found = page.value(CROSSINGS % (json.dumps(said), "[]"))
+    found = drawn(page, [part("a", "in", "in")])
     assert (found["arrows"], sorted(found["titles"])) == (2, ["in", "subtopology a"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("narrow", [None, PHONE_WIDTH])
+def test_names_are_whole_and_stay_in_their_boxes(page: Browser, narrow: int | None) -> None:
+    names = [
+        f"a-shop-with-a-long-name-KSTREAM-AGGREGATE-STATE-STORE-000000000{number}-repartition" for number in (3, 8)
+    ]
+    unbroken = "W" * 120
+    parts = [
+        part("7e2860af", "orders", " ".join(names)),
+        replace(part("951c3fed", " ".join(names), unbroken), stores=("totals-of-each-customer-in-each-country",)),
+    ]
+    found = drawn(page, parts, narrow=narrow)
+    assert set(found["names"]) >= {*names, unbroken}
+    assert "▤ totals-of-each-customer-in-each-country" in found["stores"]
+    assert found["outside"] == []
+
+
+@pytest.mark.slow
+def test_on_a_phone_boxes_are_below_one_another_and_nothing_is_cut_off(page: Browser) -> None:
+    page.look_like(width=390, height=800, phone=True)
+    parts = [
+        part("a", "orders", "first second"),
+        part("b", "first", "third"),
+        part("c", "second third customers", "out orders"),
+        part("d", "orders out", "totals"),
+    ]
+    topics = [{"topic": "orders", "partitions": 4, "lag": 5, "records_per_second": 7}]
+    found = drawn(page, parts, topics, narrow=PHONE_WIDTH)
+    assert (found["width"], found["wider"], found["inside"], found["arrows"]) == (PHONE_WIDTH, 0, 0, 13)
+    boxes = found["boxes"]
+    assert all(above["bottom"] < below["y"] for above, below in pairwise(sorted(boxes, key=lambda box: box["y"])))
+    assert all(box["x"] > 0 and box["right"] < PHONE_WIDTH for box in boxes)
+    assert page.value("document.body.innerHTML.includes('4 partitions, lag 5, 7/s')")
+
+
+@pytest.mark.slow
+def test_topics_that_records_choose_are_drawn_as_such(page: Browser) -> None:
+    found = drawn(page, [replace(part("a", "orders", "totals"), chosen_sinks=True)])
+    assert "(chosen by the record)" in found["titles"]
+    assert found["arrows"] == 3

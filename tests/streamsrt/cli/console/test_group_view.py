@@ -10,7 +10,7 @@ from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 from topology import StreamsBuilder, serdes
-from topology.graph.outline import outline
+from topology.graph.outline import chosen_sinks, outline
 
 
 def member(name: str, *, active: set[Task] | None = None, warmup: set[Task] | None = None, **facts: Any) -> MemberFacts:
@@ -97,6 +97,7 @@ def test_subtopologies_are_the_same_by_description_and_by_outline() -> None:
     first, second = parts_of_outline("app", told)
     assert (first.sources, first.sinks) == (("lines",), ("app-counts-repartition",))
     assert (second.sources, second.sinks, second.stores) == (("app-counts-repartition",), ("results",), ("counts",))
+    assert (second.knows_sinks, second.chosen_sinks) == (True, False)
     by_number = parts_of_outline("app", told, named={"0", "1"})
     assert [each.id for each in by_number] == ["0", "1"]
     assert parts_of_outline("app", told, named={first.id}) == [first, second]
@@ -109,3 +110,16 @@ def test_subtopologies_are_the_same_by_description_and_by_outline() -> None:
     )
     (part,) = parts_of_description([described])
     assert (part.id, part.sources, part.stores) == (second.id, second.sources, ("app-counts-changelog",))
+    assert not part.knows_sinks
+
+
+def test_a_subtopology_whose_records_choose_the_topic_says_so() -> None:
+    builder = StreamsBuilder()
+    for source in ("clicks", "orders"):
+        lines = builder.stream(source, key=serdes.string, value=serdes.string)
+        lines.to((lambda key, value, context: value) if source == "orders" else "seen")
+    topology = builder.build()
+    told = {**outline(topology).to_json(), "subtopologies_with_chosen_sinks": chosen_sinks(topology)}
+    parts = {each.sources: each for each in parts_of_outline("app", told)}
+    assert (parts["clicks",].sinks, parts["clicks",].chosen_sinks) == (("seen",), False)
+    assert (parts["orders",].sinks, parts["orders",].chosen_sinks) == ((), True)
