@@ -24,9 +24,10 @@ A stream-processing application. It counts the events of each user.
     streamsrt run {module}.app:topology -a {name} --until quiet
     streamsrt consume {name}-counts --value long
 
-`docker compose up --build` runs the application with Apache Kafka, which is at localhost:29092 for commands on this machine:
+`docker compose up --build` runs the application with Apache Kafka, which is at 127.0.0.1:29092 for commands on this machine and
+for nobody else:
 
-    streamsrt topics list -b localhost:29092
+    streamsrt topics list -b 127.0.0.1:29092
 
 | file | what is in it |
 | --- | --- |
@@ -162,12 +163,12 @@ _COMPOSE = """\
 services:
   kafka:
     image: {kafka}
-    ports: ["29092:29092"]
+    ports: ["127.0.0.1:29092:29092"]
     environment:
       KAFKA_NODE_ID: 1
       KAFKA_PROCESS_ROLES: broker,controller
       KAFKA_LISTENERS: INSIDE://:9092,OUTSIDE://:29092,CONTROLLER://:9093
-      KAFKA_ADVERTISED_LISTENERS: INSIDE://kafka:9092,OUTSIDE://localhost:29092
+      KAFKA_ADVERTISED_LISTENERS: INSIDE://kafka:9092,OUTSIDE://127.0.0.1:29092
       KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT
       KAFKA_INTER_BROKER_LISTENER_NAME: INSIDE
       KAFKA_CONTROLLER_LISTENER_NAMES: CONTROLLER
@@ -196,7 +197,7 @@ services:
     restart: unless-stopped
     environment:
       STREAMSRT_BOOTSTRAP_SERVERS: kafka:9092
-    ports: ["8080:8080"]
+    ports: ["127.0.0.1:8080:8080"]
     volumes: ["state:/state"]
     depends_on:
       topics:

@@ -82,6 +82,15 @@ def test_its_settings_are_known(project: Path) -> None:
     assert settings.processing_guarantee == "exactly_once_v2"
 
 
+def test_only_this_machine_reaches_what_compose_publishes(project: Path) -> None:
+    services = yaml.safe_load((project / "compose.yaml").read_text())["services"]
+    published = [port for each in services.values() for port in each.get("ports", ())]
+    assert published == ["127.0.0.1:29092:29092", "127.0.0.1:8080:8080"]
+    advertised = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+    assert "OUTSIDE://127.0.0.1:29092" in advertised
+    assert "-b 127.0.0.1:29092" in (project / "README.md").read_text()
+
+
 def test_its_commands_exist(project: Path) -> None:
     readme = (project / "README.md").read_text()
     shown = re.findall(r"^    (?:.*\| )?streamsrt (.*?)(?: &)?(?: +#.*)?$", readme, re.MULTILINE)
