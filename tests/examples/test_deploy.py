@@ -108,6 +108,23 @@ def test_the_parts_of_kubernetes_fit(manifests: dict[str, Any], container: Any) 
     assert settings(commands(container)["kubernetes.yaml"])["group.instance.id"] == "$(POD_NAME)"
 
 
+def test_the_zone_is_that_of_the_pod(manifests: dict[str, Any], container: Any) -> None:
+    assert settings(commands(container)["kubernetes.yaml"])["client.tag.zone"] == "$(ZONE)"
+    (zone,) = (each for each in container["env"] if each["name"] == "ZONE")
+    label = "topology.kubernetes.io/zone"
+    assert zone["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{label}']"
+    (spread,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert spread["topologyKey"] == label
+    assert spread["labelSelector"] == manifests["StatefulSet"]["spec"]["selector"]
+    assert StreamsConfig.of({"client.tag.zone": ""}, application_id="shop").client_tags == {"zone": ""}
+
+
+def test_the_grace_for_a_stop_is_what_the_page_says(manifests: dict[str, Any]) -> None:
+    seconds = manifests["StatefulSet"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert unit()["Service"]["TimeoutStopSec"] == str(seconds)
+    assert f"Allow {seconds} s." in (ROOT / "docs" / "deployment.md").read_text()
+
+
 def test_state_and_memory_fit_the_container(container: Any) -> None:
     words = commands(container)["kubernetes.yaml"]
     state = words[words.index("--state-dir") + 1]
