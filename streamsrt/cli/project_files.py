@@ -24,8 +24,8 @@ A stream-processing application. It counts the events of each user.
     streamsrt run {module}.app:topology -a {name} --until quiet
     streamsrt consume {name}-counts --value long
 
-`docker compose up --build` runs the application with Apache Kafka, which is at 127.0.0.1:29092 for commands on this machine and
-for nobody else:
+`docker compose up --build` runs the application with Apache Kafka. Commands on this machine, and nobody else, reach it at
+127.0.0.1:29092:
 
     streamsrt topics list -b 127.0.0.1:29092
 
