@@ -28,6 +28,7 @@ from streamsrt.assignment.refused_update import (
     unlike_java,
 )
 from streamsrt.membership.classic.view import Participant, Version, View
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,10 @@ def refusals(view: View, group: Version, group_id: str, taken_from: Version | No
     Members of the next epoch are none of them.
     """
     found: dict[str, Refusal] = {}
+    programs = {m.version: m.subscription.client_tags.get(TOPOLOGY_DIGEST) for m in view.members}
     running = {member.version for member in view.members if member.echo is not None}
     for member in view.members:
-        refusal = _refusal(member, group, group_id, taken_from)
+        refusal = _refusal(member, group, group_id, taken_from, programs.get(group))
         if refusal is not None and not _may_return(member, group, running):
             found[member.member_id] = refusal
     return found
@@ -82,7 +84,10 @@ def is_stale(member: Participant, group: Version) -> bool:
     return member.version.epoch < group.epoch
 
 
-def _refusal(member: Participant, group: Version, group_id: str, taken_from: Version | None) -> Refusal | None:
+def _refusal(
+    member: Participant, group: Version, group_id: str, taken_from: Version | None, program: str | None
+) -> Refusal | None:
+    """``program``: the digest of the group's topology without its epoch, which that of a version includes."""
     mine = member.version
     if mine == group or mine.epoch == group.epoch + 1:
         return None
@@ -92,7 +97,7 @@ def _refusal(member: Participant, group: Version, group_id: str, taken_from: Ver
         return epoch_too_far_ahead(group_id, mine.epoch, group.epoch)
     if member.held or member.echo is not None or mine == taken_from:
         return None
-    is_same = mine.digest == group.digest
+    is_same = program is not None and member.subscription.client_tags.get(TOPOLOGY_DIGEST) == program
     return epoch_behind(group_id, mine.epoch, group.epoch, is_same=is_same)
 
 

@@ -18,7 +18,7 @@ from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscr
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import NOTHING, Status, Task, Tasks
-from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
+from streamsrt.wire.client_tags import LOSE_IN_FLIGHT, TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.group_model import END, Cluster, Version
 
@@ -411,6 +411,21 @@ def test_an_update_whose_source_topics_are_missing_is_refused_and_the_group_goes
     assert "Source topics nowhere are missing" in (told["m2"].error_text or "")
     assert told["m1"].tasks == before
     assert (told["m1"].group_epoch, codes(told["m1"])) == (1, [])
+
+
+def test_who_has_the_groups_topology_under_an_earlier_epoch_is_told_so() -> None:
+    def tags(program: str) -> dict[str, Any]:
+        return {"client_tags": {TOPOLOGY_DIGEST: program}}
+
+    group = settled(Member("m1", Version.of(2, "a: source=t changelog=c", "b: source=u")))
+    group.members["m1"].extra = tags("same")
+    group.members["m2"] = Member("m2", OLD, extra=tags("same"))
+    group.members["m3"] = Member("m3", Version.of(1, "a: source=t changelog=c"), extra=tags("other"))
+    group.members["m4"] = Member("m4", OLD)
+    told = group.round()
+    assert {told[name].error_code for name in ("m2", "m3", "m4")} == {int(ErrorCode.STREAMS_TOPOLOGY_FENCED)}
+    assert [name for name, each in told.items() if each.is_same_topology] == ["m2"]
+    assert "it is the same topology. Set topology.epoch to 2." in (told["m2"].error_text or "")
 
 
 def test_an_update_whose_topics_may_not_be_made_is_refused() -> None:
