@@ -23,7 +23,7 @@ from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs, Overtaken
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
-from streamsrt.state.carried import Values
+from streamsrt.state.carried import Values, cache_name
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
@@ -32,7 +32,7 @@ from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology
-from topology.graph.store_kinds import RowsOfKey, rows_of
+from topology.graph.store_kinds import Limit, RowsOfKey, rows_of, store_traits
 
 CACHE_MAX_BYTES = 4 << 20
 """Of record caches and of what waits to be written to the stores, by the task's own count. Values that are objects take
@@ -228,15 +228,30 @@ class TaskReplay:
         self.task.close()
 
     def changelogs(self) -> dict[str, Iterator[tuple[bytes, LastValue]]]:
-        """By topic what the changelog must hold, in the order of keys."""
+        """By topic what the changelog must hold, in the order of keys; of a store that keeps the entries used last, those
+        that it still has come last, in the order of their use."""
         return {topic: self._live(topic, latest.entries()) for topic, latest in self._changelogs.items()}
 
     def _live(self, topic: str, entries: Iterator[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, LastValue]]:
         name = self._logged[topic]
+        if store_traits(self._specs[name]).limit is Limit.COUNT:
+            return _by_use(entries, [bytes.fromhex(str(key)) for key in self.carried.get(cache_name(name), ())])
         store, keeps = self._stores[name], functions_of(self._specs[name]).keeps
         if self._full_changelogs or keeps is None:
             return entries
         return (entry for entry in entries if keeps(store, entry[0]))
+
+
+def _by_use(entries: Iterator[tuple[bytes, LastValue]], used: Sequence[bytes]) -> Iterator[tuple[bytes, LastValue]]:
+    """Entries so that a restored store drops next what this one would have dropped: it takes their order for that of use.
+    The others, of which there may be many, are deletions."""
+    kept: dict[bytes, LastValue | None] = dict.fromkeys(used)
+    for key, last in entries:
+        if key in kept:
+            kept[key] = last
+        else:
+            yield key, last
+    yield from ((key, last) for key, last in kept.items() if last is not None)
 
 
 def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:

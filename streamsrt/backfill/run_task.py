@@ -5,7 +5,7 @@
    (:mod:`streamsrt.backfill.attempts`).
 2. Before anything is read it is checked that the application is still the one of the plan.
 3. An attempt writes into a folder of its own: one SST file per persistent store, record batches of the changelogs (the last
-   value of each key, in the order of keys), of the outputs and of the repartition topics. The manifest comes last.
+   value of each key), of the outputs and of the repartition topics. The manifest comes last.
 4. What it takes of memory is bounded, whatever history and state: stores are on disk while it runs, files are read and
    written in parts.
 

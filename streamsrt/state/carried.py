@@ -31,6 +31,11 @@ class Carrying(Protocol):
         """Restores the state that :meth:`carried` of another owner returned."""
 
 
+def cache_name(store: str) -> str:
+    """The name of the cache of a store among the owners."""
+    return f"store {store}"
+
+
 class Carried:
     """The owners of one task."""
 

@@ -30,7 +30,7 @@ from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, sto
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.carried import Carrying, Values, in_parts
+from streamsrt.state.carried import Carrying, Values, cache_name, in_parts
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, LaidOut, cache_over, sliding_cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
@@ -195,7 +195,7 @@ class Task:
         self._dropped_timestamps = 0
         for name, cache in self.caches.items():
             if isinstance(cache, Carrying):
-                self._runner.env.carried.add(f"store {name}", cache)
+                self._runner.env.carried.add(cache_name(name), cache)
 
     def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
         found: dict[str, SourceNode] = {}
