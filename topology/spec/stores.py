@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeV
 
 from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import UnsupportedError, WindowError, call_site
+from topology.spec.functions import check_function
 from topology.spec.names import check_name
 from topology.spec.row_versions import StoredUpcasts, Upcast, check_upcasts
 from topology.spec.windows import Duration, Windowed, to_ms
@@ -113,12 +114,7 @@ class Store:
                 f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
             )
         _check_max_entries(max_entries, kind, in_memory)
-        if supplier is not None and (not callable(supplier) or in_memory is not None or max_entries is not None):
-            raise UnsupportedError(
-                "supplier= is a callable (name) that returns a store, and does not go with in_memory= and "
-                "max_entries=: the store decides itself how it keeps its data",
-                call_site(),
-            )
+        _check_supplier(supplier, max_entries, in_memory)
         if ttl is not None and (kind != "key_value" or max_entries is not None or plain_rows or caching):
             raise UnsupportedError(
                 "ttl= is for key-value stores with timestamps, without caching and max_entries; other kinds have retention=",
@@ -169,6 +165,18 @@ def _check_max_entries(max_entries: int | None, kind: str, in_memory: bool | Non
         raise UnsupportedError(f"a store keeps at least 1 entry, not {max_entries}", call_site())
     if kind != "key_value" or in_memory is False:
         raise UnsupportedError("only key-value stores in memory can have max_entries", call_site())
+
+
+def _check_supplier(supplier: object, max_entries: int | None, in_memory: bool | None) -> None:
+    if supplier is None:
+        return
+    if not callable(supplier) or in_memory is not None or max_entries is not None:
+        raise UnsupportedError(
+            "supplier= is a callable (name) that returns a store, and does not go with in_memory= and "
+            "max_entries=: the store decides itself how it keeps its data",
+            call_site(),
+        )
+    check_function(supplier, "Store", "name")
 
 
 def _positive(duration: Duration | None, what: str) -> int | None:

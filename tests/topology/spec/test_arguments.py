@@ -180,11 +180,14 @@ class Wrong:
 def _required(kind: type, method: str | None, called: Any, builder: StreamsBuilder) -> dict[str, Any]:
     """Something right for all arguments without defaults."""
     given = {**REQUIRED, **_other(kind, method, builder)}
-    return {
-        name: given[name]
+    needed = [
+        name
         for name, parameter in inspect.signature(called).parameters.items()
         if parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
-    }
+    ]
+    unknown = [name for name in needed if name not in given]
+    assert not unknown, f"REQUIRED of this module says nothing right for {unknown} of {kind.__name__}.{method}: add it"
+    return {name: given[name] for name in needed}
 
 
 def _refused(kind: type, method: str | None, argument: str, wrong: object) -> None:
@@ -205,10 +208,18 @@ def test_a_wrong_argument_is_refused_in_the_line_that_gives_it(kind: type, metho
     _refused(kind, method, argument, Wrong())
 
 
+def _parameter(kind: type, method: str | None, argument: str) -> inspect.Parameter:
+    return inspect.signature(kind if method is None else getattr(kind, method)).parameters[argument]
+
+
+def _annotation(kind: type, method: str | None, argument: str) -> str:
+    return str(_parameter(kind, method, argument).annotation)
+
+
 def _takes_none(kind: type, method: str | None, argument: str) -> bool:
-    parameter = inspect.signature(kind if method is None else getattr(kind, method)).parameters[argument]
-    annotation = str(parameter.annotation)
-    return parameter.default is None or annotation in ("Any", "object") or "None" in alternatives(annotation)
+    annotation = _annotation(kind, method, argument)
+    by_default = _parameter(kind, method, argument).default is None
+    return by_default or annotation in ("Any", "object") or "None" in alternatives(annotation)
 
 
 NO_NONE = [call for call in CALLS if not _takes_none(*call[1:])]
@@ -219,6 +230,53 @@ NO_NONE = [call for call in CALLS if not _takes_none(*call[1:])]
 )
 def test_none_is_refused_where_something_is_needed(kind: type, method: str | None, argument: str) -> None:
     _refused(kind, method, argument, None)
+
+
+NO_FUNCTIONS = {
+    "AnyWindows",
+    "Awaitable",
+    "Duration",
+    "EmitStrategy",
+    "JoinWindows",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "Of",
+    "OffsetReset",
+    "Output",
+    "TimeWindows",
+}
+FUNCTION_TYPES = JUDGED - NO_FUNCTIONS
+NEEDS_OTHER_ARGUMENTS: dict[str, Callable[[StreamsBuilder], dict[str, Any]]] = {
+    "KStream.join(on)": lambda builder: {"other": builder.global_table("global", key=serdes.string), "windows": None},
+    "KStream.left_join(on)": lambda builder: {"other": builder.global_table("global"), "windows": None},
+    "KTable.join(other_partitioner)": lambda _: {"foreign_key": lambda value: value},
+    "KTable.left_join(other_partitioner)": lambda _: {"foreign_key": lambda value: value},
+    "TopologyBuilder.add_global_store(supplier)": lambda _: {"processor": "second", "source": "first"},
+}
+"""Arguments that are valid only beside others."""
+
+FUNCTIONS = [call for call in CALLS if FUNCTION_TYPES & set(alternatives(_annotation(*call[1:])))]
+
+
+def of_seven(a: int, b: int, c: int, d: int, e: int, f: int, g: int) -> None:
+    """A function that nothing calls."""
+
+
+@pytest.mark.parametrize(("title", "kind", "method", "argument"), FUNCTIONS, ids=[call[0] for call in FUNCTIONS])
+def test_a_function_that_nothing_can_call_is_refused_where_it_is_given(
+    title: str, kind: type, method: str | None, argument: str
+) -> None:
+    builder = StreamsBuilder()
+    called: Any = kind if method is None else getattr(RECEIVERS[kind](builder), method)
+    several = inspect.signature(called).parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL
+    arguments = _required(kind, method, called, builder)
+    arguments |= NEEDS_OTHER_ARGUMENTS.get(title, lambda _: {})(builder)
+    arguments |= {} if several else {argument: of_seven}
+    with pytest.raises(TopologyError, match=r"calls a function with \([^)]*\), but of_seven takes \(a: ") as raised:
+        called(*[of_seven] * several, **arguments)
+    assert raised.value.site is not None
+    assert raised.value.site.file == __file__
 
 
 def _is_checked(member: object) -> bool:
@@ -249,8 +307,7 @@ def test_every_type_in_an_annotation_is_known() -> None:
         "tuple",
     }
     for _, kind, method, argument in CALLS:
-        called = kind if method is None else getattr(kind, method)
-        for each in alternatives(str(inspect.signature(called).parameters[argument].annotation)):
+        for each in alternatives(_annotation(kind, method, argument)):
             is_class = isinstance(getattr(topology, each, None), type)
             assert each in known or is_class or each.startswith("Literal["), (
                 f"{kind.__name__}.{method}({argument}: {each})"
