@@ -30,6 +30,7 @@ from tests.tools.import_graph import drawn
 from tests.tools.reference import FOLDER, pages
 from tests.tools.reference.commands import commands
 from tests.tools.reference.errors import FAMILIES, errors, family
+from tests.topology.test_typing import CLASSES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -319,6 +320,23 @@ def test_the_site_has_every_page() -> None:
     navigation = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
     listed = re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE)
     assert sorted(listed) == sorted(page.relative_to(ROOT).as_posix() for page in PAGES)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_page_of_the_operators_has_a_program_with_each_method(kind: type) -> None:
+    pages_of_operators = [
+        page.read_text(encoding="utf-8") for page in sorted((ROOT / "examples/operators").glob("*.md"))
+    ]
+    programs = "\n".join(block for text in pages_of_operators for block in re.findall(r"```.*?```", text, re.DOTALL))
+    methods = {name for name in dir(kind) if not name.startswith("_")}
+    shown = {name for name in methods if re.search(rf"\.{name}\b", programs)}
+    assert shown == methods, f"no program in examples/operators calls {sorted(methods - shown)} of {kind.__name__}"
+
+
+def test_the_table_for_users_of_java_has_every_method() -> None:
+    told = (ROOT / "examples/operators/README.md").read_text(encoding="utf-8")
+    methods = {name for kind in CLASSES for name in dir(kind) if not name.startswith("_")}
+    assert [name for name in sorted(methods) if not re.search(rf"\b{name}\b", told)] == []
 
 
 def test_the_graph_of_imports_is_that_of_the_code() -> None:

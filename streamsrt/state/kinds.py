@@ -46,6 +46,7 @@ from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_sta
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import NAMES, Limit, RowsOfKey, StoreKind, kind_called, kind_of, rows_of, store_traits
 from topology.spec.codecs import AnySerde, FoldedKeys, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
+from topology.spec.stores import KINDS
 from topology.spec.windows import Windowed
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
@@ -495,8 +496,8 @@ def check_kind(spec: StoreSpec) -> None:
     if spec.kind not in NAMES or (spec.retain_duplicates and kind_of(spec) is not StoreKind.DUPLICATES):
         kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
         raise ConfigError(
-            f"state store {spec.name!r} is a {kind}: only key-value, window, session and versioned stores are "
-            "supported, and only window stores can retain duplicates"
+            f"state store {spec.name!r} is a {kind}: only stores of kind {', '.join(KINDS)} are supported, and only window "
+            "stores can retain duplicates"
         )
     if spec.retain_duplicates and spec.timestamped:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")

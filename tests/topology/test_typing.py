@@ -11,27 +11,15 @@ from pathlib import Path
 import pytest
 
 import topology
+from tests.topology.spec.test_arguments import RECEIVERS
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("typed_program.py")
 MISTAKES = Path(__file__).with_name("typed_mistakes.py")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-CLASSES = [
-    topology.StreamsBuilder,
-    topology.TopologyBuilder,
-    topology.KStream,
-    topology.BranchedKStream,
-    topology.KTable,
-    topology.KGroupedStream,
-    topology.KGroupedTable,
-    topology.TimeWindowedKStream,
-    topology.SessionWindowedKStream,
-    topology.CogroupedKStream,
-    topology.CountWindowedKStream,
-    topology.TimeWindowedCogroupedKStream,
-    topology.SessionWindowedCogroupedKStream,
-]
+CLASSES = sorted(RECEIVERS.keys() - {topology.Suppressed, topology.Topology}, key=lambda kind: kind.__name__)
+"""The classes whose methods add to a program."""
 
 
 def errors_of_mypy() -> dict[str, set[int]]:

@@ -70,6 +70,12 @@ def _fan_out(stream: KStream[Any, Any]) -> KStream[Any, Any]:
     return stream
 
 
+def _branches(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+    empty, rest = stream.branch(lambda k, v: v is None, default=True)
+    empty.foreach(lambda k, v: None)
+    return rest.merge(empty)
+
+
 STREAM_STEPS: dict[str, Callable[[KStream[Any, Any]], KStream[Any, Any]]] = {
     "filter": lambda s: s.filter(lambda k, v: k is None or k < "c"),
     "filter_not": lambda s: s.filter_not(small(lambda v: v.startswith("x"))),
@@ -79,6 +85,7 @@ STREAM_STEPS: dict[str, Callable[[KStream[Any, Any]], KStream[Any, Any]]] = {
     "peek": lambda s: s.peek(lambda k, v: None),
     "merge_self": lambda s: s.merge(s.filter(lambda k, v: v is not None)),
     "fan_out": _fan_out,
+    "branches": _branches,
 }
 
 TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
@@ -95,8 +102,9 @@ STREAM_JOINS = ("stream_join", "stream_left_join", "stream_outer_join")
 ENDS = (
     "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
     "tumbling_close", "sliding_close", "session_close", "suppress_limit", "suppress_window", "table", "join", "left_join",
-    *TABLE_JOINS, *STREAM_JOINS,
+    "cogroup", "self_join", *TABLE_JOINS, *STREAM_JOINS,
 )  # fmt: skip
+SELF_JOIN = {"topology.optimization": "single.store.self.join"}
 JOIN_WINDOWS = JoinWindows(6, 9, grace=5)
 
 
@@ -127,10 +135,14 @@ def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: b
     elif end in STREAM_JOINS:
         other: KStream[Any, Any] = builder.stream("t", key=serdes.string, value=serdes.string)
         stream = getattr(stream, end.removeprefix("stream_"))(other, _both, JOIN_WINDOWS)
+    elif end == "self_join":
+        stream = stream.join(stream, _both, JOIN_WINDOWS)
+    elif end == "cogroup":
+        _cogroup(builder, stream, table_steps, caching)
     elif end != "sink":
         _aggregate(stream, end, table_steps, caching)
     stream.to("rest", key=serdes.string, value=serdes.string)
-    return builder.build()
+    return builder.build(SELF_JOIN if end == "self_join" else None)
 
 
 def _both(left: str | None, right: str | None) -> str:
@@ -173,6 +185,14 @@ def _aggregate(stream: KStream[Any, Any], end: str, table_steps: Sequence[str], 
         _write(counted.suppress(Suppressed.until_window_closes(), name="sup"), serdes.long, key)
     else:
         _aggregate_windows(grouped, end, caching)
+
+
+def _cogroup(builder: StreamsBuilder, stream: KStream[Any, Any], table_steps: Sequence[str], caching: bool) -> None:
+    other: KStream[Any, Any] = builder.stream("t", key=serdes.string, value=serdes.string)
+    groups = [each.group_by_key(key=serdes.string, value=serdes.string) for each in (stream, other)]
+    store = Store("agg", key=serdes.string, value=serdes.string, caching=caching)
+    together = groups[0].cogroup(lambda k, v, a: (a + v)[-9:]).cogroup(groups[1], lambda k, v, a: v)
+    _write(_through(together.aggregate(lambda: "", store=store), table_steps), serdes.string)
 
 
 def _aggregate_sessions(grouped: SessionWindowedKStream[Any, Any], end: str, store: Store) -> None:

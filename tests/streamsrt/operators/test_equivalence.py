@@ -8,9 +8,13 @@ from typing import Any
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from streamsrt.operators.table import EMITS
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import (
     APPLICATION,
+    ENDS,
+    STREAM_STEPS,
+    TABLE_STEPS,
     Piped,
     Written,
     build,
@@ -22,6 +26,7 @@ from tests.streamsrt.operators.programs import (
     new_task,
     programs,
 )
+from topology.graph.nodes import ProcessorNode
 
 Program = tuple[list[str], str, list[str]]
 sizes = st.lists(st.integers(1, 20), min_size=1, max_size=3)
@@ -48,6 +53,26 @@ def test_generated_code_equals_processor_nodes_and_record_by_record(
     ]
     assert uncached[0] == uncached[1]
     assert uncached[0] == uncached[2]
+
+
+CHANGE_KEYS = {"FlatMap", "KeyNotNull", "Map", "SelectKey", "GroupTable", "TableAggregate"}
+"""Whatever groups behind them reads a repartition topic, and these programs are of one task."""
+
+
+def test_all_generated_code_is_in_some_program() -> None:
+    used = {
+        type(node.operation).__name__
+        for end in ENDS
+        for step in STREAM_STEPS
+        for table_step in TABLE_STEPS
+        for part in build([step], end, [table_step], False).subtopologies
+        for node in part.nodes
+        if isinstance(node, ProcessorNode)
+    }
+    missing = sorted({each.__name__ for each in EMITS} - used - CHANGE_KEYS)
+    assert not missing, (
+        f"no program of tests/streamsrt/operators/programs.py has {', '.join(missing)}: add a step or an end"
+    )
 
 
 TWO_WINDOWS_OF_ONE_RECORD = [Piped("in", "a", None, 10, ()), Piped("in", "a", None, 4, ())]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +22,7 @@ from streamsrt.operators.kinds.batches import Batch
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.operators.programs import Piped
 from tests.streamsrt.operators.ways import assert_all_ways_agree
+from tests.topology.graph.store_fields import STORE_FIELDS
 from topology import (
     Buffer,
     CountWindows,
@@ -45,6 +47,7 @@ from topology import (
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, Subtopology
 from topology.graph.operations.traits import ObservedTime, RunEnd, calls_async, traits_of
+from topology.graph.store_kinds import StoreKind, kind_of
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 Row = tuple[str, str, str | None, int]
@@ -328,6 +331,7 @@ PROGRAMS: dict[str, Program] = {
     "deduplicate": lambda builder: left(builder).deduplicate(lambda k, v: v, 15, serde=serdes.string),
     "key-value store": remembering("key_value"),
     "key-value store in memory": remembering("key_value", in_memory=True),
+    "key-value store of the entries used last": remembering("key_value", max_entries=2),
     "key-value store with entries that expire": remembering("key_value", ttl=15),
     "window store": remembering("window", retention=40, window_size=5),
     "session store": remembering("session", retention=40),
@@ -361,6 +365,30 @@ def test_every_operation_has_a_program() -> None:
     }
     missing = sorted(each.__name__ for each in known - used)
     assert not missing, f"no program in PROGRAMS of this module has {', '.join(missing)}: add one, or a step to one"
+
+
+def test_every_kind_of_store_has_a_program() -> None:
+    used = {
+        kind_of(spec)
+        for program in PROGRAMS
+        for part in (*topology_of(program).subtopologies, *topology_of(program).global_subtopologies)
+        for spec in part.stores
+    }
+    assert set(StoreKind) - used == set()
+
+
+def test_every_field_that_names_a_store_of_the_step_is_known() -> None:
+    """Where the rows of an operation are placed, and whether reading again counts twice, is asked of these fields."""
+    named = {
+        f"{type(node.operation).__name__}.{field.name}"
+        for program in PROGRAMS
+        for part in topology_of(program).subtopologies
+        for node in part.nodes
+        if isinstance(node, ProcessorNode)
+        for field in fields(node.operation)
+        if getattr(node.operation, field.name) in node.stores and field.name not in STORE_FIELDS
+    }
+    assert not named, f"add {sorted(named)} to STORE_FIELDS of tests/topology/graph/store_fields.py"
 
 
 def observing(part: Subtopology) -> set[str]:
@@ -459,6 +487,10 @@ def contents(driver: TopologyTestDriver, name: str) -> Iterator[Any]:
         case "versioned":
             store = driver.get_versioned_key_value_store(name)
             yield from ((key, store.versions(key)) for key in ("a", "b", "x"))
+        case "buffer":
+            pass  # what waits can't be read, but it shows in what is written
+        case other:
+            raise AssertionError(f"how is a {other} store read? Add it here")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -82,12 +82,12 @@ class Broken(Exception):
     pass
 
 
-def breaking(fn: Callable[..., Any]) -> Callable[..., Any]:
+def breaking(fn: Callable[..., Any], error: type[BaseException]) -> Callable[..., Any]:
     """Raises where an argument has the letter x in it, and where there are none."""
 
     def check(arguments: tuple[Any, ...]) -> None:
         if not arguments or any(BAD in _shown(each).lower() for each in arguments):
-            raise Broken("broken")
+            raise error("broken")
 
     async def fail_later(*arguments: Any) -> Any:
         check(arguments)
@@ -104,27 +104,27 @@ def _shown(argument: Any) -> str:
     return repr(argument.to_pylist()) if hasattr(argument, "to_pylist") else repr(argument)
 
 
-def breaking_supplier(supplier: Callable[[], Any]) -> Callable[[], Any]:
+def breaking_supplier(supplier: Callable[[], Any], error: type[BaseException]) -> Callable[[], Any]:
     """Makes processors, or transformers, that raise."""
 
     def make() -> Any:
         made = supplier()
         method = "process" if hasattr(made, "process") else "transform"
-        setattr(made, method, breaking(getattr(made, method)))
+        setattr(made, method, breaking(getattr(made, method), error))
         return made
 
     return make
 
 
-def broken_node(node: ProcessorNode, field: str) -> ProcessorNode:
+def broken_node(node: ProcessorNode, field: str, error: type[BaseException]) -> ProcessorNode:
     fn = getattr(node.operation, field)
     made: Any
     if field == "supplier":
-        made = breaking_supplier(fn)
+        made = breaking_supplier(fn, error)
     elif isinstance(fn, tuple):
-        made = tuple(None if each is None else breaking(each) for each in fn)
+        made = tuple(None if each is None else breaking(each, error) for each in fn)
     else:
-        made = breaking(fn)
+        made = breaking(fn, error)
     operation = replace(node.operation, **{field: made})
     calls = getattr(operation, "calls", None)
     if field == "lookup" and calls is not None:
@@ -132,12 +132,17 @@ def broken_node(node: ProcessorNode, field: str) -> ProcessorNode:
     return replace(node, operation=operation)
 
 
-def broken(place: Place) -> Topology:
+def broken(place: Place, error: type[BaseException]) -> Topology:
     """The program with that function broken."""
     topology = topology_of(place.program)
 
     def part_of(part: Subtopology) -> Subtopology:
-        nodes = tuple(broken_node(node, place.field) if node.name == place.node else node for node in part.nodes)  # type: ignore[arg-type]
+        nodes = tuple(
+            broken_node(node, place.field, error)
+            if isinstance(node, ProcessorNode) and node.name == place.node
+            else node
+            for node in part.nodes
+        )
         values = {each.name: getattr(part, each.name) for each in fields(part) if each.init}
         return Subtopology(**{**values, "nodes": nodes})
 
@@ -150,14 +155,14 @@ def broken(place: Place) -> Topology:
 class Letters:
     """What a driver piped, and whether the letters that came of it are right."""
 
-    def __init__(self, place: Place, *, generate: bool, response: str) -> None:
+    def __init__(self, place: Place, *, generate: bool, response: str, error: type[BaseException] = Broken) -> None:
         config = {
             "errors.dead.letter.queue.topic.name": DLQ,
             "processing.exception.handler": response,
             "statestore.cache.max.bytes": 0,
         }
         self.place = place
-        self.topology = broken(place)
+        self.topology = broken(place, error)
         self.driver = TopologyTestDriver(self.topology, config, generate=generate)
         self.piped: list[Piped] = []
         self.found = 0
@@ -233,6 +238,14 @@ def test_the_letter_is_the_record_that_failed(place: Place, generate: bool, resp
         if not letters.pipe(row):
             break
     assert letters.found
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+@pytest.mark.matrix
+def test_an_exit_fails_though_the_handler_says_continue(place: Place, generate: bool) -> None:
+    letters = Letters(place, generate=generate, response="continue", error=SystemExit)
+    assert not all(letters.pipe(row) for row in SURE)
 
 
 @settings(max_examples=100, deadline=None)

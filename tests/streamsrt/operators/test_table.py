@@ -30,6 +30,11 @@ def test_every_operation_of_the_graph_has_a_row_in_both_tables() -> None:
     assert set(traits.TRAITS) == KINDS
 
 
+def test_the_package_offers_every_operation_of_the_union() -> None:
+    others = {"Function", "JoinOperation", "Operation"}
+    assert set(operations.__all__) - others == NAMES, "the union Operation and __all__ are to name the same operations"
+
+
 def test_no_row_relies_on_a_default() -> None:
     assert not traits.Traits._field_defaults
     assert not Operator._field_defaults

@@ -29,9 +29,19 @@ from topology.graph.store_kinds import NAMES, RowsOfKey, StoreKind, rows_of
 ROOT = Path(streamsrt.__file__).parent.parent
 THE_TABLES = {"topology/graph/store_kinds.py", "streamsrt/state/kinds.py", "topology/build/materialize.py"}
 WHAT_A_PROGRAM_SAYS = "topology/spec/"
-CLASSES = {each.__name__ for each in chain(get_args(kinds.Cache), get_args(kinds.LaidOut))} | {
-    "LruCache",
-    "ExpiringCache",
+
+
+def _with_subclasses(kind: type) -> Iterator[type]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _with_subclasses(each)
+
+
+CLASSES = {
+    each.__name__
+    for kind in chain(get_args(kinds.Cache), get_args(kinds.LaidOut))
+    for each in _with_subclasses(kind)
+    if each.__module__.startswith("streamsrt.")
 }
 
 
@@ -69,7 +79,7 @@ def test_a_row_opens_caches_and_exports_its_store(kind: StoreKind) -> None:
             stored_view(spec, cache, serdes.bytes)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in StoreKind if "retention_ms" in ASKED[kind]])
+@pytest.mark.parametrize("kind", [kind for kind in StoreKind if "retention_ms" in ASKED.get(kind, {})])
 def test_what_drops_old_rows_needs_a_retention(kind: StoreKind) -> None:
     asked = {name: value for name, value in ASKED[kind].items() if name != "retention_ms"}
     with pytest.raises(ConfigError, match="has no retention"):

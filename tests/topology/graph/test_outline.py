@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from topology import Store, StreamsBuilder, TimeWindows, Topology, serdes
-from topology.graph.outline import TopologyOutline, outline
+from topology.graph.nodes import StoreSpec
+from topology.graph.outline import StoreOutline, TopologyOutline, outline
 
 
 def program(epoch: int = 3) -> Topology:
@@ -31,6 +33,26 @@ def program(epoch: int = 3) -> Topology:
 def test_it_comes_back_from_json_as_it_was() -> None:
     made = outline(program())
     assert TopologyOutline.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+NOT_COMPARED = {
+    "bare_values": "ttl_ms tells it",
+    "caching": "rows are the same",
+    "changelog_configs": "of these the outline has changelog_retention_ms",
+    "default_persistence": "the application's setting, which persistent has",
+    "keeps_headers": "rows without headers are read as well",
+    "logging": "changelog tells it",
+    "max_entries": "rows are the same",
+    "site": "where the program says it",
+    "source_topic": "changelog tells it",
+    "supplier": "the store is restored from its changelog",
+}
+
+
+def test_every_option_of_a_store_is_in_the_outline_or_does_not_change_its_rows() -> None:
+    """``topology diff``, ``lock`` and ``upgrade plan`` see of a store what its outline has."""
+    options = {each.name for each in fields(StoreSpec)} - {each.name for each in fields(StoreOutline)}
+    assert options == set(NOT_COMPARED), "give StoreOutline a field for the option, or say here why not"
 
 
 def test_two_builds_give_one_outline() -> None:

@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from tests.store_kinds import KINDS as PROGRAMS
 from topology.build.materialize import ADDED
 from topology.graph import store_kinds
 from topology.graph.nodes import StoreSpec
@@ -24,6 +25,14 @@ ASKED: dict[StoreKind, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("rows", "where"), [(ASKED, "ASKED of this module"), (PROGRAMS, "KINDS of tests/store_kinds.py")]
+)
+def test_tests_make_a_store_of_every_kind(rows: dict[StoreKind, object], where: str) -> None:
+    missing = [kind.name for kind in StoreKind if kind not in rows]
+    assert not missing, f"{where} has no row for {', '.join(missing)}"
+
+
 def test_every_kind_has_a_row_and_no_row_relies_on_a_default() -> None:
     assert set(STORE_TRAITS) == set(StoreKind)
     assert not StoreTraits._field_defaults
@@ -40,6 +49,7 @@ def test_whatever_a_program_may_name_is_of_some_kind() -> None:
     assert get_args(get_type_hints(Store)["kind"]) == get_args(get_type_hints(Store.__init__)["kind"]) == KINDS
     assert {ASKED[kind].get("kind", "key_value") for kind in StoreKind} == store_kinds.NAMES
     assert set(ADDED) == set(KINDS) == store_kinds.NAMES - {"buffer"}
+    assert [kind for kind in KINDS if f"``{kind}``" not in (Store.__doc__ or "")] == []
 
 
 @pytest.mark.parametrize("kind", StoreKind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +12,7 @@ from streamsrt.operators.table import OPERATIONS, OwnKeys, StoreKeys
 from streamsrt.state.kinds import STORES, record_key_of
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.store_kinds import KINDS, LATER, MINUTE_MS, ROWS, Row, pipe
+from tests.topology.graph.store_fields import store_fields
 from topology import JoinWindows, Store, StreamsBuilder, serdes
 from topology.graph.nodes import ProcessorNode, StoreSpec, internal_topic_name
 from topology.graph.operations import Operation
@@ -21,8 +21,6 @@ from topology.graph.topology import Topology
 from topology.spec.windows import Windowed
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
-NAMES_OF_STORES = {"store", "buffer", "closed", "shared", "waiting"}
-"""Fields of operations that name a store which the operation keeps."""
 OWN_KEYS = {kind: row.keys for kind, row in OPERATIONS.items() if isinstance(row.keys, OwnKeys)}
 
 
@@ -50,7 +48,7 @@ def logged(topology: Topology, spec: StoreSpec, rows: list[Row], *, reads_other:
 
 @pytest.mark.parametrize("operation", get_args(Operation), ids=lambda each: str(each.__name__))
 def test_each_operation_that_keeps_a_store_says_what_its_keys_are(operation: type) -> None:
-    names = {field.name for field in fields(operation)} & NAMES_OF_STORES
+    names = store_fields(operation)
     keys = OPERATIONS[operation].keys
     assert bool(names) == (keys is not StoreKeys.NO_STORE)
     assert not isinstance(keys, OwnKeys) or keys.field in names
