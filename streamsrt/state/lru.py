@@ -4,6 +4,7 @@
 2. An evicted entry is deleted as if the program had deleted it: with a tombstone in the changelog, before the entry
    that takes its place. So a restored store has the same contents, in the order of the last puts. Reads are not in the
    changelog.
+3. If ``max_entries`` is lowered, the next put drops what is too much.
 
 Source: MemoryLRUCache of Kafka Streams.
 """
@@ -37,12 +38,12 @@ class LruCache(KeyValueCache):
         self._used[key] = None
 
     def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
-        """Changes the row and returns its entry; drops the one that was not used for longest where there are too many."""
+        """Changes the row and returns its entry; drops those used longest ago where there are too many."""
         if value is None:
             self._used.pop(key, None)
         else:
             self._use(key)
-            if len(self._used) > self._max_entries:
+            while len(self._used) > self._max_entries:
                 oldest = next(iter(self._used))
                 del self._used[oldest]
                 dropped = super().put(oldest, None, timestamp, headers, sequence)

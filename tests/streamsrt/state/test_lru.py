@@ -53,6 +53,16 @@ def test_a_deleted_entry_takes_no_room() -> None:
     assert cache[b"a"].value is None
 
 
+def test_a_store_with_a_lower_limit_drops_what_is_too_much_with_the_next_entry() -> None:
+    log: list[tuple[bytes, bytes | None]] = []
+    cache = new_cache(log)
+    keys = [b"d", b"a", b"c", b"b"]
+    cache.restore(RecordColumns(keys, [b"1"] * 4, [7] * 4, 0, 4))
+    put(cache, log, b"e", "2")
+    assert rows(cache) == [b"b", b"e"]
+    assert log == [(b"d", None), (b"a", None), (b"c", None), (b"e", b"2")]
+
+
 actions = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.none() | st.sampled_from(["x", "y"])))
 
 
