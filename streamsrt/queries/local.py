@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from struct import Struct
@@ -21,7 +21,7 @@ from streamsrt.queries.gate import DEFAULT_TIMEOUT_S, QueryGate
 from streamsrt.queries.preparation import Prepared, describe
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
-from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
+from streamsrt.queries.store_queries import CHUNK_ROWS, Selection, StoreQueries
 from streamsrt.queries.values import FailureReason, Position, PositionBound, Query, QueryResult, StoreSize, Value
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.global_state import GlobalConsumer
@@ -58,20 +58,12 @@ class LocalQueries(StoreQueries):
         return self._routing
 
     def query_store(
-        self,
-        store: str,
-        query: Query,
-        prepared: Prepared | None,
-        *,
-        partitions: Collection[int] | None,
-        require_active: bool,
-        bound: PositionBound,
-        active_only: bool,
-        timeout_s: float,
+        self, store: str, query: Query, prepared: Prepared | None, selection: Selection
     ) -> dict[int, QueryResult[Value]]:
         def read() -> dict[int, QueryResult[Value]]:
+            partitions, active_only = selection.partitions, selection.active_only
             if self.routing.stores.is_global(store):
-                return {0: self._query_global(store, prepared, query, bound)}
+                return {0: self._query_global(store, prepared, query, selection.bound)}
             chosen = [
                 owned
                 for owned in self._with_store(store)
@@ -80,12 +72,9 @@ class LocalQueries(StoreQueries):
             if active_only:
                 _check_running(chosen)
             with self._still(chosen):
-                return {
-                    owned.key[1]: self._query(owned, store, prepared, query, require_active=require_active, bound=bound)
-                    for owned in chosen
-                }
+                return {owned.key[1]: self._query(owned, store, prepared, query, selection) for owned in chosen}
 
-        return self._gate.run(read, timeout_s)
+        return self._gate.run(read, selection.timeout_s)
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
         def read() -> list[RawRow]:
@@ -133,15 +122,9 @@ class LocalQueries(StoreQueries):
         return [owned for owned in self._tasks if store in owned.stores]
 
     def _query(
-        self,
-        owned: OwnedTask,
-        store: str,
-        prepared: Prepared | None,
-        query: Query,
-        *,
-        require_active: bool,
-        bound: PositionBound,
+        self, owned: OwnedTask, store: str, prepared: Prepared | None, query: Query, selection: Selection
     ) -> QueryResult[Value]:
+        require_active = selection.require_active
         position = self._position_of(owned, store)
         if prepared is None:
             return self._of_another_kind(store, query)
@@ -150,7 +133,7 @@ class LocalQueries(StoreQueries):
                 failure_reason=FailureReason.NOT_ACTIVE if require_active else FailureReason.NOT_PRESENT,
                 failure_message=f"task {owned} is {owned.role} and {owned.phase.value} on this instance: {_outlook(owned)}",
             )
-        missing = bound.missing_in(position, owned.key[1])
+        missing = selection.bound.missing_in(position, owned.key[1])
         if missing:
             return QueryResult(
                 position=position,

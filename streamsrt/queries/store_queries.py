@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
@@ -26,6 +27,21 @@ from streamsrt.queries.values import (
 CHUNK_ROWS: Final = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which tasks answer, how far they must be, and how long the caller waits.
+
+    ``partitions``: None for all. ``require_active``: only running active tasks can answer. ``active_only``: standbys are
+    left out, and an active task that does not run yet raises StreamsRebalancingError.
+    """
+
+    partitions: frozenset[int] | None
+    require_active: bool
+    bound: PositionBound
+    active_only: bool
+    timeout_s: float
+
+
 class StoreQueries(ABC):
     """Queries the tasks of an instance, in this process or others."""
 
@@ -36,16 +52,7 @@ class StoreQueries(ABC):
 
     @abstractmethod
     def query_store(
-        self,
-        store: str,
-        query: Query,
-        prepared: Prepared | None,
-        *,
-        partitions: Collection[int] | None,
-        require_active: bool,
-        bound: PositionBound,
-        active_only: bool,
-        timeout_s: float,
+        self, store: str, query: Query, prepared: Prepared | None, selection: Selection
     ) -> dict[int, QueryResult[Value]]:
         """Returns the answer of each partition on this instance: a :class:`RawRow` or None, or the first chunk of rows
         with the handle for :meth:`more`."""
@@ -69,19 +76,16 @@ class StoreQueries(ABC):
         active_only: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> StateQueryResult[Value]:
-        """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
-        not run yet raises StreamsRebalancingError."""
+        """See :meth:`streamsrt.app.KafkaStreams.query`; ``active_only``: see :class:`Selection`."""
         prepared = prepare(self.routing, store, query)
-        found = self.query_store(
-            store,
-            query,
-            prepared,
-            partitions=partitions,
+        selection = Selection(
+            partitions=None if partitions is None else frozenset(partitions),
             require_active=require_active,
             bound=position_bound or PositionBound.unbounded(),
             active_only=active_only,
             timeout_s=timeout_s,
         )
+        found = self.query_store(store, query, prepared, selection)
         answers = {partition: self._typed(answer, prepared, timeout_s) for partition, answer in sorted(found.items())}
         for partition in sorted(set(partitions or ()) - answers.keys()):
             answers[partition] = self._absent(store, partition)

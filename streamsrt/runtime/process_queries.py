@@ -20,7 +20,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from multiprocessing import AuthenticationError
@@ -33,8 +33,8 @@ from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import Prepared, prepare
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Partitions, Routing, SerializedKey, StoreDirectory
-from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
-from streamsrt.queries.values import HostInfo, PositionBound, PrefixQuery, Query, QueryResult, StoreSize
+from streamsrt.queries.store_queries import CHUNK_ROWS, Selection, StoreQueries
+from streamsrt.queries.values import HostInfo, PrefixQuery, Query, QueryResult, StoreSize
 from streamsrt.runtime.metrics import Metric
 from streamsrt.runtime.supervisor import Failure
 from topology import serdes
@@ -51,11 +51,7 @@ class StoreRequest(NamedTuple):
 
     store: str
     query: Query
-    partitions: tuple[int, ...] | None
-    require_active: bool
-    bound: PositionBound
-    active_only: bool
-    timeout_s: float
+    selection: Selection
 
 
 class More(NamedTuple):
@@ -162,16 +158,7 @@ class QueryServer:
 
 def _query(queries: StoreQueries, request: StoreRequest, scans: dict[int, Any]) -> dict[int, QueryResult[Any]]:
     prepared = prepare(queries.routing, request.store, request.query)
-    found = queries.query_store(
-        request.store,
-        request.query,
-        prepared,
-        partitions=request.partitions,
-        require_active=request.require_active,
-        bound=request.bound,
-        active_only=request.active_only,
-        timeout_s=request.timeout_s,
-    )
+    found = queries.query_store(request.store, request.query, prepared, request.selection)
     answers = {}
     for partition, answer in found.items():
         if prepared is not None and not prepared.of_one_row and answer.result is not None:
@@ -227,29 +214,18 @@ class ProcessQueries(StoreQueries):
         return self._routing
 
     def query_store(
-        self,
-        store: str,
-        query: Query,
-        prepared: Prepared | None,
-        *,
-        partitions: Collection[int] | None,
-        require_active: bool,
-        bound: PositionBound,
-        active_only: bool,
-        timeout_s: float,
+        self, store: str, query: Query, prepared: Prepared | None, selection: Selection
     ) -> dict[int, QueryResult[Any]]:
-        sent = _with_bytes(query, store, self._routing.stores)
-        wanted = None if partitions is None else tuple(partitions)
-        request = StoreRequest(store, sent, wanted, require_active, bound, active_only, timeout_s)
+        request = StoreRequest(store, _with_bytes(query, store, self._routing.stores), selection)
         found: dict[int, QueryResult[Any]] = {}
         rebalancing: StreamsRebalancingError | None = None
         answered = 0
         for index in range(1, self._threads() + 1):
             try:
-                connection, answers = self._send(index, request, timeout_s)
+                connection, answers = self._send(index, request, selection.timeout_s)
             except StreamsRebalancingError as error:
                 # Its future partitions are unknown: without it no key can be reported as missing.
-                if active_only:
+                if selection.active_only:
                     raise
                 rebalancing = error
                 continue
