@@ -42,6 +42,13 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, version: int
     return _stale(group, request.member_id, epoch)
 
 
+def partition_error(refused: ErrorCode, metadata: str | None, metadata_bytes_max: int) -> ErrorCode:
+    """Returns the error of one partition: that of the whole request, else that of its own metadata."""
+    if refused == ErrorCode.NONE and len((metadata or "").encode()) > metadata_bytes_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return refused
+
+
 def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
     """Returns why this TxnOffsetCommit is refused as a whole; NONE if it is not."""
     epoch = request.generation_id_or_member_epoch

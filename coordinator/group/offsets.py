@@ -26,7 +26,7 @@ from coordinator.group.committed import (
     with_pending,
 )
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.fencing import commit_error, fetch_error
+from coordinator.group.fencing import commit_error, fetch_error, partition_error
 from coordinator.group.state import Group
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
 from coordinator.machine.values import CoordinatorRecord, Decision
@@ -51,9 +51,7 @@ def commit(
     for topic in request.topics:
         answers = []
         for entry in topic.partitions:
-            code = refused
-            if code == ErrorCode.NONE and len((entry.committed_metadata or "").encode()) > metadata_bytes_max:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            code = partition_error(refused, entry.committed_metadata, metadata_bytes_max)
             if code == ErrorCode.NONE:
                 records.append(_commit_record(request, topic, entry, now_ms))
             answers.append(

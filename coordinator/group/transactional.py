@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from coordinator.group.committed import NEVER_EXPIRES
-from coordinator.group.fencing import transactional_commit_error
+from coordinator.group.fencing import partition_error, transactional_commit_error
 from coordinator.group.state import Group
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
 from coordinator.machine.values import CoordinatorRecord, Decision, ProducerIdAndEpoch
@@ -33,9 +33,7 @@ def commit_in_transaction(
     for topic in request.topics:
         answers = []
         for entry in topic.partitions:
-            code = refused
-            if code == ErrorCode.NONE and len((entry.committed_metadata or "").encode()) > metadata_bytes_max:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            code = partition_error(refused, entry.committed_metadata, metadata_bytes_max)
             if code == ErrorCode.NONE:
                 records.append(_record(request.group_id, topic, entry, now_ms))
             answers.append(

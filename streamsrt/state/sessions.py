@@ -14,7 +14,7 @@ from operator import add
 from struct import Struct
 
 from streamsrt.errors import StateError
-from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore
+from streamsrt.state.windowed import WindowBytesStore
 
 _TIME = Struct(">q")
 _TIMES = Struct(">qq")
@@ -67,13 +67,7 @@ class SessionBytesStore(WindowBytesStore):
             else:
                 stored_keys.append(prefix + key)
                 stored_values.append(value)
-        marks = self._marks()
-        if marks != self._stored_marks:
-            self._stored_marks = marks
-            stored_keys.append(STREAM_TIME_KEY)
-            stored_values.append(marks)
-        self._store.restore(stored_keys, stored_values, next_offset)
-        self._delete_expired()
+        self._restore_rows(stored_keys, stored_values, next_offset)
 
     def get(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:  # type: ignore[override]
         """The value of the session of ``key`` with these bounds; None where there is none or it is expired."""

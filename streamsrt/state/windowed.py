@@ -219,12 +219,16 @@ class WindowBytesStore(OverBytes):
             else:
                 stored_keys.append(prefix + key)
                 stored_values.append(value)
+        self._restore_rows(stored_keys, stored_values, next_offset)
+
+    def _restore_rows(self, keys: list[bytes], values: list[bytes | None], next_offset: int) -> None:
+        """Writes restored rows as they are stored, with the stream time if they moved it."""
         marks = self._marks()
         if marks != self._stored_marks:
             self._stored_marks = marks
-            stored_keys.append(STREAM_TIME_KEY)
-            stored_values.append(marks)
-        self._store.restore(stored_keys, stored_values, next_offset)
+            keys.append(STREAM_TIME_KEY)
+            values.append(marks)
+        self._store.restore(keys, values, next_offset)
         self._delete_expired()
 
     def _malformed(self, key: bytes, next_offset: int) -> StateError:
