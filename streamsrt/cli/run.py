@@ -149,15 +149,14 @@ def run_application(
         if given is not None:
             bootstrap_servers = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # What can be refused without a cluster is refused before one is started.
-    door = open_door(StreamsConfig.of(values, application_id=application_id, state_dir=state_dir).http_listen)
+    given_settings = StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
+    door = open_door(given_settings.http_listen)
     if door is not None:
         logger.warning("%s", door)
     if bootstrap_servers is not None:
         parse_servers(bootstrap_servers)
     with bootstrap(bootstrap_servers, begins=True) as address:
-        settings = StreamsConfig.of(
-            values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
-        )
+        settings = StreamsConfig.of(given_settings, bootstrap_servers=address)
         before(settings)
         stop = threading.Event()
         # Several processes write to the terminal by themselves, and print_table draws there, too.

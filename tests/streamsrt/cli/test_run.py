@@ -61,6 +61,13 @@ def test_an_address_for_http_that_others_reach_is_warned_of() -> None:
     assert "http.listen=192.0.2.1:8080: everyone who can reach this address can read all state" in done.stderr
 
 
+def test_a_setting_without_effect_is_warned_of_once() -> None:
+    given = ("--config", "group.protocol=streams", "--config", "session.timeout.ms=9000")
+    unreachable = ("-b", "127.0.0.1:1", "--state-dir", "/proc/nope")
+    done = run_command("run", "tests.streamsrt.cli.stopped_app:topology", "-a", "refused", *given, *unreachable)
+    assert done.stderr.count("session.timeout.ms has no effect") == 1, done.stderr
+
+
 def test_which_addresses_others_reach() -> None:
     assert not any(map(open_door, ("", "127.0.0.1:80", "127.9.9.9:0", "[::1]:80", "localhost:80")))
     assert all(map(open_door, ("0.0.0.0:80", "[::]:80", ":80", "10.0.0.1:80", "shop.example:80")))
