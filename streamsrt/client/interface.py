@@ -228,6 +228,10 @@ class GroupMember(Protocol):
         """Returns the next event (same module), or nothing. One at a time: a command then answers every event that was
         returned before it."""
 
+    @property
+    def has_events(self) -> bool:
+        """Whether there are more of them."""
+
     def polled(self) -> None:
         """Reports that the processing thread is active (``max.poll.interval.ms`` counts from here). :meth:`Fetching.poll`
         of the main fetcher does this too."""

@@ -76,6 +76,9 @@ NO_TASKS_BY = (
 )
 """Statuses for which a member may have no tasks though there is work for it."""
 
+INITIAL_DELAY = "Assignment delayed due to the configured initial rebalance delay"
+"""How Kafka's brokers and the bundled one say that the group waits for more members before it assigns any task."""
+
 
 _CREATED_MEANWHILE = re.compile(r"Creation failed:(?:,? [^\s,()]+ \([^()]*already exists\.?\))+\.?$")
 """Of Apache Kafka, if members that start together make it create the same topics. It knows them a moment later."""
@@ -102,3 +105,10 @@ def passes_by_itself(status: Status) -> bool:
         problems = _CREATED_MEANWHILE.sub("", status.detail)
         return not any(word in problems for word in ("failed", "Unauthorized"))
     return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail
+
+
+def delays_the_first_assignment(status: Status) -> bool:
+    """Whether nobody has tasks yet: the group waits for more members to join, or its internal topics are being created."""
+    if status.code is StatusCode.ASSIGNMENT_DELAYED:
+        return status.detail.startswith(INITIAL_DELAY)
+    return status.code is StatusCode.MISSING_INTERNAL_TOPICS and passes_by_itself(status)

@@ -230,6 +230,10 @@ class InProcessMember:
     def events(self) -> list[Any]:
         return [self.waiting.popleft()] if self.waiting else []
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self.waiting)
+
     def polled(self) -> None:
         """Nobody counts."""
 

@@ -13,7 +13,9 @@
    commits and ends.
 5. A lost membership ends every task without a commit; the next assignment begins a new membership. With the first
    assignment of a membership, before a task is opened, the thread checks whether other members run another version.
-6. The last late commit is kept together with the iteration that delayed it, and so is the last slow one, so that the
+6. A member is RUNNING when the tasks that the group gave it are open, or when the group has none for it. Where the group
+   delays its first assignment, no member is.
+7. The last late commit is kept together with the iteration that delayed it, and so is the last slow one, so that the
    reason can be reported later. At most one of them is logged every ten seconds.
 """
 
@@ -24,7 +26,12 @@ from typing import TypeAlias
 
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
-from streamsrt.membership.statuses import ADVICE, instance_id_taken_text, status_text
+from streamsrt.membership.statuses import (
+    ADVICE,
+    delays_the_first_assignment,
+    instance_id_taken_text,
+    status_text,
+)
 from streamsrt.membership.values import (
     AssignmentChanged,
     EndpointsChanged,
@@ -148,6 +155,14 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
             return _on_group_event(state, event, now_ms)
 
 
+def has_assignment(state: LoopState) -> bool:
+    """Whether the group has given this member its tasks, which may be none.
+
+    While the group delays its first assignment, it gives no tasks to all members: that is not an assignment yet.
+    """
+    return bool(state.wanted) or (state.wanted is not None and not state.is_first_delayed)
+
+
 def may_be_drained(state: LoopState, now_ms: int) -> bool:
     """Whether it is worth checking if all input is processed.
 
@@ -262,7 +277,7 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     if schedule.is_due(Deadline.REPORT_OFFSETS, now_ms):
         schedule = schedule.set(Deadline.REPORT_OFFSETS, now_ms + OFFSETS_INTERVAL_MS)
         actions.append(ReportOffsets())
-    if is_settled and state.wanted is not None and state.life is Life.RUNNING:
+    if is_settled and has_assignment(state) and state.life is Life.RUNNING:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
         schedule = schedule.set(Deadline.PUBLISH, now_ms + PUBLISH_INTERVAL_MS)
@@ -346,7 +361,8 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
 
 def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
     texts = tuple(status_text(status, is_classic=event.is_classic) for status in event.statuses)
-    updated = replace(state, statuses=texts)
+    is_first_delayed = any(delays_the_first_assignment(status) for status in event.statuses)
+    updated = replace(state, statuses=texts, is_first_delayed=is_first_delayed)
     for status in event.statuses:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
             updated = replace(_stopping(updated), was_shut_down=True)

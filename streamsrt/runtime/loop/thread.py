@@ -37,7 +37,7 @@ from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
-from streamsrt.runtime.loop.machine import initial, may_be_drained, step
+from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
 from streamsrt.runtime.loop.progress import ProgressReporter
 from streamsrt.runtime.loop.report import report
 from streamsrt.runtime.loop.values import (
@@ -227,8 +227,7 @@ class StreamThread:
             return
         requested = any(owned.task.commit_requested for owned in self._manager.running())
         self._handle(Processed(self._processed_now, requested, self._manager.is_calling()))
-        settled = self._manager.is_settled and self._member.member_epoch > 0
-        self._handle(IterationEnded(settled))
+        self._handle(IterationEnded(self._is_settled()))
 
     def _handle(self, event: LoopEvent) -> None:
         self._state, actions = step(self._state, event, self._now_ms())
@@ -555,10 +554,14 @@ class StreamThread:
 
     # ---------------------------------------------------------------------------------------------------------- progress
 
+    def _is_settled(self) -> bool:
+        """Whether every active task runs, and the group has told nothing that is not handled yet."""
+        return self._manager.is_settled and self._member.member_epoch > 0 and not self._member.has_events
+
     def _publish(self) -> None:
         now_ms = self._now_ms()
         waiting = self._waiting = self._manager.waiting()
-        settled = self._state.wanted is not None and self._manager.is_settled and self._member.member_epoch > 0
+        settled = has_assignment(self._state) and self._is_settled()
         self._reporter.publish(
             State.RUNNING if settled else State.REBALANCING,
             self._state.statuses + self._state.trouble + waiting,

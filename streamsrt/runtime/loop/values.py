@@ -104,6 +104,8 @@ class LoopState:
     assigned_at_ms: int = 0
     statuses: tuple[str, ...] = ()
     """The group coordinator's statuses of the group."""
+    is_first_delayed: bool = False
+    """Whether these say that the group has not assigned tasks to anybody yet."""
     trouble: tuple[str, ...] = ()
     """Why heartbeats are not answered, if they aren't."""
     failure: StreamsError | None = None
@@ -159,7 +161,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class IterationEnded:
-    """The iteration has ended. ``is_settled``: every active task runs, and this is a member of the group."""
+    """The iteration has ended. ``is_settled``: every active task runs, this is a member of the group, and no event of the
+    group waits."""
 
     is_settled: bool
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.group.streams.heartbeat import INITIAL_DELAY_DETAIL
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.values import (
@@ -180,6 +181,43 @@ def test_housekeeping_has_its_own_intervals() -> None:
     then = loop.iteration(wait_ms=60)
     assert Publish() in then
     assert MeasureMemory() not in then
+
+
+DELAYED = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
+UNCREATED = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a-changelog")
+
+
+@pytest.mark.parametrize("statuses", [(DELAYED,), (UNCREATED,), (DELAYED, UNCREATED)])
+def test_no_member_is_running_before_the_group_has_assigned_tasks(statuses: tuple[Status, ...]) -> None:
+    loop = Loop()
+    none_yet = loop.iteration(news=[StatusChanged(statuses), AssignmentChanged(NOTHING, 1)])
+    assert ShowState(State.RUNNING) not in none_yet
+    assert ShowState(State.RUNNING) not in loop.iteration(wait_ms=5_000)
+    assert ShowState(State.RUNNING) in loop.iteration(news=[StatusChanged(()), AssignmentChanged(TASKS, 2)])
+
+
+def test_a_member_that_gets_no_task_is_running() -> None:
+    loop = Loop()
+    loop.iteration(news=[StatusChanged((DELAYED,)), AssignmentChanged(NOTHING, 1)])
+    assert ShowState(State.RUNNING) in loop.iteration(news=[StatusChanged(())])
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status(StatusCode.ASSIGNMENT_DELAYED, "Records are in flight"),
+        Status(StatusCode.STALE_TOPOLOGY, "epoch 1"),
+        Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a; Creation failed: a (no disk)."),
+    ],
+)
+def test_other_statuses_leave_a_member_without_tasks_running(status: Status) -> None:
+    assert ShowState(State.RUNNING) in Loop().iteration(news=[StatusChanged((status,)), AssignmentChanged(NOTHING, 1)])
+
+
+@pytest.mark.parametrize("role", ["active", "standby", "warmup"])
+def test_a_member_with_any_task_is_running_whatever_else_is_delayed(role: str) -> None:
+    some = Tasks(**{role: frozenset({("a", 0)})})
+    assert ShowState(State.RUNNING) in Loop().iteration(news=[StatusChanged((UNCREATED,)), AssignmentChanged(some, 1)])
 
 
 def test_a_paused_loop_does_not_spin_while_calls_are_under_way() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from itertools import groupby
 
 import pytest
 
+from coordinator.group.streams.heartbeat import INITIAL_DELAY_DETAIL
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
 from streamsrt.errors import (
@@ -22,6 +24,7 @@ from streamsrt.errors import (
 from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.values import (
     NOTHING,
+    AssignmentChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
     Leave,
@@ -70,6 +73,18 @@ def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
     assert committed(rig) == 3
     assert rig.counts() == {"a": 2, "b": 1}
     assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
+
+
+def test_a_first_assignment_that_is_delayed_is_waited_for(rig: Rig) -> None:
+    delayed = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
+    rig.member.waiting.extend([StatusChanged((delayed,)), AssignmentChanged(Tasks(), 1)])
+    rig.iterate(6)
+    assert set(rig.states) == {State.REBALANCING}
+    rig.member.waiting.extend([StatusChanged(()), AssignmentChanged(Tasks(active=rig.tasks(0)), 2)])
+    rig.iterate(6)
+    assert rig.states[-1] is State.RUNNING
+    assert len(rig.manager) == 1
+    assert [state for state, _ in groupby(rig.states)] == [State.REBALANCING, State.RUNNING]
 
 
 def test_offsets_come_after_the_results(rig: Rig) -> None:
