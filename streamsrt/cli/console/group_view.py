@@ -65,6 +65,7 @@ def group_json(snapshot: GroupSnapshot) -> Json:
                 "unreachable": each.unreachable,
                 "state": each.tasks.get("state"),
                 "processed_records": each.tasks.get("processed_records"),
+                "pending_calls": each.tasks.get("pending_calls"),
                 "loops": each.tasks.get("loops", []),
                 "statuses": each.tasks.get("statuses", []),
             }
@@ -120,6 +121,7 @@ def _tasks(snapshot: GroupSnapshot, progress: Mapping[tuple[str, str], Json]) ->
                     "why": _reason(reported),
                     "stream_time_ms": reported.get("stream_time_ms"),
                     "counters": reported.get("counters", {}),
+                    "pending_calls": reported.get("pending_calls"),
                     "restoring": reported.get("restoring", []),
                 }
 

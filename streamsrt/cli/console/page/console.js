@@ -120,6 +120,7 @@ const SHOWN = {
       ["Lag", (row) => row.lag, { number: true }],
       ["Behind", (row) => row.behind ?? (row.restoring.length || null), { number: true, rare: true, cell: (row) => restoring(row) }],
       ["Phase", (row) => row.phase], ["Stream time, UTC", (row) => row.stream_time_ms, { whole: true, cell: (row) => time(row.stream_time_ms) }],
+      ["Pending calls", (row) => row.pending_calls || null, { number: true, rare: true }],
       ["Counters", (row) => counters(row), { whole: true, rare: true }], ["Why", (row) => row.why, { wide: true, rare: true }],
     ], filtered(app.tasks, (row) => `${row.task} ${row.role} ${row.member} ${row.phase ?? ""}`), "No task is assigned, or none matches the filter."),
   ],
@@ -163,6 +164,7 @@ const SHOWN = {
   instances: (app) => [table("instances", [
     ["Instance", (row) => row.address], ["State", (row) => row.state, { cell: (row) => h("span", tone(row.state ?? "not reachable"), row.unreachable || row.state) }],
     ["Processed", (row) => row.processed_records, { number: true }],
+    ["Pending calls", (row) => row.pending_calls || null, { number: true, rare: true }],
     ["Loops", (row) => row.loops.flatMap((loop) => [loop.commit, loop.poll, ...loop.tasks]).filter((text) => text && !row.statuses.includes(text)).join("; "), { wide: true }],
     ["Status", (row) => row.statuses.join("; "), { wide: true, rare: true }],
   ], app.instances, "No instance answers over HTTP: start instances with --http HOST:PORT.")],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +27,10 @@ from tests.interop.test_other_clients import require
 from tests.streamsrt.cli.conftest import Command
 from tests.streamsrt.queries.test_application import KEYS, PARTITIONS, Scene
 from tests.system.processes import ROOT, environment, wait_until
+from topology import StreamsBuilder, serdes
 
 PATIENCE_S = 60.0
+PENDING = "'td[data-title=\"Pending calls\"]'"
 VIEWS = ("topology", "tasks", "members", "topics", "stores", "upgrade", "instances")
 
 
@@ -242,6 +246,41 @@ def test_where_no_instance_tells_what_it_writes_the_drawing_says_so(
             page.wait_for("main.querySelector('svg.graph')")
             assert "The topics that it writes to are not drawn" in page.value("main.innerText")
     finally:
+        console.stop()
+        network.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_asynchronous_calls_that_are_pending_are_shown(bundled_broker: BundledBroker, tmp_path: Path) -> None:
+    require("chromium", "chromium")
+    network = NetworkThread(ClientConfig(bootstrap_servers=bundled_broker.bootstrap_servers))
+    network.start()
+    scene, answered = Scene(bundled_broker.bootstrap_servers, network, tmp_path), threading.Event()
+
+    async def ask(value: str) -> str:
+        await asyncio.to_thread(answered.wait)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream(scene.source, key=serdes.string, value=serdes.string).map_async(ask).foreach(lambda *_: None)
+    scene.write(KEYS[:3])
+    console = ConsoleProcess(scene.address, scene.application_id)
+    try:
+        with (
+            KafkaStreams(builder.build(), scene.config("one", http_listen="127.0.0.1:0")),
+            Browser(tmp_path) as page,
+        ):
+            page.open(f"{console.url}#/app/{scene.application_id}/instances")
+            page.wait_for(f"main.querySelector({PENDING})?.textContent === '3'")
+            page.value(f"location.hash = '#/app/{scene.application_id}/tasks'")
+            page.wait_for(drawn("tasks"))
+            counts = page.value(f"[...main.querySelectorAll({PENDING})].map((each) => each.textContent)")
+            assert sum(int(each) for each in counts if each != "–") == 3
+            answered.set()
+            page.wait_for(f"main.querySelector('tbody') && !main.querySelector({PENDING})")
+    finally:
+        answered.set()
         console.stop()
         network.stop()
 
