@@ -132,7 +132,7 @@ def broken_node(node: ProcessorNode, field: str, error: type[BaseException]) -> 
     return replace(node, operation=operation)
 
 
-def broken(place: Place, error: type[BaseException]) -> Topology:
+def broken(place: Place, error: type[BaseException] = Broken) -> Topology:
     """The program with that function broken."""
     topology = topology_of(place.program)
 
