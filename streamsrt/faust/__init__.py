@@ -25,6 +25,7 @@ module          what it has
 ``pages``       routing of ``table_route`` and ``topic_route``
 ``asking``      replies to ``ask``, ``map`` and ``join``
 ``codecs``      checks that Faust knows the codecs an application names
+``json_form``   the standard library's JSON or orjson's, whatever is installed
 ``decoding``    decodes keys and values with the application's schemas
 ``records``     creates ``faust.Record`` objects from decoded data
 ``encoding``    encodes keys and values with the schema of the target topic

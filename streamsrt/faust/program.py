@@ -16,6 +16,7 @@ from streamsrt.faust.agents import AgentNode
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers
 from streamsrt.faust.channels import open_channels
 from streamsrt.faust.codecs import TABLES
+from streamsrt.faust.json_form import use_form
 from streamsrt.faust.places import assigned_at, made_at, site_of
 from streamsrt.faust.reading import DeclaredTopic, declared, over_topics, topics_of
 from streamsrt.faust.running import RunningApplication
@@ -45,6 +46,7 @@ def topology_with(
 ) -> Topology:
     """The same, with answers to what the application asks from somewhere else, its pages only if it ``serves`` them, and
     ``on_worker_init`` only if it ``says_init``."""
+    use_form()
     found = declared(app)
     running = RunningApplication(
         app, found, open_answers, open_channels(found.of_channels), serves=serves, says_init=says_init

@@ -22,6 +22,7 @@ from mode.utils.collections import ManagedUserSet
 from streamsrt.errors import UserError
 from streamsrt.faust import rows as stored
 from streamsrt.faust.expiry import OrderedRows, order_of
+from streamsrt.faust.json_form import refusing_other_keys
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from streamsrt.faust.unwritable import writing_keys
@@ -80,7 +81,10 @@ def store_of_sets(table: faust.SetTable, renamed_from: str | None, taken: TakenS
         return set()
 
     keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
-    fold = None if isinstance(table, SetGlobalTable) else _folding(table, write_key, read, taken)
+    check: Fold = _same_rows
+    if key_serializer == "json":
+        check = refusing_other_keys(table.name, topic.get_topic_name(), read_key, write_key, is_row) or check
+    fold = None if isinstance(table, SetGlobalTable) else _folding(table, write_key, read, taken, check)
     if table._should_expire_keys():
         keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)), fold)
     elif fold is not None:
@@ -95,21 +99,23 @@ def _folding(
     write_key: Callable[[object], bytes],
     read: Callable[[bytes], object],
     taken: TakenSets,
+    check: Fold,
 ) -> Fold:
-    """What applies faust's changes of sets."""
+    """What applies faust's changes of sets. ``check``: of the keys of whole sets."""
     registry, serializer = table.app.serializers, table.key_serializer
     read_change = reading(table, partial(registry.loads_value, None, serializer=table.value_serializer))
     read_row = reading(table, read)
     write = table.changelog_topic.prepare_value
 
     def change_of(raw: bytes) -> tuple[int, object] | None:
-        if serializer == "json" and not raw.startswith(_CHANGES):
+        if serializer == "json" and is_row(raw):
             return None
         operation, key = registry.loads_key(None, raw, serializer=serializer)
         return (operation, table._to_key(key)) if type(operation) is int else None
 
     def fold(keys: Sequence[bytes], values: Sequence[bytes | None], get: Callable[[bytes], bytes | None]) -> Rows:
         changes = [change_of(key) for key in keys]
+        keys, values = check(keys, values, get)
         if not any(changes):
             return keys, values
         rows: dict[bytes, bytes | None] = {}
@@ -146,6 +152,15 @@ def _apply(members: set[object], operation: int, value: object) -> None:
 
 _CHANGES = tuple(b"[%d," % operation for operation in (OPERATION_ADD, OPERATION_DISCARD, OPERATION_UPDATE))
 """What keys in JSON begin with that faust has written."""
+
+
+def is_row(key: bytes) -> bool:
+    """Whether a key in JSON is that of a whole set."""
+    return not key.startswith(_CHANGES)
+
+
+def _same_rows(keys: Sequence[bytes], values: Sequence[bytes | None], _: object) -> Rows:
+    return keys, values
 
 
 def _changes_first(order: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

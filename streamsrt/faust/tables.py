@@ -18,11 +18,12 @@ from mode.utils.times import want_seconds
 from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.guarded import guard, unguard
+from streamsrt.faust.json_form import refusing_other_keys
 from streamsrt.faust.rows import ReadableRows, Rows
 from streamsrt.faust.sets import SetRows, TakenSets, store_of_sets
 from streamsrt.faust.unreadable import RowReader, UnreadableRowError, reading
 from streamsrt.faust.unwritable import none_as_bytes, writing_keys
-from topology.spec.codecs import CallableSerde, OrderedKeys
+from topology.spec.codecs import CallableSerde, FoldedKeys, OrderedKeys
 from topology.spec.stores import Store, ValueAndTimestamp
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ _CHANGELOG = "-changelog"
 
 
 def store_of(table: faust.Table, taken: TakenSets | None = None) -> Store:
-    """The store of a table, with faust's bytes. ``taken`` hears of sets that are made of Faust's changes."""
+    """The store of a table, with faust's bytes. ``taken`` hears of sets that are made of Faust's changes; without it,
+    restored keys are not checked."""
     if is_of_sets(table):
         return store_of_sets(table, _renamed_from(table), taken or TakenSets())
     topic = table.changelog_topic
     name = f"{table.name} of faust"
-    key = _keys(table, f"keys of {name}")
+    key = _keys(table, f"keys of {name}", is_checked=taken is not None)
     read_value = reading(table, plain_value(table.app, schema_of(table)))
     value: CallableSerde[object] = CallableSerde(f"values of {name}", _value_writer(table), read_value)
     return Store(
@@ -63,11 +65,13 @@ def _retained(topic: faust.TopicT) -> dict[str, object]:
     return {**policy, "retention.ms": round(want_seconds(topic.retention) * 1000)} if topic.retention else {**policy}
 
 
-def _keys(table: faust.Table, name: str) -> CallableSerde[object]:
+def _keys(table: faust.Table, name: str, *, is_checked: bool) -> CallableSerde[object]:
     write, read = _key_writer(table), _key_reader(table)
+    is_json = is_checked and table.key_serializer == "json"
+    check = refusing_other_keys(table.name, changelog_of(table), read, write) if is_json else None
     if table._should_expire_keys():
-        return OrderedKeys(name, write, read, order_of(table, read))
-    return CallableSerde(name, write, read)
+        return OrderedKeys(name, write, read, order_of(table, read), check)
+    return CallableSerde(name, write, read) if check is None else FoldedKeys(name, write, read, check)
 
 
 def is_of_sets(table: faust.Table) -> bool:

@@ -140,6 +140,8 @@ class Side:
         directory.mkdir()
         environment = {
             **os.environ,
+            # Faust uses orjson, which is installed here.
+            "STREAMSRT_FAUST_JSON": "orjson",
             "PYTHONPATH": f"{ROOT}{os.pathsep}{PROGRAMS}",
             "BROKER": self.cluster.address,
             "WORKLOAD": workload,
