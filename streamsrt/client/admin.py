@@ -246,6 +246,12 @@ class Admin:
         return (await self._described_configs(GROUP_RESOURCE, "Configs of group", [group_id]))[group_id]
 
     async def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None]) -> None:
+        await self._alter_configs(GROUP_RESOURCE, "Configs of group", group_id, configs)
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
+        await self._alter_configs(TOPIC_RESOURCE, "Configs of topic", name, configs)
+
+    async def _alter_configs(self, kind: int, what: str, resource_name: str, configs: Mapping[str, str | None]) -> None:
         request = types.IncrementalAlterConfigsRequest
         entries = [
             request.AlterableConfig(
@@ -253,11 +259,11 @@ class Admin:
             )
             for name, value in configs.items()
         ]
-        resource = request.AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group_id, configs=entries)
+        resource = request.AlterConfigsResource(resource_type=kind, resource_name=resource_name, configs=entries)
         response = await self._cluster.send(request(resources=[resource]))
         for each in response.responses:
             if each.error_code != ErrorCode.NONE:
-                raise _refused(f"Configs of group {group_id!r}", each.error_code, each.error_message)
+                raise _refused(f"{what} {resource_name!r}", each.error_code, each.error_message)
 
     async def list_groups(self, group_types: Sequence[str]) -> list[GroupListing]:
         listed: list[GroupListing] = []

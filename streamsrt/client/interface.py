@@ -159,6 +159,9 @@ class Administering(Protocol):
         self, names: Collection[str], *, timeout_s: float = 30.0
     ) -> dict[str, dict[str, str | None]]: ...
 
+    def alter_topic_configs(self, name: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
+        """Sets configs of a topic, and leaves its other ones; None deletes one."""
+
     def describe_group_configs(self, group_id: str, *, timeout_s: float = 30.0) -> dict[str, str | None]:
         """Returns the settings of a group, including defaults (``streams.session.timeout.ms``, ...)."""
 

@@ -348,6 +348,9 @@ class BlockingAdmin:
         )
         return configs
 
+    def alter_topic_configs(self, name: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
+        self._wait(lambda: self.on_loop.alter_topic_configs(name, configs), timeout_s)
+
     def describe_group_configs(self, group_id: str, *, timeout_s: float = 30.0) -> dict[str, str | None]:
         configs: dict[str, str | None] = self._wait(lambda: self.on_loop.describe_group_configs(group_id), timeout_s)
         return configs

@@ -1,4 +1,8 @@
-"""What an application needs on the cluster before its start: topics that are missing, and the settings of its group.
+"""What an application needs on the cluster before its start: topics that are missing, and the settings of changelogs and of
+its group.
+
+Faust lets the broker delete old records from changelogs of windows. Here, records have the time of the event, so the broker
+would delete windows that have not expired: such topics become compacted only.
 
 A streams group has one session timeout and one heartbeat interval, which the coordinator knows. Faust's settings of these
 become settings of the group. A cluster that refuses them has bounds of its own, or no such groups: the application starts.
@@ -18,7 +22,9 @@ from streamsrt.errors import ConfigError, RequestFailedError, StreamsError
 from streamsrt.faust.options import mapped_options
 from streamsrt.faust.program import declared_changelogs, declared_topics
 from streamsrt.faust.reading import DeclaredTopic
+from streamsrt.faust.tables import changelog_of, store_of
 from streamsrt.runtime.assembly import client_config
+from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_POLICY = "cleanup.policy"
 _START_TIMEOUT_S = 10.0
 _GROUPS_NAME = {
     "session.timeout.ms": "streams.session.timeout.ms",
@@ -47,7 +54,8 @@ def create_topics(app: faust.App, config: StreamsConfig) -> None:
             there = network.admin.topics(None)
             partitions = {name: each.partitions for name, each in there.items()}
             create_missing(network.admin, declared_changelogs(app, partitions))
-        if config.group_protocol != "classic":
+        compact_windows(network.admin, app)
+        if GroupProtocol().settle(config, network.admin).group_protocol != "classic":
             set_group_timeouts(network.admin, app, config)
     finally:
         network.stop()
@@ -72,6 +80,30 @@ def set_group_timeouts(admin: Administering, app: faust.App, config: StreamsConf
             "%s: its group can't have the settings %s, which its faust.App gives: %s. The group's own apply",
             *(config.application_id, wanted, error),
         )
+
+
+def compact_windows(admin: Administering, app: faust.App) -> None:
+    """Lets the broker delete nothing of the changelogs of windows that are there already."""
+    wanted = {
+        changelog_of(table)
+        for table in app.tables.values()
+        if table.window is not None and _POLICY not in (store_of(table).changelog_config or {})
+    }
+    present = sorted(admin.topics(wanted)) if wanted else []
+    for name, configs in (admin.describe_topic_configs(present) if present else {}).items():
+        if "delete" not in (configs.get(_POLICY) or ""):
+            continue
+        try:
+            admin.alter_topic_configs(name, {_POLICY: "compact"})
+            logger.info(
+                "%s: %s of its changelog %s was %s, and is compact now", app.conf.id, _POLICY, name, configs[_POLICY]
+            )
+        except StreamsError as error:
+            logger.warning(
+                "%s: the broker may delete windows from the changelog %s that have not expired: it refuses %s=compact: %s "
+                "Alter the topic with Kafka's tools",
+                *(app.conf.id, name, _POLICY, error),
+            )
 
 
 def create_missing(admin: Administering, topics: Sequence[DeclaredTopic]) -> None:

@@ -52,14 +52,19 @@ def store_of(table: faust.Table, taken: TakenSets | None = None) -> Store:
         renamed_from=_renamed_from(table),
         changelog_config={
             key: str(value)
-            for key, value in {**table.extra_topic_configs, **_retained(topic), **(topic.config or {})}.items()
+            for key, value in {**table.extra_topic_configs, **_retained(table), **(topic.config or {})}.items()
         },
     )
 
 
-def _retained(topic: faust.TopicT) -> dict[str, object]:
-    """What a changelog that the program gives says about how long it keeps records. Compacted ones keep them for ever."""
-    if not topic.deleting:
+def _retained(table: faust.Table) -> dict[str, object]:
+    """What a changelog that the program gives says about how long it keeps records. Compacted ones keep them for ever.
+
+    Those of windows are compacted only: a broker deletes by the times of records, here those of events, which may be as old
+    as they like. Windows that have expired are deleted one by one.
+    """
+    topic = table.changelog_topic
+    if not topic.deleting or table.window is not None:
         return {}
     policy = {"cleanup.policy": "compact,delete" if topic.compacting else "delete"}
     return {**policy, "retention.ms": round(want_seconds(topic.retention) * 1000)} if topic.retention else {**policy}

@@ -10,7 +10,7 @@ import pytest
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, NewTopic, TopicInfo
 from streamsrt.config import StreamsConfig
-from streamsrt.faust.creation import create_missing, set_group_timeouts
+from streamsrt.faust.creation import compact_windows, create_missing, create_topics, set_group_timeouts
 from streamsrt.faust.reading import DeclaredTopic
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.faust.needed import require_faust
@@ -87,3 +87,29 @@ def test_topics_that_another_instance_has_just_created_are_taken(bundled_broker:
         assert set(network.admin.topics(["overtaken-1", "overtaken-2"])) == {"overtaken-1", "overtaken-2"}
     finally:
         network.stop()
+
+
+def test_changelogs_of_windows_that_faust_has_created_become_compacted_only(network: NetworkThread) -> None:
+    app = faust.App("windowed", broker="kafka://x")
+    app.Table("per-minute", default=int).tumbling(60.0, expires=3600.0)
+    app.Table("own", default=int, extra_topic_configs={"cleanup.policy": "compact,delete"}).tumbling(60.0)
+    app.Table("plain", default=int)
+    names = [f"windowed-{name}-changelog" for name in ("per-minute", "own", "plain")]
+    as_of_faust = {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}
+    for name in names:
+        network.admin.create_topics([NewTopic(name=name, partitions=1, replication_factor=1, configs=as_of_faust)])
+    compact_windows(network.admin, app)
+    found = network.admin.describe_topic_configs(names)
+    assert [found[name]["cleanup.policy"] for name in names] == ["compact", "compact,delete", "compact,delete"]
+    assert found[names[0]]["retention.ms"] == "3600000", "its other settings stay"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "classic"])
+def test_a_classic_group_has_no_timeouts_of_a_streams_group(
+    network: NetworkThread, bundled_broker: BundledBroker, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    """The session timeout of its members is a setting of each instance."""
+    app = faust.App("untimed-classic", broker="kafka://x", broker_session_timeout=86_400)
+    given = {"bootstrap.servers": bundled_broker.bootstrap_servers, "group.protocol": protocol}
+    create_topics(app, StreamsConfig.of({**config(app), **given}))
+    assert ("can't have the settings" in caplog.text) == (protocol == "auto")

@@ -222,6 +222,24 @@ def test_the_changelog_is_kept_for_as_long_as_its_topic_says(given: Any, kept: d
     assert store_of(app.Table("totals", changelog_topic=log)).changelog_config == kept
 
 
+@pytest.mark.parametrize("given", [{}, {"expires": 60.0}])
+def test_changelogs_of_windows_are_compacted_only(given: Any) -> None:
+    """Their records have the time of the event: a broker would delete windows that have not expired."""
+    app = an_app()
+    totals = app.Table("totals", default=int).tumbling(10.0, **given)
+
+    @app.agent(app.topic("orders", value_type=str))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order] += 1
+
+    with TestApp(app) as test:
+        test.send("orders", value="tea", timestamp=1_000)
+        log = [each.timestamp for each in test.driver.producer_history if each.topic == "shop-totals-changelog"]
+    assert set(log) == {1_000_000}
+    assert store_of(app.tables["totals"]).changelog_config == {}
+
+
 def test_a_changelog_that_can_not_be_used_is_refused_with_what_to_do() -> None:
     app = an_app()
     counting(app)
