@@ -24,7 +24,7 @@ from streamsrt.faust.program import declared_changelogs, declared_topics
 from streamsrt.faust.reading import DeclaredTopic
 from streamsrt.faust.tables import changelog_of, store_of
 from streamsrt.runtime.assembly import client_config
-from streamsrt.runtime.group_protocol import GroupProtocol
+from streamsrt.runtime.group_protocol import decided, look
 from streamsrt.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -55,10 +55,16 @@ def create_topics(app: faust.App, config: StreamsConfig) -> None:
             partitions = {name: each.partitions for name, each in there.items()}
             create_missing(network.admin, declared_changelogs(app, partitions))
         compact_windows(network.admin, app)
-        if GroupProtocol().settle(config, network.admin).group_protocol != "classic":
+        if not _is_classic(network.admin, config):
             set_group_timeouts(network.admin, app, config)
     finally:
         network.stop()
+
+
+def _is_classic(admin: Administering, config: StreamsConfig) -> bool:
+    if config.group_protocol == "auto":
+        return decided(look(config.application_id, admin)).protocol == "classic"
+    return config.group_protocol == "classic"
 
 
 def set_group_timeouts(admin: Administering, app: faust.App, config: StreamsConfig) -> None:
