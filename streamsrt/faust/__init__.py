@@ -10,6 +10,7 @@ module          what it has
 ``places``      file and line of an application's agents, tables and functions
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
+``spawned``     tasks that the program itself begins
 ``lifecycle``   ``on_start`` and other methods of an application's own class
 ``services``    what the application, its agents and its tables have as services of ``mode``
 ``stages``      which streams an agent derives from its own

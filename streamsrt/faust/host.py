@@ -2,6 +2,7 @@
 
 1. It runs on the thread that calls it, and is paused in between: no lock is needed for stores and sends.
 2. It exists from the start of the first agent to the end of the last one.
+3. Tasks that are made here are no tasks of the program: the loop's task factory does not see them.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Host:
     def start(self, work: Coroutine[object, object, None], context: Context) -> asyncio.Task[None]:
         """Lets a worker begin with the next turn."""
         assert self._loop is not None
-        return self._loop.create_task(work, context=context)
+        return asyncio.Task(work, loop=self._loop, context=context)
 
     def turn(self, times: int = 1) -> None:
         """Does what is ready, and waits for nothing."""
@@ -80,7 +81,7 @@ class Host:
         """Turns until the work is done."""
         assert self._loop is not None
         with _alone():
-            self._loop.run_until_complete(work)
+            self._loop.run_until_complete(asyncio.Task(work, loop=self._loop))
 
     def wait(self, wait_s: float | None) -> None:
         """Turns until :meth:`wake`, for so long at most (None: for as long as it takes)."""

@@ -20,7 +20,7 @@ from faust.tables.base import Collection
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
-from streamsrt.faust.background import TICK_MS, Background, app_tasks
+from streamsrt.faust.background import TICK_MS, TURNS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
@@ -43,6 +43,7 @@ from streamsrt.faust.sends import (
 )
 from streamsrt.faust.services import BoundServices
 from streamsrt.faust.sets import TakenSets, refuse_changes
+from streamsrt.faust.spawned import Spawned
 from streamsrt.faust.tables import (
     BoundTable,
     GlobalRows,
@@ -185,6 +186,7 @@ class RunningApplication:
         """By global table, what has the rows of all partitions."""
         self._expiries: dict[str, dict[int, RowExpiry]] = {table.name: {} for table in self._tables}
         """By table and partition."""
+        self._spawned: Spawned[RunningTask] = Spawned(self._owner, self._turn_for)
         self._before: dict[str, object] = {}
         self._background: Background | None = None
         self._says_init = says_init
@@ -396,15 +398,20 @@ class RunningApplication:
             self._go_on(context, task, background)
 
     def _go_on(self, context: Context, task: RunningTask, background: Background) -> None:
-        """Looks at what callbacks do until that is over."""
+        """Looks at what callbacks and tasks of the program do until that is over."""
 
         def check_background(now_ms: int) -> None:
             self._advance_background(background, task.env, context.node_name)
-            if not background.is_running:
+            if self._spawned.all():
+                self.host.turn(TURNS)
+                task.outbox.flush(context.node_name)
+            if not background.is_running and not self._spawned.keeps(task):
                 task.ticks = False
+                task.env.wait_max_ms = None
                 schedule.cancel()
 
         task.ticks = True
+        task.env.wait_max_ms = TICK_MS
         schedule = context.schedule(TICK_MS, PunctuationType.WALL_CLOCK_TIME, check_background)
 
     def _declare(self, topic: NewTopic) -> None:
@@ -515,7 +522,7 @@ class RunningApplication:
             self.figures.remove_task(task.env)
             for expiries in self._expiries.values():
                 expiries.pop(task.partition, None)
-            workers = [*workers, *(task.jobs.tasks if task.jobs else ())]
+            workers = [*workers, *(task.jobs.tasks if task.jobs else ()), *self._spawned.of(task)]
             for feed in task.channels:
                 feed.end()
                 workers += feed.calls
@@ -525,8 +532,12 @@ class RunningApplication:
             with _current(self._process()):
                 self._background.end()
             self._background = None
+            workers = [*workers, *self._spawned.all()]
         if self.host.leave(workers):
             self._unbind()
+        elif not task.agents and self._spawned.all():
+            # That task may have been the one that the loop turned for.
+            self._turn_for(None)
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         app = self.app
@@ -561,6 +572,7 @@ class RunningApplication:
             app, self._agents, self._tables, self._background, self._stop, self._refuse, self._keep_turning
         )
         app._loop = loop
+        loop.set_task_factory(self._spawned.factory)  # type: ignore[arg-type]  # typeshed wants generators, too
         # It belongs to the loop that the application has when it is made.
         app._stopped = app._new_stopped_event()
         app.is_leader = self._leads
@@ -584,6 +596,17 @@ class RunningApplication:
         task, background = next(iter(self._tasks.values())), self._background
         if background is not None and not background.is_wanted and not task.ticks:
             self._go_on(task.context, task, background)
+
+    def _owner(self) -> RunningTask | None:
+        """The task whose agent or timer runs."""
+        outbox = getattr(CURRENT.get(None), "outbox", None)
+        return next((task for task in self._tasks.values() if task.outbox is outbox), None)
+
+    def _turn_for(self, owner: RunningTask | None) -> None:
+        """The program has begun a task."""
+        task = owner or next(iter(self._tasks.values()), None)
+        if task is not None and self._background is not None and not task.ticks:
+            self._go_on(task.context, task, self._background)
 
     async def _stop(self) -> None:
         """``app.stop()``: asks for the end, and waits for nothing, as the end waits for who calls it."""

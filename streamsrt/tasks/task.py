@@ -382,6 +382,11 @@ class Task:
         """Whether asynchronous calls are pending."""
         return self._runner.env.is_calling
 
+    @property
+    def wait_max_ms(self) -> int | None:
+        """How long the loop may wait for input at most; None: as long as it likes."""
+        return self._runner.env.wait_max_ms
+
     def pending_calls(self) -> int:
         """How many asynchronous calls are unfinished, those that wait for their turn included."""
         return self._runner.env.pending_calls
@@ -678,9 +683,6 @@ class Task:
     def stream_time_ms(self) -> int:
         """The highest processed timestamp; -1 before the first record."""
         return self._runner.env.stream_time_ms
-
-    def is_stateful(self) -> bool:
-        return bool(self.caches)
 
     def writes_changelog(self, store: str) -> bool:
         """Whether changes of the store are sent to its own topic (not if its source topic is the changelog)."""

@@ -191,6 +191,8 @@ class Environment:
         """Called now and then while :meth:`finish_calls` waits."""
         self.is_finishing = False
         """Whether it does: what waits for more records gets none."""
+        self.wait_max_ms: int | None = None
+        """How long the loop may wait for input while something runs beside the records; None: as long as ever."""
         self.request_stop: Callable[[], None] = lambda: None
         """Asks the instance to end as it does after SIGTERM: what is processed is committed first."""
         self.held_back: list[Callable[[], Mapping[tuple[str, int], int]]] = []

@@ -133,8 +133,8 @@ def initial(settings: LoopSettings, now_ms: int) -> LoopState:
 def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
     """Handles an event: returns the new state and the actions."""
     match event:
-        case IterationBegan(has_work):
-            return _begin(state, has_work, now_ms)
+        case IterationBegan(has_work, wait_max_ms):
+            return _begin(state, has_work, wait_max_ms, now_ms)
         case PollEnded():
             return replace(
                 state, iteration=replace(state.iteration, at_ms=now_ms, polled_ms=now_ms - state.iteration.at_ms)
@@ -180,13 +180,14 @@ def _set(state: LoopState, what: Deadline, at_ms: int) -> LoopState:
 # ---------------------------------------------------------------------------------------------------------- an iteration
 
 
-def _begin(state: LoopState, has_work: bool, now_ms: int) -> Step:
+def _begin(state: LoopState, has_work: bool, wait_max_ms: int | None, now_ms: int) -> Step:
     began = replace(state, iteration=IterationTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
     if not began.is_polling:
         return began, (AnswerQueries(),)
     commit_at_ms = state.schedule.at_ms(Deadline.COMMIT)
-    until_commit_ms = state.settings.poll_ms if commit_at_ms is None else commit_at_ms - now_ms
-    return began, (Wait(max(0, min(state.settings.poll_ms, until_commit_ms))),)
+    poll_ms = state.settings.poll_ms if wait_max_ms is None else min(state.settings.poll_ms, wait_max_ms)
+    until_commit_ms = poll_ms if commit_at_ms is None else commit_at_ms - now_ms
+    return began, (Wait(max(0, min(poll_ms, until_commit_ms))),)
 
 
 def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:

@@ -206,7 +206,7 @@ class StreamThread:
 
     def _iterate(self) -> None:
         self.meter.sample(time.monotonic_ns())
-        self._handle(IterationBegan(self._manager.has_work()))
+        self._handle(IterationBegan(self._manager.has_work(), self._manager.wait_max_ms()))
         self._iteration_ms = self._now_ms()
         self._take_input()
         self._handle(PollEnded())

@@ -125,9 +125,11 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class IterationBegan:
-    """An iteration begins. ``has_work``: a running task has unprocessed input."""
+    """An iteration begins. ``has_work``: a running task has unprocessed input. ``wait_max_ms``: how long it may wait for
+    input; None: for ``poll.ms``."""
 
     has_work: bool
+    wait_max_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

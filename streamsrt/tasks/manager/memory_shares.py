@@ -13,7 +13,7 @@ LEAST_UNCOMMITTED_BYTES = 64 << 10
 
 def share_memory(tasks: Iterable[OwnedTask], cache_max_bytes: int, uncommitted_max_bytes: int) -> None:
     """Gives each active task with state an equal part. ``cache_max_bytes`` 0: caching is off."""
-    stateful = [owned for owned in tasks if owned.is_active and owned.task.is_stateful()]
+    stateful = [owned for owned in tasks if owned.is_active and owned.task.caches]
     count = max(1, len(stateful))
     share = max(1, cache_max_bytes // count) if cache_max_bytes else 0
     waiting = max(LEAST_UNCOMMITTED_BYTES, uncommitted_max_bytes // count)

@@ -611,6 +611,11 @@ class TaskManager:
         """Whether a running task has pending asynchronous calls."""
         return any(owned.task.is_calling for owned in self.running())
 
+    def wait_max_ms(self) -> int | None:
+        """How long the loop may wait for input at most, for the running tasks; None: as long as it likes."""
+        limits = [limit for owned in self.running() if (limit := owned.task.wait_max_ms) is not None]
+        return min(limits, default=None)
+
     def positions(self) -> dict[TopicPartition, int]:
         """Returns, for each input of the running tasks, the offset up to which everything was handed to the task."""
         return {tp: buffer.position for owned in self.running() for tp, buffer in owned.inputs.items()}

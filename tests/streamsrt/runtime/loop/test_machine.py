@@ -115,6 +115,13 @@ def test_a_turn_without_input_waits_but_not_beyond_the_next_commit() -> None:
     assert loop.handle(IterationBegan(has_work=False), after_ms=500) == (Wait(0),)
 
 
+def test_an_iteration_waits_no_longer_than_its_tasks_let_it() -> None:
+    loop = Loop()
+    assert loop.handle(IterationBegan(has_work=False, wait_max_ms=10)) == (Wait(10),)
+    assert loop.handle(IterationBegan(has_work=False, wait_max_ms=500)) == (Wait(100),)
+    assert loop.handle(IterationBegan(has_work=False, wait_max_ms=10), after_ms=995) == (Wait(5),)
+
+
 def test_while_fetched_input_is_processed_nothing_is_waited_for() -> None:
     loop = Loop()
     loop.iteration(records=5)
