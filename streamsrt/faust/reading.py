@@ -30,8 +30,8 @@ from streamsrt.faust.timers import Timer, timers_of
 if TYPE_CHECKING:
     import faust
 
-
 _FORFEITING = (ForfeitOneForOneSupervisor, ForfeitOneForAllSupervisor)
+_MANAGER = "faust.SetTable.manager"
 
 
 class Declared(NamedTuple):
@@ -54,6 +54,7 @@ def declared(app: faust.App) -> Declared:
         raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
     discover(app)
     check_options(app)
+    _refuse_replaced(app)
     agents, rest = over_topics(app), [each for each in app.agents.values() if not _reads_topic(each)]
     found = Declared(tuple(agents), tuple(rest), tuple(app.tables.values()), *timers_of(app))
     unsupported = next(_unsupported(app, found), None)
@@ -73,6 +74,40 @@ def declared(app: faust.App) -> Declared:
         )
     require_codecs(_codecs(app, found))
     return found
+
+
+def _refuse_replaced(app: faust.App) -> None:
+    """Finds agents that Faust forgets because a later one has their name. Raises UserError.
+
+    Agents that Faust makes for tables of sets all have one name: they get names of their own.
+    """
+    made = app.topics.beacon.children
+    managers = {id(table.manager.agent): table for table in app.tables.values() if _is_managed(table)}
+    if len(managers) > 1:
+        app.agents.pop(_MANAGER, None)
+        for agent in made:
+            if id(agent) in managers:
+                agent.name = f"{_MANAGER}.{managers[id(agent)].name}"
+                app.agents[agent.name] = agent
+    for agent in made:
+        last = app.agents.get(getattr(agent, "name", None))
+        # A module that is imported again declares the same agents again.
+        if last is not None and last is not agent and _stands(last) != _stands(agent):
+            raise UserError(
+                f"two agents are called {agent.name} ({line_of(agent.fun)}, {line_of(last.fun)}): Faust would only run the "
+                "second one. Give one of them another name, @app.agent(topic, name='...')"
+            )
+
+
+def _stands(agent: faust.Agent) -> tuple[str, object]:
+    """Its line, and what it reads: a function that makes agents has one line for all of them."""
+    return line_of(agent.fun), getattr(agent.channel, "topics", None)
+
+
+def _is_managed(table: faust.Table) -> bool:
+    from faust.tables.sets import SetTable
+
+    return isinstance(table, SetTable) and bool(table.start_manager)
 
 
 def over_topics(app: faust.App) -> list[faust.Agent]:

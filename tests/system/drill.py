@@ -21,6 +21,7 @@ DEPARTURES, OBSERVATIONS = 4_000, 300
 V1, V2 = "examples.flights", "examples.flights_v2"
 TOPICS = ("departures", "airlines", "delays", "weather", "weather-days")
 DAY_MS = 86_400_000
+LONG_MS = 100 * 365 * DAY_MS
 NAMES = ("A", "B", "C")
 
 Place = tuple[str, int]
@@ -41,7 +42,9 @@ class Drill:
         self.cluster = cluster
         self.application_id = application_id
         self._folder = folder
-        self._configs = with_protocol({"commit.interval.ms": 100, **configs})
+        # The input is of 2013: a broker deletes by the times of records, and would delete windows that have not expired.
+        kept = {"windowstore.changelog.additional.retention.ms": LONG_MS}
+        self._configs = with_protocol({"commit.interval.ms": 100, **kept, **configs})
         self._is_classic = self._configs.get("group.protocol") == "classic"
         self._static = static
         self.members: dict[str, AppProcess] = {}

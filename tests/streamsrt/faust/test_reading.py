@@ -130,3 +130,30 @@ def test_an_application_without_agents_and_what_is_none_at_all() -> None:
         streamsrt.faust.topology(an_app())
     with pytest.raises(UserError, match=r"runs a faust\.App, not 3"):
         streamsrt.faust.topology(3)
+
+
+def test_two_agents_of_one_name_are_refused_with_both_lines() -> None:
+    app = an_app()
+    for name in ("orders", "returns"):
+
+        @app.agent(app.topic(name))
+        async def take(stream: Any) -> None:
+            async for _ in stream:
+                """Nothing."""
+
+    with pytest.raises(UserError, match=r"two agents are called \S*take \(\S*py:\d+, \S*py:\d+\): .* another name"):
+        streamsrt.faust.topology(app)
+
+
+def test_an_agent_that_is_declared_again_is_no_other() -> None:
+    app = an_app()
+
+    def declare() -> None:
+        @app.agent(app.topic("orders"))
+        async def take(stream: Any) -> None:
+            async for _ in stream:
+                """Nothing."""
+
+    declare()
+    declare()
+    assert len(streamsrt.faust.topology(app).subtopologies) == 1

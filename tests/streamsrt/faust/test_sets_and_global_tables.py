@@ -262,3 +262,21 @@ def test_a_global_table_has_the_rows_of_all_partitions() -> None:
         test.driver.advance_wall_clock_time(10_000)
     both = [("a", 1), ("b", 2)]
     assert seen == [("a", 1, True, both, 2), ("x", 0, False, both, 2)] * 2 + [both]
+
+
+def test_several_sets_have_a_manager() -> None:
+    """Faust gives their agents one name, and forgets all but the last."""
+    app = an_app()
+    seen, known = (app.SetTable(name, start_manager=True, key_type=str) for name in ("seen", "known"))
+
+    @app.agent(app.topic("orders", value_type=str))
+    async def change(orders: Any) -> None:
+        async for order in orders:
+            await seen.manager.add("all", order)
+            await known.manager.add("all", order.upper())
+
+    with TestApp(app) as test:
+        test.send("orders", value="tea")
+        test.driver.commit()
+        assert test.table("seen") == {"all": {"tea"}}
+        assert test.table("known") == {"all": {"TEA"}}
