@@ -20,6 +20,7 @@
                         never per record
 - ``metrics``           metrics under Kafka Streams' names, computed on request from the runtime's own counters
 - ``notebook``          a running application in a notebook: a table of its tasks that follows what they do
+- ``old_windows``       warns that the broker deletes windows of old records from their changelogs
 - ``process_queries``   queries from the application's process to the stores in the processes of its stream threads
 - ``processes``         the application's side of its stream threads: starts their supervisor, sends it commands, and
                         knows their state

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from streamsrt.client.interface import GroupMember
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog, Drops, has_drops
+from streamsrt.runtime.old_windows import OldWindows
 from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.task_manager import TaskManager
@@ -37,6 +38,7 @@ class ProgressReporter:
         self._memory_use = memory
         self._memory = MemoryUse()
         self._drops = DropLog()
+        self._old_windows = OldWindows()
         self._restore_logged_at_ms = now_ms
         self.processed_records = 0
         self.progress = Progress()
@@ -73,6 +75,7 @@ class ProgressReporter:
         self._log_restore(now_ms)
         drops = [_drops_of(owned, counters) for owned, counters in counted if has_drops(counters)]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))
+        _warn(self._old_windows.lines(self._manager, now_ms))
 
     def log_last_drops(self, owned: OwnedTask) -> None:
         """Logs a task's drops that are not logged yet. Called when it closes."""
