@@ -43,7 +43,7 @@ def site_of(function: Callable[..., object]) -> CallSite:
 
 NOT_OF_PROGRAM = (
     *("faust.", "mode.", "streamsrt.", "topology."),
-    *("contextlib.", "functools.", "collections.", "_collections_abc."),
+    *("contextlib.", "functools.", "collections.", "_collections_abc.", "asyncio."),
 )
 """How the names of modules begin that the user has not written."""
 
@@ -54,9 +54,14 @@ def is_of_program(frame: FrameType) -> bool:
 
 
 def caller() -> str:
-    """The line of the program that is being executed: ``file:line``, without the code of Faust and this project."""
+    """The line of the program that is being executed: ``file:line``, without the code of Faust and this project.
+
+    Empty in a task whose own frames are others': what turns the event loop has not called it.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_of_program(frame):
+        if frame.f_globals.get("__name__") == "asyncio.events":
+            return ""
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

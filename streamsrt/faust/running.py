@@ -456,9 +456,8 @@ class RunningApplication:
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
         """Ends the application, whatever its code makes of the exception. Raises UserError with the line of the call."""
-        error = UserError(
-            f"{what} ({caller()}) is not supported by streamsrt.faust: {instead}. The application ends here"
-        )
+        place = caller() or self._spawned.place()
+        error = UserError(f"{what} ({place}) is not supported by streamsrt.faust: {instead}. The application ends here")
         _fail(error)
         if self._background is not None and not isinstance(CURRENT.get(None), RunningTask):
             self._background.fail(error)

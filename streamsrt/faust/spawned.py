@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Generic, TypedDict, TypeVar, Unpack, cast
 
+from streamsrt.faust.places import caller
+
 T = TypeVar("T")
 _Task = asyncio.Task[None]
 """Whatever it returns: nobody here asks for it."""
@@ -29,6 +31,7 @@ class Spawned(Generic[T]):
         self._owner = owner
         self._hear = hear
         self._running: dict[_Task, T | None] = {}
+        self._places: dict[_Task, str] = {}
 
     def factory(
         self,
@@ -39,9 +42,18 @@ class Spawned(Generic[T]):
         """Makes a task of that loop (:meth:`asyncio.loop.set_task_factory`)."""
         task = cast(_Task, asyncio.Task(work, loop=loop, **options))
         owner = self._running[task] = self._owner()
-        task.add_done_callback(self._running.pop)
+        self._places[task] = caller()
+        task.add_done_callback(self._end)
         self._hear(owner)
         return task
+
+    def _end(self, task: _Task) -> None:
+        del self._running[task], self._places[task]
+
+    def place(self) -> str:
+        """Where the program has begun the one that runs: ``file:line``; empty if none runs."""
+        task = asyncio.current_task()
+        return "" if task is None else self._places.get(task, "")
 
     def of(self, owner: T) -> list[_Task]:
         """Those of one owner."""

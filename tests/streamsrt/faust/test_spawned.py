@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from streamsrt.errors import ProcessingError, UserError
 from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
@@ -131,3 +134,26 @@ def test_what_is_not_over_at_the_end_is_cancelled() -> None:
         test.send("orders", value="tea")
         assert ended == []
     assert ended == ["tea"]
+
+
+def test_what_is_refused_in_one_has_the_line_that_began_it() -> None:
+    app, name = an_app(), "ask"
+
+    @app.agent(app.topic("answers", value_type=str))
+    async def answer(stream: Any) -> None:
+        async for value in stream:
+            yield value
+
+    @app.agent(app.topic("orders", value_type=str))
+    async def take(orders: Any) -> None:
+        async for order in orders:
+            await asyncio.wait_for(getattr(answer, name)(order), 5.0)
+
+    line = take.fun.__code__.co_firstlineno + 3
+    with (
+        TestApp(app) as test,
+        pytest.raises(
+            (UserError, ProcessingError), match=rf"in an agent .*\(\S*test_spawned.py:{line}\) is not supported"
+        ),
+    ):
+        test.send("orders", value="tea")
