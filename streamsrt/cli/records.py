@@ -27,6 +27,7 @@ from streamsrt.errors import BrokerError, ConfigError, DeserializationError, Mis
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wording import counted
+from topology.graph.internal_topics import deleted_after_ms
 
 logger = logging.getLogger(__name__)
 
@@ -117,11 +118,8 @@ def _warn_of_retention(admin: Administering, topic: str, oldest_ms: int) -> None
     except BrokerError as error:
         logger.debug("the retention of topic %s is not known: %s", topic, error)
         return
-    retention_ms = int(configs.get("retention.ms") or -1)
-    is_own_time = configs.get("message.timestamp.type") != "LogAppendTime"
-    if retention_ms < 0 or not is_own_time or "delete" not in (configs.get("cleanup.policy") or ""):
-        return
-    if oldest_ms < time.time_ns() // 1_000_000 - retention_ms:
+    retention_ms = deleted_after_ms(configs)
+    if retention_ms is not None and oldest_ms < time.time_ns() // 1_000_000 - retention_ms:
         note(
             f"topic {topic} does not keep records that old: the oldest one has timestamp {oldest_ms}, retention.ms is "
             f"{retention_ms}, and the broker deletes them within minutes. Set retention.ms=-1 if they are to stay (topics "

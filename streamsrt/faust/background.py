@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK_MS = 10
-TURNS = 4
+_TURNS = 4
 """How often the loop turns in a tick: what waits for what is ready goes on at once."""
 _PATIENCE_S = 10.0
 _PORT_OF_FAUST = 6066
@@ -132,7 +132,7 @@ class Background:
         for each in [each for each in self._waiting if leads or not each.on_leader]:
             self._waiting.remove(each)
             self._begin(each.function(), f"the task at {line_of(each.function)}")
-        self._host.turn(TURNS)
+        self._host.turn(_TURNS)
         self.check()
 
     @property

@@ -55,8 +55,7 @@ def create_topics(app: faust.App, config: StreamsConfig) -> None:
             partitions = {name: each.partitions for name, each in there.items()}
             create_missing(network.admin, declared_changelogs(app, partitions))
         compact_windows(network.admin, app)
-        if not _is_classic(network.admin, config):
-            set_group_timeouts(network.admin, app, config)
+        set_group_timeouts(network.admin, app, config)
     finally:
         network.stop()
 
@@ -68,12 +67,12 @@ def _is_classic(admin: Administering, config: StreamsConfig) -> bool:
 
 
 def set_group_timeouts(admin: Administering, app: faust.App, config: StreamsConfig) -> None:
-    """Gives the group the timeouts that the application sets, unless it has them."""
+    """Gives a streams group the timeouts that the application sets, unless it has them. Raises BrokerError."""
     own = mapped_options(app)
     # What the command line gives overrides it. With group.protocol=streams a configuration has neither of them.
     given = {**own, **config.settings(only_given=True)}
     wanted = {name: str(given[key]) for key, name in _GROUPS_NAME.items() if key in own}
-    if not wanted:
+    if not wanted or _is_classic(admin, config):
         return
     try:
         known = admin.describe_group_configs(config.application_id)

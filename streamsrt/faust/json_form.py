@@ -33,11 +33,9 @@ _standard_dumps: Callable[..., object] = of_faust.JSONEncoder(
 ).encode
 
 
-def use_form() -> str:
-    """Lets Faust write and read the form that the environment asks for, and returns it. Raises UserError."""
-    form = _choice(VARIABLE)
-    of_faust.dumps, of_faust.loads = _with_orjson if form == ORJSON else (_dumps, _loads)
-    return form
+def use_form() -> None:
+    """Lets Faust write and read the form that the environment asks for. Raises UserError."""
+    of_faust.dumps, of_faust.loads = _with_orjson if _choice(VARIABLE) == ORJSON else (_dumps, _loads)
 
 
 def refusing_other_keys(
@@ -61,8 +59,8 @@ def refusing_other_keys(
         if suspects:
             rows = dict(zip(keys, values, strict=True))
             for key in suspects:
-                if rows[key] is not None and is_row(key) and write(read(key)) != key:
-                    raise _refused(table, changelog, key, write(read(key)), form)
+                if rows[key] is not None and is_row(key) and (ours := write(read(key))) != key:
+                    raise _refused(table, changelog, key, ours, form)
         return keys, values
 
     return check

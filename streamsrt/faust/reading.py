@@ -54,6 +54,7 @@ def declared(app: faust.App) -> Declared:
         raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
     discover(app)
     check_options(app)
+    _name_managers(app)
     _refuse_replaced(app)
     agents, rest = over_topics(app), [each for each in app.agents.values() if not _reads_topic(each)]
     found = Declared(tuple(agents), tuple(rest), tuple(app.tables.values()), *timers_of(app))
@@ -76,20 +77,20 @@ def declared(app: faust.App) -> Declared:
     return found
 
 
-def _refuse_replaced(app: faust.App) -> None:
-    """Finds agents that Faust forgets because a later one has their name. Raises UserError.
-
-    Agents that Faust makes for tables of sets all have one name: they get names of their own.
-    """
-    made = app.topics.beacon.children
-    managers = {id(table.manager.agent): table for table in app.tables.values() if _is_managed(table)}
-    if len(managers) > 1:
+def _name_managers(app: faust.App) -> None:
+    """Gives the agents of several managers of sets names of their own: Faust gives them one, and forgets all but one."""
+    managed = [table for table in app.tables.values() if is_of_sets(table) and table.start_manager]
+    if len(managed) > 1:
         app.agents.pop(_MANAGER, None)
-        for agent in made:
-            if id(agent) in managers:
-                agent.name = f"{_MANAGER}.{managers[id(agent)].name}"
-                app.agents[agent.name] = agent
-    for agent in made:
+        for table in managed:
+            agent = table.manager.agent
+            agent.name = f"{_MANAGER}.{table.name}"
+            app.agents[agent.name] = agent
+
+
+def _refuse_replaced(app: faust.App) -> None:
+    """Finds agents that Faust forgets because a later one has their name. Raises UserError."""
+    for agent in app.topics.beacon.children:
         last = app.agents.get(getattr(agent, "name", None))
         # A module that is imported again declares the same agents again.
         if last is not None and last is not agent and _stands(last) != _stands(agent):
@@ -102,12 +103,6 @@ def _refuse_replaced(app: faust.App) -> None:
 def _stands(agent: faust.Agent) -> tuple[str, object]:
     """Its line, and what it reads: a function that makes agents has one line for all of them."""
     return line_of(agent.fun), getattr(agent.channel, "topics", None)
-
-
-def _is_managed(table: faust.Table) -> bool:
-    from faust.tables.sets import SetTable
-
-    return isinstance(table, SetTable) and bool(table.start_manager)
 
 
 def over_topics(app: faust.App) -> list[faust.Agent]:

@@ -20,7 +20,7 @@ from faust.tables.base import Collection
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.faust.asking import BrokerAnswers, OpenAnswers, Replies
-from streamsrt.faust.background import TICK_MS, TURNS, Background, app_tasks
+from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
@@ -375,7 +375,7 @@ class RunningApplication:
         replies = self._replies
         if replies is not None:
             replies.deliver()
-        if background.is_wanted or background.is_running:
+        if background.is_wanted or background.is_running or self._spawned.is_running:
             with _current(self._process()):
                 background.advance(leads=self._leads())
         else:
@@ -394,16 +394,18 @@ class RunningApplication:
         with _current(self._process()):
             for future in done:
                 background.call_back(future)
-        if not task.ticks and (background.is_running or self._loose.is_filled):
-            self._go_on(context, task, background)
+        if background.is_running or self._loose.is_filled:
+            self._go_on(task)
 
-    def _go_on(self, context: Context, task: RunningTask, background: Background) -> None:
+    def _go_on(self, task: RunningTask) -> None:
         """Looks at what callbacks and tasks of the program do until that is over."""
+        background, context = self._background, task.context
+        if background is None or task.ticks:
+            return
 
         def check_background(now_ms: int) -> None:
             self._advance_background(background, task.env, context.node_name)
-            if self._spawned.all():
-                self.host.turn(TURNS)
+            if self._spawned.is_running:
                 task.outbox.flush(context.node_name)
             if not background.is_running and not self._spawned.keeps(task):
                 task.ticks = False
@@ -534,7 +536,7 @@ class RunningApplication:
             workers = [*workers, *self._spawned.all()]
         if self.host.leave(workers):
             self._unbind()
-        elif not task.agents and self._spawned.all():
+        elif not task.agents and self._spawned.is_running:
             # That task may have been the one that the loop turned for.
             self._turn_for(None)
 
@@ -592,9 +594,8 @@ class RunningApplication:
 
     def _keep_turning(self) -> None:
         """Lets the loop turn for what has been added while the application runs."""
-        task, background = next(iter(self._tasks.values())), self._background
-        if background is not None and not background.is_wanted and not task.ticks:
-            self._go_on(task.context, task, background)
+        if self._background is not None and not self._background.is_wanted:
+            self._turn_for(None)
 
     def _owner(self) -> RunningTask | None:
         """The task whose agent or timer runs."""
@@ -602,10 +603,10 @@ class RunningApplication:
         return next((task for task in self._tasks.values() if task.outbox is outbox), None)
 
     def _turn_for(self, owner: RunningTask | None) -> None:
-        """The program has begun a task."""
+        """Lets the loop turn for a task of the program: in the first task if no other one has begun it."""
         task = owner or next(iter(self._tasks.values()), None)
-        if task is not None and self._background is not None and not task.ticks:
-            self._go_on(task.context, task, self._background)
+        if task is not None:
+            self._go_on(task)
 
     async def _stop(self) -> None:
         """``app.stop()``: asks for the end, and waits for nothing, as the end waits for who calls it."""

@@ -83,7 +83,7 @@ def store_of_sets(table: faust.SetTable, renamed_from: str | None, taken: TakenS
     keys: CallableSerde[object] = CallableSerde(f"keys of {name}", write_key, read_key)
     check: Fold = _same_rows
     if key_serializer == "json":
-        check = refusing_other_keys(table.name, topic.get_topic_name(), read_key, write_key, is_row) or check
+        check = refusing_other_keys(table.name, topic.get_topic_name(), read_key, write_key, _is_row) or check
     fold = None if isinstance(table, SetGlobalTable) else _folding(table, write_key, read, taken, check)
     if table._should_expire_keys():
         keys = OrderedKeys(keys.name, write_key, read_key, _changes_first(order_of(table, read_key)), fold)
@@ -108,7 +108,7 @@ def _folding(
     write = table.changelog_topic.prepare_value
 
     def change_of(raw: bytes) -> tuple[int, object] | None:
-        if serializer == "json" and is_row(raw):
+        if serializer == "json" and _is_row(raw):
             return None
         operation, key = registry.loads_key(None, raw, serializer=serializer)
         return (operation, table._to_key(key)) if type(operation) is int else None
@@ -154,7 +154,7 @@ _CHANGES = tuple(b"[%d," % operation for operation in (OPERATION_ADD, OPERATION_
 """What keys in JSON begin with that faust has written."""
 
 
-def is_row(key: bytes) -> bool:
+def _is_row(key: bytes) -> bool:
     """Whether a key in JSON is that of a whole set."""
     return not key.startswith(_CHANGES)
 

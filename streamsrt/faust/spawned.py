@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Generic, TypedDict, TypeVar, Unpack, cast
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
 from streamsrt.faust.places import caller
 
@@ -24,14 +24,20 @@ class _Options(TypedDict, total=False):
     context: Context | None
 
 
+class _Begun(NamedTuple, Generic[T]):
+    """Who has begun a task, and where in the program: ``file:line``."""
+
+    owner: T | None
+    place: str
+
+
 class Spawned(Generic[T]):
     """Those of one process. ``owner``: returns what has begun the one that begins now, or None. ``hear``: is told of it."""
 
     def __init__(self, owner: Callable[[], T | None], hear: Callable[[T | None], None]) -> None:
         self._owner = owner
         self._hear = hear
-        self._running: dict[_Task, T | None] = {}
-        self._places: dict[_Task, str] = {}
+        self._running: dict[_Task, _Begun[T]] = {}
 
     def factory(
         self,
@@ -41,27 +47,28 @@ class Spawned(Generic[T]):
     ) -> _Task:
         """Makes a task of that loop (:meth:`asyncio.loop.set_task_factory`)."""
         task = cast(_Task, asyncio.Task(work, loop=loop, **options))
-        owner = self._running[task] = self._owner()
-        self._places[task] = caller()
-        task.add_done_callback(self._end)
-        self._hear(owner)
+        begun = self._running[task] = _Begun(self._owner(), caller())
+        task.add_done_callback(self._running.pop)
+        self._hear(begun.owner)
         return task
 
-    def _end(self, task: _Task) -> None:
-        del self._running[task], self._places[task]
+    @property
+    def is_running(self) -> bool:
+        """Whether there are any."""
+        return bool(self._running)
 
     def place(self) -> str:
         """Where the program has begun the one that runs: ``file:line``; empty if none runs."""
-        task = asyncio.current_task()
-        return "" if task is None else self._places.get(task, "")
+        begun = self._running.get(cast(_Task, asyncio.current_task()))
+        return "" if begun is None else begun.place
 
     def of(self, owner: T) -> list[_Task]:
         """Those of one owner."""
-        return [task for task, each in self._running.items() if each is owner]
+        return [task for task, begun in self._running.items() if begun.owner is owner]
 
     def keeps(self, owner: T) -> bool:
         """Whether the loop has to turn for one of that owner, or of none."""
-        return any(each is owner or each is None for each in self._running.values())
+        return any(begun.owner is owner or begun.owner is None for begun in self._running.values())
 
     def all(self) -> list[_Task]:
         """All of them."""

@@ -9,48 +9,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streamsrt.tasks.manager.owned_task import OwnedTask
-from topology.graph.nodes import InternalTopic, Subtopology
+from topology.graph.internal_topics import deleted_after_ms
+from topology.graph.nodes import Subtopology
 
 
 class OldWindows:
     """What a stream thread has to say of its tasks: once for each subtopology."""
 
     def __init__(self) -> None:
-        self._limits_ms: dict[str, int | None] = {}
+        self._kept_ms: dict[str, dict[str, int]] = {}
+        """By subtopology, the changelogs whose records expire; none where it was said."""
 
     def lines(self, tasks: Iterable[OwnedTask], now_ms: int) -> list[str]:
         """Returns the lines to log now."""
         found: list[str] = []
         for owned in tasks:
             number = owned.key[0]
-            if number not in self._limits_ms:
-                self._limits_ms[number] = _limit_ms(owned.subtopology)
-            limit_ms, newest_ms = self._limits_ms[number], owned.task.stream_time_ms
-            if limit_ms is not None and 0 <= newest_ms < now_ms - limit_ms:
-                self._limits_ms[number] = None
-                found.append(_line(owned, limit_ms))
+            if number not in self._kept_ms:
+                self._kept_ms[number] = _kept_ms(owned.subtopology)
+            kept_ms, newest_ms = self._kept_ms[number], owned.task.stream_time_ms
+            if kept_ms and 0 <= newest_ms < now_ms - min(kept_ms.values()):
+                self._kept_ms[number] = {}
+                found.append(_line(owned, kept_ms))
         return found
 
 
-def _retention_ms(topic: InternalTopic) -> int | None:
-    configs = dict(topic.configs)
-    retention_ms = int(configs.get("retention.ms") or -1)
-    return retention_ms if "delete" in (configs.get("cleanup.policy") or "") and retention_ms >= 0 else None
+def _kept_ms(part: Subtopology) -> dict[str, int]:
+    limits_ms = {
+        topic.name: deleted_after_ms(dict(topic.configs)) for topic in part.changelog_topics if not topic.is_source
+    }
+    return {name: limit_ms for name, limit_ms in limits_ms.items() if limit_ms is not None}
 
 
-def _changelogs(part: Subtopology) -> dict[str, int]:
-    kept = ((topic.name, _retention_ms(topic)) for topic in part.changelog_topics if not topic.is_source)
-    return {name: retention_ms for name, retention_ms in kept if retention_ms is not None}
-
-
-def _limit_ms(part: Subtopology) -> int | None:
-    return min(_changelogs(part).values(), default=None)
-
-
-def _line(owned: OwnedTask, limit_ms: int) -> str:
-    names = ", ".join(name for name, kept_ms in _changelogs(owned.subtopology).items() if kept_ms == limit_ms)
+def _line(owned: OwnedTask, kept_ms: dict[str, int]) -> str:
+    least_ms = min(kept_ms.values())
+    names = ", ".join(name for name, limit_ms in kept_ms.items() if limit_ms == least_ms)
     return (
-        f"task {owned}: its records are older than its changelog keeps them ({names}: retention.ms={limit_ms}): the broker "
+        f"task {owned}: its records are older than its changelog keeps them ({names}: retention.ms={least_ms}): the broker "
         "deletes their windows, and an instance that restores them counts anew. Before the first run, set "
         "windowstore.changelog.additional.retention.ms to more than the age of the oldest records; alter retention.ms of "
         "changelogs that exist"

@@ -56,6 +56,14 @@ def changelog_topics(stores: Iterable[StoreSpec], config: Mapping[str, object]) 
     return tuple(sorted(topics, key=lambda topic: topic.name))
 
 
+def deleted_after_ms(configs: Mapping[str, str | None]) -> int | None:
+    """How old records of a topic with these settings are when the broker deletes them; None: their age does not matter."""
+    retention_ms = int(configs.get("retention.ms") or -1)
+    is_own_time = configs.get("message.timestamp.type") != "LogAppendTime"
+    is_deleted = "delete" in (configs.get("cleanup.policy") or "") and is_own_time and retention_ms >= 0
+    return retention_ms if is_deleted else None
+
+
 def repartition_topic(name: str, partitions: int | None, config: Mapping[str, object]) -> InternalTopic:
     """A repartition topic. ``config``: of the application."""
     settings = {**_ALL, **_REPARTITION, **topic_settings(config)}
