@@ -28,8 +28,9 @@ from streamsrt.backfill.record_sizes import check_record_sizes
 from streamsrt.backfill.verify import verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
-from streamsrt.errors import StreamsError
+from streamsrt.errors import RequestFailedError, StreamsError
 from streamsrt.tasks.input.offset_metadata import done_metadata, running_metadata
+from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
@@ -230,7 +231,15 @@ class HandOver:
         # Written down first: an abort must know what may have been made.
         names = [topic.name for topic in missing]
         self._save(created_topics=tuple(sorted({*self.state.created_topics, *names})))
-        for error in self._network.admin.create_topics(missing).values():
+        errors = self._network.admin.create_topics(missing)
+        theirs = [name for name, error in errors.items() if _is_there(error)]
+        if theirs:
+            self._save(created_topics=tuple(each for each in self.state.created_topics if each not in theirs))
+            raise HandOverError(
+                f"application {self._plan.application_id!r} is running, or an instance of it starts: "
+                f"{', '.join(theirs[:5])} has just been created by it. Stop all of its instances, then do this again"
+            )
+        for error in errors.values():
             if error is not None:
                 raise error
         return names
@@ -399,3 +408,7 @@ def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
         topic, _, partition = name.rpartition("-")
         found[topic, int(partition)] = offset
     return found
+
+
+def _is_there(error: StreamsError | None) -> bool:
+    return isinstance(error, RequestFailedError) and error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS

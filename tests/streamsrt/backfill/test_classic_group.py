@@ -12,10 +12,12 @@ from examples import flights
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import HandOverError
+from streamsrt.runtime.values import State
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures, open_scene
 from tests.streamsrt.backfill.test_handover import Interrupted, dies_at, expected_counts
+from tests.system.processes import wait_until
 
 CLASSIC = {
     "group.protocol": "classic",
@@ -65,5 +67,7 @@ def test_a_classic_group_that_has_members_is_left_alone(on_any_version: Scene) -
     scene, application_id = on_any_version, f"flights-{uuid.uuid4().hex[:8]}"
     backfill = computed(scene, application_id, 50)
     config = {"application.id": application_id, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir("x")}
-    with KafkaStreams(flights.topology, {**config, **CLASSIC}), pytest.raises(HandOverError, match="is running"):
-        backfill.commit()
+    with KafkaStreams(flights.topology, {**config, **CLASSIC}) as streams:
+        wait_until(lambda: streams.state is State.RUNNING, "the instance runs")
+        with pytest.raises(HandOverError, match="is running"):
+            backfill.commit()

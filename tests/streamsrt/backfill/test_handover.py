@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,12 @@ from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError
-from streamsrt.backfill.handover import writer_group
+from streamsrt.backfill.handover import load_state, writer_group
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import compute_task
 from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
+from streamsrt.client.network import BlockingAdmin
 from streamsrt.client.values import NewTopic, OffsetAndMetadata
 from streamsrt.errors import StreamsError
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError, parse_mark
@@ -107,6 +108,23 @@ def test_part_of_a_log_that_is_there_is_not_written_again(scene: Scene) -> None:
     scene.network.producer.flush()
     assert backfill.commit().step == "done"
     assert record_counts(scene) == expected_counts(backfill)
+
+
+def test_a_topic_that_an_instance_creates_meanwhile_is_left_to_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backfill, create = computed(scene), BlockingAdmin.create_topics
+
+    def create_after_the_instance(self: BlockingAdmin, topics: Sequence[NewTopic]) -> object:
+        assert create(self, topics[:1]) == {topics[0].name: None}
+        return create(self, topics)
+
+    monkeypatch.setattr(BlockingAdmin, "create_topics", create_after_the_instance)
+    with pytest.raises(HandOverError, match="is running, or an instance of it starts"):
+        backfill.commit()
+    plan = load_plan(backfill.directory)
+    named = [topic.name for topic in plan.internal_topics]
+    assert set(named[1:]) == set(load_state(backfill.directory, plan).created_topics)
 
 
 def test_records_of_somebody_else_are_refused(scene: Scene) -> None:
