@@ -3,6 +3,8 @@
 1. It runs on the thread that calls it, and is paused in between: no lock is needed for stores and sends.
 2. It exists from the start of the first agent to the end of the last one.
 3. Tasks that are made here are no tasks of the program: the loop's task factory does not see them.
+4. What ends a program (``sys.exit``) leaves asyncio's loop at once. It fails here as a mistake does: what was begun is
+   undone, and the loop can still turn to end the others.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+
+from streamsrt.errors import ProcessingError
+from streamsrt.faust.places import raised_at, said
 
 SENDER: ContextVar[str] = ContextVar("SENDER", default="")
 """What runs, in words, where it is no agent: a timer, a task. It is to blame for what it sends."""
@@ -28,6 +33,27 @@ def _alone() -> Iterator[None]:
         yield
     finally:
         asyncio._set_running_loop(around)
+
+
+@contextmanager
+def _no_exit() -> Iterator[None]:
+    """Makes a ProcessingError of ``sys.exit``, with the exit code that the program has asked for."""
+    try:
+        yield
+    except SystemExit as error:
+        text = "" if error.code is None else repr(error.code)
+        failure = ProcessingError(
+            f"the application called sys.exit({text}){said(raised_at(error))}: what was begun and not committed is done "
+            "again after the next start. app.stop() ends an application in order"
+        )
+        failure.exit_code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise failure from error
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """What it raised has left the loop, or is told already."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _ended(workers: list[asyncio.Task[None]]) -> None:
@@ -67,20 +93,26 @@ class Host:
     def start(self, work: Coroutine[object, object, None], context: Context) -> asyncio.Task[None]:
         """Lets a worker begin with the next turn."""
         assert self._loop is not None
-        return asyncio.Task(work, loop=self._loop, context=context)
+        task = asyncio.Task(work, loop=self._loop, context=context)
+        task.add_done_callback(_seen)
+        return task
 
     def turn(self, times: int = 1) -> None:
         """Does what is ready, and waits for nothing."""
         assert self._loop is not None
         with _alone():
             for _ in range(times):
-                self._loop.call_soon(self._loop.stop)
-                self._loop.run_forever()
+                end = self._loop.call_soon(self._loop.stop)
+                with _no_exit():
+                    try:
+                        self._loop.run_forever()
+                    finally:
+                        end.cancel()
 
     def run(self, work: Coroutine[object, object, None]) -> None:
         """Turns until the work is done."""
         assert self._loop is not None
-        with _alone():
+        with _alone(), _no_exit():
             self._loop.run_until_complete(asyncio.Task(work, loop=self._loop))
 
     def wait(self, wait_s: float | None) -> None:
@@ -88,10 +120,12 @@ class Host:
         loop = self._loop
         assert loop is not None
         timer = None if wait_s is None else loop.call_later(wait_s, loop.stop)
-        with _alone():
-            loop.run_forever()
-        if timer is not None:
-            timer.cancel()
+        try:
+            with _alone(), _no_exit():
+                loop.run_forever()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def wake(self) -> None:
         """Ends a :meth:`wait`."""

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from traceback import walk_tb
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,14 @@ def caller() -> str:
             return ""
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def raised_at(error: BaseException) -> str:
+    """The line of the program that has raised it, or has called what did: ``file:line``; empty if none has."""
+    places = [
+        f"{frame.f_code.co_filename}:{line}" for frame, line in walk_tb(error.__traceback__) if is_of_program(frame)
+    ]
+    return places[-1] if places else ""
 
 
 def said(place: str) -> str:
