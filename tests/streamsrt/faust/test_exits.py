@@ -13,6 +13,7 @@ import pytest
 
 from streamsrt.errors import ProcessingError
 from streamsrt.membership.values import Tasks
+from tests.streams_server import next_turn
 from tests.streamsrt.faust.apps import an_app
 from tests.streamsrt.faust.needed import require_faust
 from tests.streamsrt.in_process_network import InProcessNetwork
@@ -48,7 +49,7 @@ def in_a_sink(app: faust.App, topic: Any) -> None:
 
 def in_a_task_of_an_agent(app: faust.App, topic: Any) -> None:
     async def leave() -> None:
-        await asyncio.sleep(0)
+        await next_turn()
         sys.exit(4)
 
     @app.agent(topic)
