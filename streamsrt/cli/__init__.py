@@ -14,15 +14,8 @@ module                  commands
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the running group
 ``upgrade``             ``upgrade plan|start|status|abort``
-``upgrade_plan``        ``upgrade plan``: what a new version does to a running application, and whether it may start
-``upgrade_preflight``   what would refuse a new version, or stop it later
 ``restored_state``      what an instance of a new version reads to restore its stores, and how long that takes
 ``restore_speed``       how many records of a changelog this machine restores per second
-``upgrade_start``       ``upgrade start``
-``upgrade_status``      ``upgrade status``
-``upgrade_abort``       ``upgrade abort``
-``upgrade_in_flight``   what ``upgrade abort`` would leave unread
-``upgrade_versions``    values of stores that ``upgrade abort`` would leave unreadable
 ``topics``              ``topics list|create|describe|add-partitions|delete``
 ``records``             ``produce``, ``consume``
 ``record_formats``      formats of keys and values: bytes as text, and text as bytes

@@ -49,7 +49,7 @@ COMMANDS = {
         "Print the records of a topic from its beginning, in the order in which the partitions deliver them.",
     ),
     "topology": _Command("topology", "app", "Describe, compare and lock topologies."),
-    "upgrade": _Command("upgrade", "app", "Upgrade a running application: plan, start, follow, roll back."),
+    "upgrade": _Command("upgrade.command", "app", "Upgrade a running application: plan, start, follow, roll back."),
     "topics": _Command("topics", "app", "List, create and delete topics."),
     "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
     "top": _Command(

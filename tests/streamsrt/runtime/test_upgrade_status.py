@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamsrt.assignment.in_flight import NOBODY_READS
-from streamsrt.cli.upgrade_status import UNKNOWN, exit_code, summary
+from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
 

@@ -18,8 +18,8 @@ from streamsrt.cli.entry import command_line
 from streamsrt.cli.output import note
 from streamsrt.cli.session import BootstrapServers, cluster
 from streamsrt.cli.topology_versions import ready_application
-from streamsrt.cli.upgrade_plan import AgreedPlan, read_plan
-from streamsrt.cli.upgrade_preflight import refusals
+from streamsrt.cli.upgrade.plan import AgreedPlan, read_plan
+from streamsrt.cli.upgrade.preflight import refusals
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError, TopologyMismatchError
 from streamsrt.runtime.group_facts import GroupFacts, describe_when_settled

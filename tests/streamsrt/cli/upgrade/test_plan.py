@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsrt.cli.upgrade_plan import AgreedPlan
+from streamsrt.cli.upgrade.plan import AgreedPlan
 from streamsrt.errors import ConfigError
 
 

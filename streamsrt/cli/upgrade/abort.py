@@ -15,10 +15,10 @@ from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
-from streamsrt.cli.upgrade_in_flight import InFlight, in_flight_lines, refusal, topics_left, unread_of
-from streamsrt.cli.upgrade_preflight import of_broker
-from streamsrt.cli.upgrade_status import Group
-from streamsrt.cli.upgrade_versions import unreadable_stores
+from streamsrt.cli.upgrade.in_flight import InFlight, in_flight_lines, refusal, topics_left, unread_of
+from streamsrt.cli.upgrade.preflight import of_broker
+from streamsrt.cli.upgrade.status import Group
+from streamsrt.cli.upgrade.unreadable_stores import unreadable_stores
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig, key_value_pairs
 from streamsrt.errors import ConfigError, RequestFailedError

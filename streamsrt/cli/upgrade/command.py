@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from streamsrt.cli.upgrade_abort import abort
-from streamsrt.cli.upgrade_plan import plan
-from streamsrt.cli.upgrade_start import OTHER_OPTIONS, start
-from streamsrt.cli.upgrade_status import status
+from streamsrt.cli.upgrade.abort import abort
+from streamsrt.cli.upgrade.plan import plan
+from streamsrt.cli.upgrade.start import OTHER_OPTIONS, start
+from streamsrt.cli.upgrade.status import status
 
 app = typer.Typer(help="Upgrade a running application: plan, start, follow, roll back.", no_args_is_help=True)
 app.command("plan")(plan)

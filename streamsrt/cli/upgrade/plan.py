@@ -24,8 +24,8 @@ from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
-from streamsrt.cli.upgrade_preflight import refusals
-from streamsrt.cli.upgrade_status import Group
+from streamsrt.cli.upgrade.preflight import refusals
+from streamsrt.cli.upgrade.status import Group
 from streamsrt.client.network import NetworkThread
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
