@@ -20,8 +20,7 @@
 ``manifest``              the manifest of a finished task: its files, counts and digests
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine
-``engine_spark``          tasks on Spark
-``spark_errors``          what Spark's errors say: the file, the cause
+``spark``                 tasks on Spark
 ``spark_source``          state as a Spark data frame
 ``handover``              results into the cluster, exactly once, offsets last
 ``log_writer``            one partition's records into its log, exactly once
@@ -31,11 +30,6 @@
 ``installation``          installs a task's SST files into the state directory of an instance
 ``job``                   :class:`Backfill`: plan, run, verify, commit
 ``archive``               the history of topics as Parquet files
-``engine_spark_lake``     Spark distributes a lake's rows to their tasks, sorted in replay order
-``engine_spark_reading``  what Spark reads of a lake: files or a version, the rows, records made of them; its errors
-``engine_spark_scan``     counting a lake that Spark reads
-``engine_spark_session``  the Spark session that a backfill runs in
-``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
 ``application_bundle``    ``streamsrt backfill bundle``: packs what the workers of a cluster need into one archive
 ``errors``                what can go wrong in a backfill
 ``group``                 checks that the application's group has no members and no offsets except a backfill's marks

@@ -39,7 +39,7 @@ from streamsrt.errors import ConfigError
 FOLDER = "streamsrt-bundle"
 """Where Spark unpacks an archive, below the working folder of each worker."""
 ABOUT = "streamsrt-bundle.json"
-_ALWAYS = ("streamsrt.backfill.engine_spark_worker", "streamsrt.backfill.engine_spark_lake")
+_ALWAYS = ("streamsrt.backfill.spark.worker", "streamsrt.backfill.spark.lake")
 """The modules that tasks on Spark import."""
 _WANTED = "pandas"
 """The distribution without which PySpark runs none of them."""

@@ -17,7 +17,6 @@ from typing import Literal, Protocol
 
 from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers, take_lock
 from streamsrt.backfill.engine_local import LocalEngine
-from streamsrt.backfill.engine_spark_session import Shipment
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
@@ -33,6 +32,7 @@ from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.sources import Source, connected
+from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
 
 EngineName = Literal["local", "spark"]
@@ -288,7 +288,7 @@ def _engine(engine: EngineName | Engine, workers: int, access: SparkAccess) -> I
         yield LocalEngine(workers)
     elif engine == "spark":
         # Not before it is wanted: Spark is an extra.
-        from streamsrt.backfill.engine_spark import SparkEngine
+        from streamsrt.backfill.spark.engine import SparkEngine
 
         with contextlib.closing(SparkEngine(access.master, access.conf, access.shipment)) as made:
             yield made

@@ -16,7 +16,7 @@
    named ``partition=N`` are such a column; others, such as dates, only hold files.
 5. Where the columns are others, ``columns`` says what a record is made of, in Spark's SQL. Such a lake, one of another
    format or on another file system, and one that a filter reads in part, is listed and counted by Spark when the plan is
-   made (:mod:`streamsrt.backfill.engine_spark_scan`). Its folders named ``NAME=VALUE`` are columns.
+   made (:mod:`streamsrt.backfill.spark.scan`). Its folders named ``NAME=VALUE`` are columns.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from streamsrt.backfill.earlier_backfill import (
     not_carried,
     range_behind,
 )
-from streamsrt.backfill.engine_spark_session import NOTHING, Shipment, open_session
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
@@ -48,6 +47,7 @@ from streamsrt.backfill.plan import (
 )
 from streamsrt.backfill.run_task import configured, subtopology_id
 from streamsrt.backfill.sources import Archive, Source
+from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -341,7 +341,7 @@ def _lakes(
             if session is None:
                 opened = open_session(spark.master, conf=spark.conf, shipment=spark.shipment)
                 session = stack.enter_context(contextlib.closing(opened))
-            from streamsrt.backfill.engine_spark_scan import scan_by_spark
+            from streamsrt.backfill.spark.scan import scan_by_spark
 
             found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic], times=times[topic])
     return found

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from examples import flights
 from streamsrt.backfill.engine_local import LocalEngine
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import open_session
 from streamsrt.backfill.job import Engine
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import open_session
 from streamsrt.runtime.bundled_broker import BundledBroker
 from tests.fixtures_brokers import QUICK_GROUPS
 from tests.kafka_server import KafkaServer

@@ -36,13 +36,13 @@ from examples import flights
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill, Lake
 from streamsrt.backfill.engine_local import LocalEngine
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import open_session, quiet
 from streamsrt.backfill.job import Engine
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.run_task import peak_memory_bytes, run_task
 from streamsrt.backfill.sources import Source
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import open_session, quiet
 from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, write_sst
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, open_scene

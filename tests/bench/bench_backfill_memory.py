@@ -31,12 +31,12 @@ from streamsrt.application import module_digest
 from streamsrt.backfill import Backfill, Lake
 from streamsrt.backfill.archive import scan_archive
 from streamsrt.backfill.engine_local import LocalEngine
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import open_session
 from streamsrt.backfill.job import Engine
 from streamsrt.backfill.lake import scan_lake
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, SourceRange, StorePlan, TaskPlan, save_plan
 from streamsrt.backfill.planning import splice_lake
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import open_session
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 
 GOAL_BYTES = 300 << 20

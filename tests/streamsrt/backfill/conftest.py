@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsrt.backfill.engine_spark_session import QUICK_START, open_session
+from streamsrt.backfill.spark.session import QUICK_START, open_session
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.streamsrt.backfill.scene import Scene, open_scene

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from streamsrt.backfill import Backfill, Lake
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import QUICK_START, open_session
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import QUICK_START, open_session
 from tests.streamsrt.backfill.scene import APPLICATION
 
 PACKAGE = "io.delta:delta-spark_2.13:4.2.0"

@@ -16,9 +16,9 @@ import boto3
 from moto.server import ThreadedMotoServer
 
 from streamsrt.backfill import Backfill, Lake
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import QUICK_START, hadoop_version, open_session
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import QUICK_START, hadoop_version, open_session
 from tests.streamsrt.backfill.delta_lake import SPARK_HAS
 from tests.streamsrt.backfill.scene import APPLICATION
 

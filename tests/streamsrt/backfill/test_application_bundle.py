@@ -18,8 +18,8 @@ import pytest
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.application_bundle import ABOUT, check_environment, write_environment
-from streamsrt.backfill.engine_spark_session import Shipment, open_session
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.spark.session import Shipment, open_session
 from streamsrt.errors import ConfigError
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.spark_cluster import Cluster, standalone

@@ -12,12 +12,12 @@ import pytest
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.earlier_backfill import check_partitions, check_same, load_earlier, not_carried, range_behind
 from streamsrt.backfill.engine_local import LocalEngine
-from streamsrt.backfill.engine_spark import SparkEngine
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.lake import Lake, LakeShare
 from streamsrt.backfill.manifest import TaskManifest, load_manifest, manifest_path
 from streamsrt.backfill.plan import ArchiveFile, SourceRange, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.sources import Archive, read_batches
+from streamsrt.backfill.spark.engine import SparkEngine
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.test_engine_local import FIRST, Line, planned
 from tests.streamsrt.backfill.test_operators import program

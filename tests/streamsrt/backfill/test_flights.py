@@ -18,7 +18,7 @@ def test_backfill_then_live_is_one_live_run(any_scene: Scene) -> None:
 
 @pytest.mark.spark
 def test_backfill_by_spark_then_live_is_one_live_run(spark: object, any_scene: Scene) -> None:
-    from streamsrt.backfill.engine_spark import SparkEngine
+    from streamsrt.backfill.spark.engine import SparkEngine
 
     assert_one_live_run(any_scene, SparkEngine(), departures(2_000), archived=1_200, logged=300)
 

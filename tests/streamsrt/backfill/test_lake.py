@@ -16,18 +16,18 @@ from examples import flights
 from streamsrt.backfill import Archive, Backfill, Lake
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.engine_local import TaskFailedError
-from streamsrt.backfill.engine_spark import SparkEngine
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.lake import LakeShare, scan_lake
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.plan import load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
+from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
-from tests.streamsrt.backfill.test_spark_engine import results
+from tests.streamsrt.backfill.spark.test_engine import results
 from topology import serdes
 
 if TYPE_CHECKING:

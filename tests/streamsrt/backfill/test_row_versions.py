@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.sources import connected
+from streamsrt.backfill.spark.session import quiet
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill.two_versions import TwoVersions
 from topology.graph.store_kinds import StoreKind

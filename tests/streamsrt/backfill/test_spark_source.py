@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples import flights
-from streamsrt.backfill.engine_spark_session import quiet
+from streamsrt.backfill.spark.session import quiet
 from streamsrt.backfill.state_reading import COLUMNS, TIMES, StateFiles, StateRow, StoreReading
 from streamsrt.state.directory import StateDirectory
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures

@@ -25,9 +25,6 @@ import numpy as np
 import pyarrow as pa
 
 from streamsrt.backfill.archive import batch_columns
-from streamsrt.backfill.engine_spark_reading import as_long, check_lake, read_lake
-from streamsrt.backfill.engine_spark_session import quiet
-from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.manifest import AttemptProgress, TaskManifest, manifest_path, write_progress
 from streamsrt.backfill.order import Inputs
@@ -35,6 +32,9 @@ from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TI
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, SourceRange, TaskPlan, load_plan
 from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
 from streamsrt.backfill.sources import open_inputs
+from streamsrt.backfill.spark.reading import as_long, check_lake, read_lake
+from streamsrt.backfill.spark.session import quiet
+from streamsrt.backfill.spark.worker import ANSWER, Where, answer, set_up_worker
 from streamsrt.client.values import TopicPartition
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.records import RecordColumns

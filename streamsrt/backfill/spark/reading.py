@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from streamsrt.backfill.engine_spark_session import hadoop_version
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, check_unchanged, counts_nanoseconds, nanosecond_column
 from streamsrt.backfill.lake_formats import (
@@ -40,7 +39,8 @@ from streamsrt.backfill.lake_formats import (
 )
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, opened, unreadable
 from streamsrt.backfill.plan import LakeFile, LakePlan
-from streamsrt.backfill.spark_errors import file_in, last_cause, plain_path
+from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
+from streamsrt.backfill.spark.session import hadoop_version
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession

@@ -18,16 +18,16 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_reading import check_lake, described_source, explained, folders_of, read_lake
-from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import Lake, LakeShare
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import LakePlan, load_plan
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.reading import check_lake, described_source, explained, folders_of, read_lake
+from streamsrt.backfill.spark.scan import scan_by_spark
+from tests.streamsrt.backfill.spark.test_engine import results
+from tests.streamsrt.backfill.spark.test_lake import from_archive, over_lake, spring
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
-from tests.streamsrt.backfill.test_engine_spark_lake import from_archive, over_lake, spring
-from tests.streamsrt.backfill.test_spark_engine import results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

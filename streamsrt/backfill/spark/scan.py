@@ -10,8 +10,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from streamsrt.backfill.engine_spark_lake import partition_of_key
-from streamsrt.backfill.engine_spark_reading import (
+from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
+from streamsrt.backfill.lake_formats import FILES, check_format
+from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE, TimesRead
+from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark.errors import plain_path
+from streamsrt.backfill.spark.lake import partition_of_key
+from streamsrt.backfill.spark.reading import (
     SPARK_ERRORS,
     as_long,
     count_rows,
@@ -19,13 +25,7 @@ from streamsrt.backfill.engine_spark_reading import (
     explained,
     read_lake,
 )
-from streamsrt.backfill.engine_spark_session import quiet
-from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
-from streamsrt.backfill.lake_formats import FILES, check_format
-from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE, TimesRead
-from streamsrt.backfill.plan import LakeFile, LakePlan
-from streamsrt.backfill.spark_errors import plain_path
+from streamsrt.backfill.spark.session import quiet
 from streamsrt.wording import counted
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The Spark engine: Spark hands out tasks, puts an unordered lake in order, and tries again; the task itself is the same.
 
 1. Direct plan: one row, one Spark task, one :func:`~streamsrt.backfill.run_task.run_task`. It reads its own sources; of
-   Spark it needs the processes only. Tasks that read a lake run by :mod:`streamsrt.backfill.engine_spark_lake`.
+   Spark it needs the processes only. Tasks that read a lake run by :mod:`streamsrt.backfill.spark.lake`.
 2. Attempts may be repeated and may run twice at once: the first manifest wins, in the plan's directory, which driver and
    workers share. So do retries and speculation.
 3. What a task itself raises is final; other tasks of the level go on first. What kills a worker is tried again by Spark, as
@@ -20,7 +20,12 @@ from typing import TYPE_CHECKING
 
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
-from streamsrt.backfill.engine_spark_session import (
+from streamsrt.backfill.errors import BackfillError, WorkerDiedError
+from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
+from streamsrt.backfill.parquet_files import unreadable
+from streamsrt.backfill.plan import BackfillPlan, load_plan
+from streamsrt.backfill.spark.errors import file_in, last_cause
+from streamsrt.backfill.spark.session import (
     NOTHING,
     QUICK_START,
     Shipment,
@@ -29,12 +34,7 @@ from streamsrt.backfill.engine_spark_session import (
     open_session,
     quiet,
 )
-from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
-from streamsrt.backfill.errors import BackfillError, WorkerDiedError
-from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
-from streamsrt.backfill.parquet_files import unreadable
-from streamsrt.backfill.plan import BackfillPlan, load_plan
-from streamsrt.backfill.spark_errors import file_in, last_cause
+from streamsrt.backfill.spark.worker import ANSWER, DirectTasks, Where
 from streamsrt.errors import StreamsError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _jobs(spark: SparkSession, plan: BackfillPlan, where: Where, task_ids: Seque
     jobs = [_direct(spark, where, direct)] if direct else []
     if shuffled:
         # Not before it is known that pyarrow is there.
-        from streamsrt.backfill.engine_spark_lake import ordered_tasks
+        from streamsrt.backfill.spark.lake import ordered_tasks
 
         jobs.append(ordered_tasks(spark, plan, where, shuffled))
     return jobs

@@ -13,10 +13,10 @@ import pytest
 
 from streamsrt.backfill import Archive, Backfill
 from streamsrt.backfill.engine_local import TaskFailedError
-from streamsrt.backfill.engine_spark import SparkEngine
-from streamsrt.backfill.engine_spark_session import with_attempts
 from streamsrt.backfill.errors import WorkerDiedError
 from streamsrt.backfill.plan import load_plan
+from streamsrt.backfill.spark.engine import SparkEngine
+from streamsrt.backfill.spark.session import with_attempts
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(1200)
 """The first test that needs it starts the session, which takes its time where many do so at once."""
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def results(backfill: Backfill, scratch: Path) -> list[dict[str, Any]]:

@@ -19,25 +19,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.engine_spark import SparkEngine, _explained
-from streamsrt.backfill.engine_spark_reading import as_long, spark_path
-from streamsrt.backfill.engine_spark_scan import scan_by_spark
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import BackfillStatus
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
+from streamsrt.backfill.spark.engine import SparkEngine, _explained
+from streamsrt.backfill.spark.reading import as_long, spark_path
+from streamsrt.backfill.spark.scan import scan_by_spark
 from tests.streamsrt.backfill.processes import InProcess
+from tests.streamsrt.backfill.spark.test_engine import results
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
-from tests.streamsrt.backfill.test_spark_engine import results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1200)
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 ZONES = ("America/New_York", "Asia/Kathmandu")
 SPRING_MS = 1_710_037_000_000
 """Ten minutes before two o'clock on 10 March 2024, read as UTC: the hour that follows does not exist in New York."""
@@ -108,7 +108,7 @@ def test_times_without_a_zone_are_utc_in_a_session_of_any_zone(spark: SparkSessi
 _IN_A_ZONE = """
 import sys
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.engine_spark_session import QUICK_START, open_session
+from streamsrt.backfill.spark.session import QUICK_START, open_session
 options = QUICK_START["spark.driver.extraJavaOptions"] + " -Duser.timezone=" + sys.argv[2]
 session = open_session("local[1]", {"spark.driver.extraJavaOptions": options})
 assert session.spark.conf.get("spark.sql.session.timeZone") == "UTC"
@@ -190,7 +190,7 @@ def test_workers_without_the_package_are_named(tmp_path: Path) -> None:
     python.chmod(0o755)
     code = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from streamsrt.backfill.engine_spark_session import _environment, quiet\n"
+        "from streamsrt.backfill.spark.session import _environment, quiet\n"
         f"from pathlib import Path\nos.chdir({str(packages)!r})\n"
         f"with _environment(Path({str(tmp_path / 'java')!r}), local=False), quiet():\n"
         "    from pyspark.sql import SparkSession\n"

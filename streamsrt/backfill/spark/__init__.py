@@ -1,0 +1,16 @@
+"""Backfills on Spark: engine ``spark``.
+
+| module | what it is |
+| --- | --- |
+| ``engine`` | tasks in Spark's workers |
+| ``session`` | the Spark session that a backfill runs in |
+| ``worker`` | what runs in Spark's workers: tasks, and how they answer |
+| ``lake`` | Spark distributes a lake's rows to their tasks, sorted in replay order |
+| ``reading`` | what Spark reads of a lake: files or a version, the rows, records made of them; its errors |
+| ``scan`` | counts the records of a lake for a plan |
+| ``errors`` | what Spark's errors say: the file, the cause |
+
+1. The driver reads no record: rows of a lake go from Spark's tasks to the workers that replay them.
+2. Every time is UTC, whatever zone the machines and the session have.
+3. A worker imports this package, the application and what it needs, and nothing of the driver's program.
+"""
