@@ -117,8 +117,10 @@ def _as_json(found: TopologyDiff, restored: RestoredState | None) -> dict[str, o
 
 def _of_topic(name: str, running: RunningGroup) -> dict[str, int | None]:
     """None where the topic is not there."""
-    about = running.topics.get(name, {})
-    return {"partitions": about.get("partitions"), "records": about.get("records")}
+    about = running.topics.get(name)
+    if about is None:
+        return {"partitions": None, "records": None}
+    return {"partitions": about["partitions"], "records": about["records"]}
 
 
 def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[str, object]]:

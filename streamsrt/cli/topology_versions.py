@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import orjson
 
@@ -30,7 +30,16 @@ _FILES = (".json", ".lock")
 """How the names of saved versions end; no module is called so."""
 
 DescribedPart: TypeAlias = types.StreamsGroupDescribeResponse.Subtopology
-_Topics: TypeAlias = dict[str, dict[str, Any]]
+
+
+class TopicFacts(TypedDict):
+    """What is known of a topic. ``configs``: own settings; ``in_flight``: records that are written and not read yet, of
+    repartition topics, and of source topics that the new version does not read."""
+
+    partitions: int
+    records: int
+    configs: Mapping[str, str | None]
+    in_flight: NotRequired[int]
 
 
 def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Topology:
@@ -67,9 +76,7 @@ class RunningGroup:
     """An application as its cluster knows it: the group, and the topics of it and of its next version.
 
     ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
-    with the group's epoch, as far as they tell. ``topics``: partitions, records and own settings by name, and of repartition
-    topics, and of source topics that the new version does not read, how many records are in flight: written, and not read
-    yet.
+    with the group's epoch, as far as they tell. ``topics``: by name.
     """
 
     name: str
@@ -79,7 +86,7 @@ class RunningGroup:
     members: Mapping[int, int]
     digests: frozenset[str]
     subtopologies: Sequence[DescribedPart]
-    topics: Mapping[str, Mapping[str, Any]]
+    topics: Mapping[str, TopicFacts]
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -104,14 +111,15 @@ class RunningGroup:
         where that is not known."""
         internal = change.fate == "orphaned"
         names = [f"{self.name}-{topic}" if internal else topic for topic in change.topics]
-        which = "in_flight" if change.kind == "repartition topic" else "records"
+        which: Literal["in_flight", "records"] = "in_flight" if change.kind == "repartition topic" else "records"
         found = [self.topics[name][which] for name in names if name in self.topics]
         return sum(found) if found and len(found) == len(names) else None
 
     def unread_sources(self, found: TopologyDiff) -> Iterator[str]:
         """A sentence for each source topic that is read no more, and holds records that the group has not read."""
         for source in found.sources:
-            count = self.topics.get(source.name, {}).get("in_flight")
+            about = self.topics.get(source.name)
+            count = None if about is None else about.get("in_flight")
             if source.change == "gone" and count:
                 yield (
                     f"source topic {source.name} is no longer read: {counted(count, 'record')} not read yet. The new "
@@ -130,9 +138,10 @@ class RunningGroup:
 
     def _kept(self, store: StoreOutline) -> StoreOutline:
         about = self.topics.get(f"{self.name}-{store.changelog}")
-        if about is None or store.changelog_retention_ms is None or "retention.ms" not in about["configs"]:
+        retention_ms = None if about is None else about["configs"].get("retention.ms")
+        if store.changelog_retention_ms is None or retention_ms is None:
             return store
-        return replace(store, changelog_retention_ms=int(about["configs"]["retention.ms"]))
+        return replace(store, changelog_retention_ms=int(retention_ms))
 
     def outline(self, new: TopologyOutline) -> TopologyOutline:
         """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``.
@@ -298,7 +307,7 @@ def _topics_of(group: str, version: TopologyOutline) -> set[str]:
     return wanted | {f"{group}-{topic}" for topic in version.repartition_topics}
 
 
-def _topics(network: NetworkThread, group: str, names: set[str], repartitions: set[str]) -> _Topics:
+def _topics(network: NetworkThread, group: str, names: set[str], repartitions: set[str]) -> dict[str, TopicFacts]:
     admin = network.admin
     counts = admin.partitions_for(names)
     if not counts:
@@ -309,7 +318,7 @@ def _topics(network: NetworkThread, group: str, names: set[str], repartitions: s
     read = admin.committed(group) if repartitions else {}
     configs = admin.describe_topic_configs(sorted(counts))
     shown = ("cleanup.policy", "retention.ms", "min.compaction.lag.ms")
-    found: _Topics = {}
+    found: dict[str, TopicFacts] = {}
     for topic, count in counts.items():
         known = [(topic, each) for each in range(count) if (topic, each) in last and (topic, each) in first]
         ends = [(last[one].offset, first[one].offset, read.get(one)) for one in known]
