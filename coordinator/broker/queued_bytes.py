@@ -84,6 +84,11 @@ class QueuedBytes:
             self.pressed.set()
 
     @property
+    def takers(self) -> int:
+        """How many clients have responses that they have not taken yet."""
+        return len(self._unsent)
+
+    @property
     def is_half_full(self) -> bool:
         """Whether unsent data has reached half of its limit."""
         return self.limit_bytes is not None and self.answers >= self.limit_bytes / 2

@@ -8,6 +8,7 @@
 3. A client that does not read its answers is neither served nor read from until it does. One that is gone is not served.
    The transport gets a large answer piece by piece, when the connection is served: it copies what the network does not take
    at once. Records in files are read with their piece, so a client that does not read a response of 50 MB costs two pieces.
+   The more clients have not read theirs, the smaller is a piece.
 4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
 5. A handler that fails ends its connection, with a traceback in the log; the others are served on.
 6. A large frame is read when its whole size is granted (:class:`~coordinator.broker.queued_bytes.QueuedBytes`). While it is
@@ -45,7 +46,7 @@ _FIRST_BLOCK_BYTES = 5 << 18
 _BLOCK_BYTES = 1 << 20
 _BLOCK_BYTES_MIN = 1 << 15
 _TURN_BYTES = 4 << 20
-"""About how much of all large frames together is read in one turn of the event loop."""
+"""About how much of all large frames together is read in one turn of the event loop, and of all responses sent."""
 PIECE_BYTES = 1 << 16
 LARGE_PIECE_BYTES = 1 << 20
 """While little waits to be sent: fewer reads and writes for clients that read."""
@@ -495,7 +496,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_parts(self) -> Iterator[bytes | memoryview | bytearray]:
         """Takes about as much as fits into one piece from what is held."""
-        left = PIECE_BYTES if self._memory.is_half_full else LARGE_PIECE_BYTES
+        left = self._piece_bytes()
         held, count = self._held, 0
         while held and left and count < _PIECE_PARTS:
             part = held.popleft()
@@ -514,6 +515,12 @@ class Connection(asyncio.BufferedProtocol):
                     held.appendleft(view[left:])
                 left -= len(part)
                 yield part
+
+    def _piece_bytes(self) -> int:
+        # What the network takes later, asyncio sends outside of the queue, for all connections in one turn.
+        if self._memory.is_half_full:
+            return PIECE_BYTES
+        return max(PIECE_BYTES, min(LARGE_PIECE_BYTES, _TURN_BYTES // max(self._memory.takers, 1)))
 
     def _note_unsent(self) -> None:
         self._memory.unsent(self, 0 if self._may_answer() else self.unsent_in_memory_bytes)

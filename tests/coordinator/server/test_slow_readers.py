@@ -156,6 +156,25 @@ def test_a_large_answer_gets_to_the_transport_piece_by_piece() -> None:
     asyncio.run(run())
 
 
+def test_pieces_are_smaller_the_more_clients_have_not_read_theirs() -> None:
+    """Asyncio sends what the network takes later for all connections in one turn, and nobody is served meanwhile."""
+    first, later = 20, 20
+
+    async def run() -> None:
+        async with listening(much, memory=1 << 30) as (listener, port), AsyncExitStack() as stack:
+            for count in range(first + later):
+                _, writer = await stack.enter_async_context(connected(port))
+                writer.write(framed(b"request."))
+                await until(lambda count=count: listener.memory.takers > count)  # type: ignore[misc]
+            unsent = [
+                each._transport.get_write_buffer_size() for each in listener._connections if each._transport is not None
+            ]
+            assert len(unsent) == first + later
+            assert sorted(unsent)[later - 1] <= LARGE_PIECE_BYTES * 4 // first + PIECE_BYTES
+
+    asyncio.run(run())
+
+
 class TestRecordsInFiles:
     """Responses that refer to the records of a file."""
 
