@@ -68,11 +68,11 @@ def load_earlier(directory: Path) -> EarlierBackfill:
     except BackfillError as error:
         raise PlanError(f"--after {directory}: that backfill can't be continued: {error}") from None
     for manifest in manifests:
-        _check_carried(directory, manifest)
+        _check_snapshot(directory, manifest)
     return EarlierBackfill(directory, plan, manifests)
 
 
-def _check_carried(directory: Path, manifest: TaskManifest) -> None:
+def _check_snapshot(directory: Path, manifest: TaskManifest) -> None:
     if manifest.carried is None:
         raise PlanError(
             f"--after {directory}: task {manifest.task} was run by a version of streamsrt that did not keep what is needed "
@@ -141,7 +141,7 @@ def check_partitions(earlier: EarlierBackfill, counts: Mapping[str, int]) -> Non
             )
 
 
-def not_carried(topology: Topology) -> Iterator[str]:
+def not_in_snapshot(topology: Topology) -> Iterator[str]:
     """Notes about state that users may expect to be continued, but is not."""
     nodes = [
         f"{node.name} ({node.site})"

@@ -20,8 +20,8 @@ from streamsrt.backfill.manifest import FileResult, LogResult, StoreResult, Task
 from streamsrt.backfill.order import Overtaken
 from streamsrt.backfill.plan import BackfillPlan, RepartitionRange, load_plan
 from streamsrt.backfill.sources import read_batches
-from streamsrt.state.carried import Values
 from streamsrt.state.rocksdb import RocksDBStore
+from streamsrt.state.snapshots import Values
 from streamsrt.state.store import BytesStore
 from streamsrt.wire.records import RecordColumns
 
@@ -42,7 +42,7 @@ class EarlierTask:
         return Overtaken({(source.topic, index): reached.get(name, -1) for index, reached in enumerate(written)})
 
     @property
-    def carried(self) -> Mapping[str, Values]:
+    def snapshot(self) -> Mapping[str, Values]:
         """The task's state outside its stores."""
         return self.manifest.carried or {}
 

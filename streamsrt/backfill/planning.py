@@ -24,7 +24,7 @@ from streamsrt.backfill.earlier_backfill import (
     check_partitions,
     check_same,
     load_earlier,
-    not_carried,
+    not_in_snapshot,
     range_behind,
 )
 from streamsrt.backfill.errors import ArchiveError, PlanError
@@ -552,7 +552,7 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
 
 
 def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None) -> list[str]:
-    found = [*notes(topology), *(() if earlier is None else not_carried(topology))]
+    found = [*notes(topology), *(() if earlier is None else not_in_snapshot(topology))]
     for each in topology.subtopologies:
         for spec in each.stores:
             if not spec.logging and spec.source_topic is None:

@@ -23,8 +23,8 @@ from streamsrt.backfill.canonical import CanonicalRecords
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs, Overtaken
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
-from streamsrt.state.carried import Values, cache_name
 from streamsrt.state.kinds import functions_of, lay_out
+from streamsrt.state.snapshots import Values, cache_name
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.output.record_collector import Keys, RecordCollector, Sink
@@ -49,7 +49,7 @@ class Earlier(Protocol):
     """The state that a replay continues (:mod:`streamsrt.backfill.earlier_task`)."""
 
     @property
-    def carried(self) -> Mapping[str, Values]: ...
+    def snapshot(self) -> Mapping[str, Values]: ...
     def fill(self, store: BytesStore, /) -> None: ...
     def logged(self, store: str, /) -> Iterator[RecordColumns]: ...
 
@@ -154,7 +154,7 @@ class TaskReplay:
             now_ms=settings.now_ms,
         )
         self._canonical = CanonicalRecords(self.task.source_of) if settings.canonical else None
-        self.carried: dict[str, Values] = {}
+        self.snapshot: dict[str, Values] = {}
         """After :meth:`finish`: the state outside the stores, for a replay that continues this one."""
         self._past: Overtaken | None = None
         if earlier is not None:
@@ -164,7 +164,7 @@ class TaskReplay:
         for topic, name in self._logged.items():
             for columns in earlier.logged(name):
                 self._changelogs[topic].add(columns.keys, columns.values, columns.timestamps, columns.headers)
-        self.task.carry_on(earlier.carried)
+        self.task.resume_from(earlier.snapshot)
         self._past = Overtaken(self.task.partition_times())
 
     @property
@@ -224,7 +224,7 @@ class TaskReplay:
     def finish(self) -> None:
         """Flushes everything."""
         self._commit()
-        self.carried = self.task.carried()
+        self.snapshot = self.task.snapshot()
         self.task.close()
 
     def changelogs(self) -> dict[str, Iterator[tuple[bytes, LastValue]]]:
@@ -235,7 +235,7 @@ class TaskReplay:
     def _live(self, topic: str, entries: Iterator[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, LastValue]]:
         name = self._logged[topic]
         if store_traits(self._specs[name]).limit is Limit.COUNT:
-            return _by_use(entries, [bytes.fromhex(str(key)) for key in self.carried.get(cache_name(name), ())])
+            return _by_use(entries, [bytes.fromhex(str(key)) for key in self.snapshot.get(cache_name(name), ())])
         store, keeps = self._stores[name], functions_of(self._specs[name]).keeps
         if self._full_changelogs or keeps is None:
             return entries

@@ -158,7 +158,7 @@ def compute_task(
         operator_times_ms=replay.task.operator_times(),
         counters=replay.task.counters(),
         flushes=replay.flushes,
-        carried=replay.carried,
+        carried=replay.snapshot,
         reached=_reached(files, internal, earlier),
         overtaken=replay.overtaken + sum(each.records for each in past.values()),
         peak_memory_bytes=peak_memory_bytes(),

@@ -3,7 +3,6 @@
 - ``access``              state stores as user code sees them: typed keys and values over a task's caches
 - ``buffer``              the suppressed changes of a table, ordered by time
 - ``cache``               the write-back cache between the operators of a task and its byte stores
-- ``carried``             the in-memory state of a task beside its stores, for a task of another process that continues it
 - ``columns``             what restoring needs to know of a run of changelog records
 - ``counts``              rows of a ``count()`` that a cache holds as columns instead of one entry each
 - ``deletion``            the files of stores, deleted while no process has them open
@@ -25,6 +24,7 @@
 - ``sessions``            a session store: rows by key, end and start of session, kept for a retention time
 - ``sliding_cache``       the cache of a sliding aggregation's window store: the windows of each key, in a list ordered by
                           start
+- ``snapshots``           the in-memory state of a task beside its stores, for a task of another process that continues it
 - ``store``               the interface of a state store at the level of bytes
 - ``store_format``        what the files of a store depend on besides its name: noted beside them, and compared when
                           they are opened again

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StateError
 from streamsrt.state.cache import Deserialize, Serialize
-from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns, Headers
+from streamsrt.state.snapshots import Values
 from topology.spec.row_versions import unreadable
 from topology.spec.windows import END_OF_TIME_MS
 
@@ -286,7 +286,7 @@ class SuppressionBuffer:
             held = self._held[key] = self._format.from_bytes(key, row)
             self._queue(key, held.time_ms)
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """Of what sizes count, the keys whose changes a row does not tell from first ones."""
         if not self.counts_bytes:
             return []
@@ -295,7 +295,7 @@ class SuppressionBuffer:
     def _seems_first(self, change: Held) -> bool:
         return self._format.raw(change.old) == self._format.raw(change.prior)
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self._load()
         for key in values:
             self._held[bytes.fromhex(str(key))].is_first = False

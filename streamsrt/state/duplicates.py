@@ -24,8 +24,8 @@ from struct import Struct
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, RowFormat
-from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.snapshots import Values
 from streamsrt.state.windowed import WindowBytesStore
 
 _SEGMENT = Struct(">q")
@@ -285,11 +285,11 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         self.sequence = self.store.last_sequence
         self._empty()
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """The number and the time of the latest record: one without a value leaves neither in the store."""
         return [self.sequence, self.newest_ms]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self.sequence, self.newest_ms = map(int, values)
 
     def rows(self) -> Iterator[Entry]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamsrt.state.cache import Entry, KeyValueCache, ReadableBytes, RowFormat
-from streamsrt.state.carried import Values
 from streamsrt.state.columns import ChangelogColumns, Headers
+from streamsrt.state.snapshots import Values
 
 
 class LruCache(KeyValueCache):
@@ -60,9 +60,9 @@ class LruCache(KeyValueCache):
             else:
                 self._use(key)
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """Keys in the order in which they were used."""
         return [key.hex() for key in self._used]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self._used = dict.fromkeys(bytes.fromhex(str(key)) for key in values)

@@ -30,10 +30,10 @@ from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, sto
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.carried import Carrying, Values, cache_name, in_parts
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, LaidOut, cache_over, sliding_cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
+from streamsrt.state.snapshots import Snapshotted, Values, cache_name, in_parts
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.input.offset_metadata import partition_metadata
 from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run, TopicPartition
@@ -49,7 +49,7 @@ from topology.spec.row_versions import UpcastError
 from topology.spec.timestamps import timestamp_extractor
 
 _STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
-"""What is carried on under which name."""
+"""What a snapshot has under which name."""
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""
 
@@ -194,8 +194,8 @@ class Task:
         self._current: Run | MergedRun | None = None
         self._dropped_timestamps = 0
         for name, cache in self.caches.items():
-            if isinstance(cache, Carrying):
-                self._runner.env.carried.add(cache_name(name), cache)
+            if isinstance(cache, Snapshotted):
+                self._runner.env.snapshots.add(cache_name(name), cache)
 
     def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
         found: dict[str, SourceNode] = {}
@@ -612,8 +612,8 @@ class Task:
         keys, times = self._stream_time_keys, self._runner.env.stream_times
         return {keys.get(name, name): time.ms for name, time in times.items() if time.ms >= 0}
 
-    def carried(self) -> dict[str, Values]:
-        """Returns its times, and other values kept beside its stores (:mod:`streamsrt.state.carried`). Called after a
+    def snapshot(self) -> dict[str, Values]:
+        """Returns its times, and other values kept beside its stores (:mod:`streamsrt.state.snapshots`). Called after a
         commit."""
         env = self._runner.env
         return {
@@ -621,20 +621,20 @@ class Task:
             _PARTITION_TIMES: [
                 part for (topic, partition), ms in self._partition_times.items() for part in (topic, partition, ms)
             ],
-            **{f"{_TIME_OF}{name}": time.carried() for name, time in env.stream_times.items()},
-            **env.carried.values(),
+            **{f"{_TIME_OF}{name}": time.snapshot() for name, time in env.stream_times.items()},
+            **env.snapshots.values(),
         }
 
-    def carry_on(self, values: Mapping[str, Values]) -> None:
-        """Continues with the values that another task's :meth:`carried` returned. Called before the first record, with
+    def resume_from(self, values: Mapping[str, Values]) -> None:
+        """Continues with the values that another task's :meth:`snapshot` returned. Called before the first record, with
         the rows of its stores."""
         env, left = self._runner.env, dict(values)
         (env.stream_time_ms,) = map(int, left.pop(_STREAM_TIME))
         for topic, partition, ms in in_parts(left.pop(_PARTITION_TIMES), 3):
             self._partition_times[str(topic), int(partition)] = int(ms)
         for name in [name for name in left if name.startswith(_TIME_OF)]:
-            env.stream_times.setdefault(name.removeprefix(_TIME_OF), StreamTime()).carry_on(left.pop(name))
-        env.carried.carry_on(left)
+            env.stream_times.setdefault(name.removeprefix(_TIME_OF), StreamTime()).resume_from(left.pop(name))
+        env.snapshots.resume_from(left)
 
     # ------------------------------------------------------------------------------------------------- state
 

@@ -20,9 +20,9 @@ from streamsrt.operators.engine.plan import Counters, ResolvedSubtopology, Strea
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, PunctuationSchedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, HeldRecord, held_record
-from streamsrt.state.carried import Carried
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, View
+from streamsrt.state.snapshots import SnapshotOwners
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph.nodes import Node, SinkNode
@@ -206,7 +206,7 @@ class Environment:
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
-        self.carried = Carried()
+        self.snapshots = SnapshotOwners()
         """The in-memory state of nodes, which a later process takes over."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
         self._beginnings: list[Callable[[], None]] | None = []
@@ -227,7 +227,7 @@ class Environment:
                 begin()
             by_stream_time = self._schedules[PunctuationType.STREAM_TIME]
             by_stream_time.begun()
-            self.carried.add(PUNCTUATIONS, by_stream_time)
+            self.snapshots.add(PUNCTUATIONS, by_stream_time)
 
     def failed(
         self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ExceptionHandlers
-from streamsrt.state.carried import Values
+from streamsrt.state.snapshots import Values
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import (
@@ -81,10 +81,10 @@ class StreamTime:
         self.closed_ms = -1
         self.closing: object = None
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         return [self.ms, self.closed_ms]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self.ms, self.closed_ms = map(int, values)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamsrt.errors import UserError
-from streamsrt.state.carried import Values, in_parts
+from streamsrt.state.snapshots import Values, in_parts
 from topology.spec.processor import PunctuationType
 
 MADE_LATER = -1
 """In place of the number of a schedule that was not made at the beginning: what it calls can't be found again."""
-_CARRIED = 5
+_PARTS = 5
 """Values of one schedule."""
 
 
@@ -51,9 +51,9 @@ def anchored(start_ms: int, interval_ms: int, now_ms: int) -> int:
     return start_ms if start_ms >= now_ms else start_ms + ((now_ms - start_ms) // interval_ms + 1) * interval_ms
 
 
-def scheduled_later(carried: Values) -> set[str]:
-    """The nodes of schedules that still run and were made after the beginning, of what a queue carries on."""
-    parts = in_parts(carried, _CARRIED)
+def scheduled_later(snapshot: Values) -> set[str]:
+    """The nodes of schedules that still run and were made after the beginning, in the snapshot of a queue."""
+    parts = in_parts(snapshot, _PARTS)
     return {str(node) for number, node, _, _, cancelled in parts if number == MADE_LATER and not cancelled}
 
 
@@ -72,7 +72,7 @@ class PunctuationQueue:
         """The user's processors have begun: what comes now is scheduled by what they do later."""
         self._made_at_the_beginning = self._made
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """Each schedule in the order of the heap: its number, node, interval, next time, and whether it is cancelled."""
         found: Values = []
         for each in self._heap:
@@ -81,11 +81,11 @@ class PunctuationQueue:
             found += [number, each.node, each.interval_ms, each.next_ms, each.cancelled]
         return found
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         """Takes over the times of the same schedules. Raises UserError where others were made."""
         made = {schedule.number: schedule for schedule in self._heap}
         heap: list[PunctuationSchedule] = []
-        for number, node, interval_ms, next_ms, cancelled in in_parts(values, _CARRIED):
+        for number, node, interval_ms, next_ms, cancelled in in_parts(values, _PARTS):
             schedule = made.get(int(number))
             if cancelled:
                 schedule = PunctuationSchedule(

@@ -23,10 +23,10 @@ from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.buffer import HeldRecord
 from streamsrt.state.cache import KeyValueCache
-from streamsrt.state.carried import Values, in_parts
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import cache_of
+from streamsrt.state.snapshots import Values, in_parts
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.joins import AsofJoin, AsofKeep
 from topology.spec.processor import RecordMetadata
@@ -85,7 +85,7 @@ class _Waiting:
         self._env = builder.env
         self._origins: dict[bytes, RecordMetadata | None] = {}
         """Where records were read; not of those that have waited since before a restart."""
-        self._env.carried.add(f"waiting {store}", self)
+        self._env.snapshots.add(f"waiting {store}", self)
 
     def _load(self) -> None:
         if not self._loaded:
@@ -125,7 +125,7 @@ class _Waiting:
             del self._last[timestamp]
         self._change(store_key, None, now_ms, (), -1)
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """Where the records that wait were read."""
         return [
             part
@@ -134,7 +134,7 @@ class _Waiting:
             for part in (store_key.hex(), *origin)
         ]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         for store_key, topic, partition, offset in in_parts(values, 4):
             origin = RecordMetadata(str(topic), int(partition), int(offset))
             self._origins[bytes.fromhex(str(store_key))] = origin

@@ -23,9 +23,9 @@ from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Pr
 from streamsrt.operators.engine.table_views import table_view_as_of
 from streamsrt.state.buffer import Held, HeldFormat, held_record
 from streamsrt.state.cache import KeyValueCache
-from streamsrt.state.carried import Values
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_of
+from streamsrt.state.snapshots import Values
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.spec.processor import RecordMetadata
@@ -52,7 +52,7 @@ class _Buffer:
         self._order: list[bytes] = []
         self._number = 0
         self._loaded = False
-        self._env.carried.add(f"buffer {store}", self)
+        self._env.snapshots.add(f"buffer {store}", self)
 
     def _load(self) -> None:
         if not self._loaded:
@@ -82,12 +82,12 @@ class _Buffer:
         """Forgets the earliest record."""
         self._write(self._order.pop(0), None)
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """The number of the last record that waited, though none may wait now."""
         self._load()
         return [self._number]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self._load()
         (self._number,) = map(int, values)
 

@@ -25,10 +25,10 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry, KeyValueCache
-from streamsrt.state.carried import Values
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import cache_of
+from streamsrt.state.snapshots import Values
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
@@ -83,7 +83,7 @@ class Unmatched:
         """Keys of the store in their order, and some that are deleted already."""
         self._known: set[bytes] = set()
         self._loaded = False
-        env.carried.add(f"unmatched {store}", self)
+        env.snapshots.add(f"unmatched {store}", self)
 
     def _change(self, store_key: bytes, listed: bytes | None, timestamp: int, headers: Headers) -> None:
         self._cache.put(store_key, listed, timestamp, headers, next(self._env.sequence))
@@ -127,11 +127,11 @@ class Unmatched:
             self._order = [entry.key for entry in self._cache.rows(None, None)]
             self._known = set(self._order)
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """The time of the next scan for expired records, and the bounds of the oldest one."""
         return [self._next_emit_ms, *([] if self._least_ms is None else [self._least_ms])]
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         self._next_emit_ms, *known = map(int, values)
         self._least_ms = known[0] if known else None
 

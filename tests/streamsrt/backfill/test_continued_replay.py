@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamsrt.backfill.order import Inputs, Overtaken
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay
 from streamsrt.backfill.task_state import TaskStores
-from streamsrt.state.carried import Values
+from streamsrt.state.snapshots import Values
 from streamsrt.state.store import BytesStore
 from streamsrt.wire.records import RecordColumns, iter_columns
 from tests.streamsrt.backfill.test_operators import REFUSED, SEVERAL_TASKS, program
@@ -43,7 +43,7 @@ class InMemory:
     """What a replay has left that is at its end."""
 
     replay: TaskReplay
-    carried: Mapping[str, Values]
+    snapshot: Mapping[str, Values]
 
     def fill(self, store: BytesStore) -> None:
         store.write(list(self.replay.rows[store.name].range()))
@@ -92,7 +92,7 @@ def outcome(replay: TaskReplay, written: Written) -> dict[str, Any]:
         "changelogs": {topic: list(entries) for topic, entries in replay.changelogs().items()},
         "written": written.topics,
         # When it was asked last what is closed is no difference: the same is open.
-        "carried": {name: each[:1] if name.startswith("time of ") else each for name, each in replay.carried.items()},
+        "carried": {name: each[:1] if name.startswith("time of ") else each for name, each in replay.snapshot.items()},
     }
 
 
@@ -111,8 +111,8 @@ def in_two(topology: Topology, first: Parts, second: Parts, cached: bool) -> dic
     earlier = replay_of(topology, written, cached)
     earlier.merge(batches(first, earlier))
     earlier.finish()
-    carried = json.loads(json.dumps(earlier.carried))
-    replay = replay_of(topology, written, cached, InMemory(earlier, carried))
+    snapshot = json.loads(json.dumps(earlier.snapshot))
+    replay = replay_of(topology, written, cached, InMemory(earlier, snapshot))
     replay.merge(batches(second, replay, first))
     replay.finish()
     return outcome(replay, written)

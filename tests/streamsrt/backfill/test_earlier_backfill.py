@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.earlier_backfill import check_partitions, check_same, load_earlier, not_carried, range_behind
+from streamsrt.backfill.earlier_backfill import (
+    check_partitions,
+    check_same,
+    load_earlier,
+    not_in_snapshot,
+    range_behind,
+)
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.lake import Lake, LakeShare
@@ -325,6 +331,6 @@ def test_results_do_not_need_the_earlier_directory(finished: Backfill, tmp_path:
 
 
 def test_the_plan_says_what_does_not_go_on() -> None:
-    (said,) = not_carried(program("key-value store"))
+    (said,) = not_in_snapshot(program("key-value store"))
     assert "attributes of processor objects are lost" in said
-    assert not list(not_carried(program("count")))
+    assert not list(not_in_snapshot(program("count")))

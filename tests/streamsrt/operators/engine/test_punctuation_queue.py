@@ -66,9 +66,9 @@ def test_other_schedules_than_before_are_refused() -> None:
         other = PunctuationQueue()
         other.add(PunctuationSchedule(PunctuationType.STREAM_TIME, 0, interval_ms, lambda _: None, node))
         with pytest.raises(UserError, match=r"tick does not schedule the same punctuations in init\(\)"):
-            other.carry_on(before.carried())
+            other.resume_from(before.snapshot())
     same = PunctuationQueue()
     same.add(PunctuationSchedule(PunctuationType.STREAM_TIME, 0, 10, lambda _: None, "tick"))
     same.begun()
-    same.carry_on(before.carried())
-    assert same.carried() == before.carried()
+    same.resume_from(before.snapshot())
+    assert same.snapshot() == before.snapshot()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsrt.state.carried import Carried, Values, in_parts
+from streamsrt.state.snapshots import SnapshotOwners, Values, in_parts
 
 
 class Counter:
@@ -11,30 +11,30 @@ class Counter:
     def __init__(self) -> None:
         self.count = 0
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         return [self.count] if self.count else []
 
-    def carry_on(self, values: Values) -> None:
+    def resume_from(self, values: Values) -> None:
         (self.count,) = map(int, values)
 
 
 def test_an_owner_gets_its_state_whenever_it_is_created() -> None:
     early, late = Counter(), Counter()
-    carried = Carried()
-    carried.add("early", early)
-    carried.carry_on({"early": [3], "late": [5]})
+    snapshots = SnapshotOwners()
+    snapshots.add("early", early)
+    snapshots.resume_from({"early": [3], "late": [5]})
     assert early.count == 3
-    carried.add("late", late)
+    snapshots.add("late", late)
     assert late.count == 5
     late.count = 6
-    assert carried.values() == {"early": [3], "late": [6]}
+    assert snapshots.values() == {"early": [3], "late": [6]}
 
 
 def test_what_nobody_has_asked_for_is_passed_on() -> None:
-    carried = Carried()
-    carried.carry_on({"unused": [1, "x"]})
-    carried.add("new", Counter())
-    assert carried.values() == {"unused": [1, "x"]}
+    snapshots = SnapshotOwners()
+    snapshots.resume_from({"unused": [1, "x"]})
+    snapshots.add("new", Counter())
+    assert snapshots.values() == {"unused": [1, "x"]}
 
 
 def test_values_in_parts() -> None:

@@ -21,14 +21,14 @@ def in_parts(values: Values, size: int) -> Iterator[Values]:
 
 
 @runtime_checkable
-class Carrying(Protocol):
+class Snapshotted(Protocol):
     """An owner of such state."""
 
-    def carried(self) -> Values:
+    def snapshot(self) -> Values:
         """Its state; empty if a new owner would have the same."""
 
-    def carry_on(self, values: Values) -> None:
-        """Restores the state that :meth:`carried` of another owner returned."""
+    def resume_from(self, values: Values) -> None:
+        """Restores the state that :meth:`snapshot` of another owner returned."""
 
 
 def cache_name(store: str) -> str:
@@ -36,27 +36,27 @@ def cache_name(store: str) -> str:
     return f"store {store}"
 
 
-class Carried:
+class SnapshotOwners:
     """The owners of one task."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, Carrying] = {}
+        self._owners: dict[str, Snapshotted] = {}
         self._waiting: dict[str, Values] = {}
 
-    def add(self, name: str, owner: Carrying) -> None:
+    def add(self, name: str, owner: Snapshotted) -> None:
         """Registers an owner, and restores its state if there is any."""
         self._owners[name] = owner
         if name in self._waiting:
-            owner.carry_on(self._waiting.pop(name))
+            owner.resume_from(self._waiting.pop(name))
 
     def values(self) -> dict[str, Values]:
         """The state of all owners, by name."""
-        found = {name: owner.carried() for name, owner in self._owners.items()}
+        found = {name: owner.snapshot() for name, owner in self._owners.items()}
         return {name: values for name, values in {**self._waiting, **found}.items() if values}
 
-    def carry_on(self, values: Mapping[str, Values]) -> None:
+    def resume_from(self, values: Mapping[str, Values]) -> None:
         """Restores what :meth:`values` of another task returned."""
         self._waiting = dict(values)
         for name, owner in self._owners.items():
             if name in self._waiting:
-                owner.carry_on(self._waiting.pop(name))
+                owner.resume_from(self._waiting.pop(name))
