@@ -492,6 +492,8 @@ class Task:
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
+        if not self._runner.is_timed:
+            return 0
         self._runner.begin(now_ms)
         began_ns = self.meter.clock_ns()
         ran = self._runner.punctuate(now_ms, is_behind=self._group.buffered > 0)
@@ -512,9 +514,7 @@ class Task:
         return bool(self._uncommitted) or self.commit_requested or self._has_changes() or self._is_released()
 
     def _is_released(self) -> bool:
-        if not self._held_back:
-            return False
-        now = self._runner.env.first_held_back()
+        now = self._runner.env.first_held_back() if self._held_back else {}
         return any(now.get(topic_partition) != offset for topic_partition, offset in self._held_back.items())
 
     def _has_changes(self) -> bool:

@@ -128,6 +128,9 @@ class ObservedTask:
 class Environment:
     """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
 
+    is_timed = True
+    """Whether the processors are to begin yet, or there was ever a punctuation by the wall clock."""
+
     def __init__(
         self,
         plan: ResolvedSubtopology,
@@ -227,6 +230,7 @@ class Environment:
                 begin()
             by_stream_time = self._schedules[PunctuationType.STREAM_TIME]
             by_stream_time.begun()
+            self.is_timed = bool(self._schedules[PunctuationType.WALL_CLOCK_TIME])
             self.snapshots.add(PUNCTUATIONS, by_stream_time)
 
     def failed(
@@ -429,6 +433,7 @@ class Environment:
 
     def schedule(self, schedule: PunctuationSchedule) -> None:
         """Adds a punctuation."""
+        self.is_timed = self.is_timed or schedule.type is PunctuationType.WALL_CLOCK_TIME
         self._schedules[schedule.type].add(schedule)
 
     def schedules(self, type_: PunctuationType) -> PunctuationQueue:

@@ -33,6 +33,7 @@ from streamsrt.membership.statuses import (
     status_text,
 )
 from streamsrt.membership.values import (
+    NOTHING,
     AssignmentChanged,
     EndpointsChanged,
     EpochChanged,
@@ -103,6 +104,9 @@ NO_TASKS_MS = 15_000
 """How long a member without tasks is taken for one that will get some: at the start of a group tasks come late."""
 PUBLISH_INTERVAL_MS = 100
 MEMORY_INTERVAL_MS = 1_000
+PUBLISH_INTERVAL_PER_TASK_MS = 1
+MEMORY_INTERVAL_PER_TASK_MS = 5
+"""A snapshot looks at every task, a measurement of memory at every store: with many tasks they are rarer."""
 OFFSETS_INTERVAL_MS = 500
 """How often the offsets of the tasks' state are reported to the membership, which decides when it sends them."""
 LATE_COMMIT_MS = 100
@@ -281,12 +285,19 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     if is_settled and has_assignment(state) and state.life is Life.RUNNING:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
-        schedule = schedule.set(Deadline.PUBLISH, now_ms + PUBLISH_INTERVAL_MS)
+        tasks = _task_count(state)
+        schedule = schedule.set(Deadline.PUBLISH, now_ms + max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks))
         if schedule.is_due(Deadline.MEASURE_MEMORY, now_ms):
-            schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + MEMORY_INTERVAL_MS)
+            pause_ms = max(MEMORY_INTERVAL_MS, MEMORY_INTERVAL_PER_TASK_MS * tasks)
+            schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + pause_ms)
             actions.append(MeasureMemory())
         actions.append(Publish())
     return replace(state, schedule=schedule), tuple(actions)
+
+
+def _task_count(state: LoopState) -> int:
+    wanted = state.wanted or NOTHING
+    return len(wanted.active) + len(wanted.standby) + len(wanted.warmup)
 
 
 # -------------------------------------------------------------------------------------------------------------- leaving

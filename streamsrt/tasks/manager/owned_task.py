@@ -115,7 +115,7 @@ class OwnedTask:
     @property
     def has_input(self) -> bool:
         """Whether fetched input is not processed yet."""
-        return bool(self.task.buffered_records) or any(buffer.buffered_bytes for buffer in self.inputs.values())
+        return bool(self.task.buffered_records) or any(not buffer.is_empty for buffer in self.inputs.values())
 
     @property
     def lag_records(self) -> int:

@@ -585,7 +585,9 @@ class TaskManager:
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; returns the number of records. Raises RecordError."""
         running = self.running()
-        done = sum(self._process_task(owned, limit_records, now_ms) for owned in running)
+        # An idle instance may have a thousand tasks. A paused partition is resumed when there is room for its input.
+        filled = [owned for owned in running if owned.has_input or owned.paused]
+        done = sum(self._process_task(owned, limit_records, now_ms) for owned in filled)
         if not done:
             calling = next((owned for owned in running if owned.task.is_calling), None)
             if calling is not None:

@@ -272,6 +272,32 @@ def test_processors_punctuate_ask_for_commits_and_are_closed() -> None:
     assert outputs(written) == [b"beat", b"beat", b"closed"]
 
 
+class BeatLater(Processor[str, int, str, int]):
+    """Schedules its first punctuation at a record."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+
+    def process(self, record: Record[str, int]) -> None:
+        self.context.schedule(10, PunctuationType.WALL_CLOCK_TIME, self.beat)
+
+    def beat(self, now_ms: int) -> None:
+        self.context.forward(Record("beat", now_ms, now_ms))
+
+
+def test_the_first_punctuation_may_be_scheduled_at_any_time() -> None:
+    written = Written()
+    task = new_task(numbers(lambda s: s.process(BeatLater)), written)
+    assert task.punctuate(10) == 0
+    assert task.punctuate(20) == 0
+    task.add_batch("in", 0, columns(GOOD))
+    task.process(1, 30)
+    assert task.punctuate(39) == 0
+    assert task.punctuate(40) == 1
+    commit(task)
+    assert outputs(written) == [b"beat"]
+
+
 def test_processors_of_a_task_that_only_follows_changelogs_never_begin() -> None:
     begun: list[object] = []
 

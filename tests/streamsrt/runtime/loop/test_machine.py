@@ -190,6 +190,15 @@ def test_housekeeping_has_its_own_intervals() -> None:
     assert MeasureMemory() not in then
 
 
+def test_what_looks_at_every_task_is_rarer_with_many_of_them() -> None:
+    loop = Loop()
+    many = Tasks(active=frozenset(("s", number) for number in range(1_000)))
+    loop.iteration(news=[AssignmentChanged(many, 1)])
+    seen = [action for _ in range(100) for action in loop.iteration(wait_ms=100)]
+    assert seen.count(Publish()) == 10
+    assert seen.count(MeasureMemory()) == 2
+
+
 DELAYED = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
 UNCREATED = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a-changelog")
 
