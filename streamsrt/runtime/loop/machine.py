@@ -286,7 +286,9 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
         tasks = _task_count(state)
-        schedule = schedule.set(Deadline.PUBLISH, now_ms + max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks))
+        schedule = schedule.set(
+            Deadline.PUBLISH, now_ms + max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks)
+        )
         if schedule.is_due(Deadline.MEASURE_MEMORY, now_ms):
             pause_ms = max(MEMORY_INTERVAL_MS, MEMORY_INTERVAL_PER_TASK_MS * tasks)
             schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + pause_ms)
