@@ -3,12 +3,13 @@
 1. A store uses the changelog of its name, which the members of the group share, and so does a repartition topic. A version
    that would misread what a running member writes there is refused: with a state directory of its own, it would not find
    that out from its files.
-2. Each member tells marks of what it keeps (:mod:`streamsrt.membership.state_marks`). They are compared as two programs are
-   (:mod:`topology.graph.misread`), so what ``streamsrt topology diff`` calls incompatible is refused here, too.
+2. Each member reports what it keeps as marks (:mod:`streamsrt.membership.state_marks`). They are compared as two programs
+   are (:mod:`topology.graph.misread`), so what ``streamsrt topology diff`` calls incompatible is refused here, too.
    Partitions are left to the coordinator, which knows the topics.
-3. Values that a running member writes must have a version that this one reads: it would fail at the first one. Who goes
-   back to a former version stops the later instances first.
-4. What a member does not tell is not compared: members in Java, and more stores than a member has marks for.
+3. Values that a running member writes must have a version that this one reads: it would fail at the first one. To
+   roll back, stop the instances of the later version first.
+4. What a member does not report is not compared: members in Java report nothing, and a member has marks for a limited
+   number of stores.
 5. Members with a later epoch are ignored: the coordinator refuses an earlier one.
 """
 

@@ -13,7 +13,7 @@
    workers end.
 4. No process survives its parent: a supervisor whose application is gone stops its workers, and a worker whose
    supervisor is gone is killed by the kernel.
-5. A worker whose program asks for the end says so: all workers end, as after SIGTERM.
+5. If the program asks for the end of the instance, its worker reports that, and all workers end, as after SIGTERM.
 6. The supervisor reads its commands between two forks, so that a stop does not wait until all workers are started.
 7. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
 """

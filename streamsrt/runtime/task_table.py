@@ -1,6 +1,6 @@
-"""What the tasks of an instance are doing, as a table: for terminals and notebooks.
+"""What the tasks of an instance are doing, as a table for terminals and notebooks.
 
-1. A table has a title of one line and a row per task. How it is drawn is left to whoever shows it.
+A table has a title of one line and a row per task. The caller decides how it is drawn.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 1. The file contains what ``streamsrt topology describe --json`` prints, with the topology epoch of the version. Whoever
    changes the topology writes it again (``streamsrt topology lock``), and sees what happens to the state.
 2. A topology matches if its digest is the one in the file, and no generated name stands for something else.
-3. A file of an earlier release may lack what is compared of a store. It is valid, and this is said.
+3. A file of an earlier release may lack what is compared of a store. It is valid, and a message says
+   so.
 4. With a lock file, the epoch is the one in the file and need not be set anywhere else; another epoch is refused.
 """
 

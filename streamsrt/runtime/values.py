@@ -1,7 +1,8 @@
 """What a running application reports about itself.
 
-All of it is values: a stream thread makes a snapshot once per poll, and any other thread reads it without a lock. The counts
-of :class:`Progress` are totals since the start of the instance.
+These are immutable values: a stream thread takes a snapshot up to ten times a second, less often if it has more than a
+hundred tasks, and any other thread reads it without a lock. The counts of :class:`Progress` are totals since the start of
+the instance.
 """
 
 from __future__ import annotations

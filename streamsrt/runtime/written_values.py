@@ -2,8 +2,8 @@
 
 1. The changelogs are the source: each value contains the version that wrote it. The last written values decide, so the
    end of each partition is read, until a stated number of its records was seen.
-2. What was aborted is not a record: behind a killed instance, it may fill the end of a changelog. It is passed over, and
-   further back is looked.
+2. Aborted records don't count. An instance that was killed may have filled the end of a changelog with them: then earlier
+   records are read.
 3. A changelog that does not exist contains nothing.
 """
 

@@ -3,7 +3,7 @@
 - ``task``                a task: one subtopology for one partition, as a value machine
 - ``task_meter``          what a task counts about itself: once per run of records and per iteration, never per record
 - ``async_calls``         concurrent calls of operators' asynchronous functions
-- ``derived_partitions``  which tasks a topology has in a test, where no group tells
+- ``derived_partitions``  the tasks of a topology in a test, without a group
 - ``input``               what a task reads, and in which order
 - ``output``              what a task writes
 - ``restore``             restoring stores from their changelogs

@@ -1,4 +1,4 @@
-"""Which tasks a topology has, and how many partitions its topics, where no group and no cluster tell (in a test)."""
+"""The tasks of a topology and the partition counts of its topics in a test, without a group and a cluster."""
 
 from __future__ import annotations
 

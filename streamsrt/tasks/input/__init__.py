@@ -6,6 +6,6 @@
 - ``selected``          some of the records of a batch
 - ``partition_group``   the buffered input of a task, and the order in which it is processed
 
-Nothing here knows tasks. Where a task starts to read, and how it gets fetched data, is in
+Nothing here depends on tasks. Where a task starts to read, and how it gets fetched data, is in
 :mod:`streamsrt.tasks.manager`.
 """

@@ -6,8 +6,8 @@
 2. Transaction markers are skipped and aborted records dropped, as in :func:`streamsrt.wire.records.decode_batches`.
 3. The position of a partition is the offset after the last record that was handed out; if everything fetched was handed
    out, it is the next offset to fetch, so that markers at the end of a log count as read.
-4. ``buffered_bytes`` includes a fetch until its last batch was handed out. What is not empty has something to hand out, or a
-   position to advance, which takes no bytes.
+4. ``buffered_bytes`` includes a fetch until its last batch was handed out. A buffer that is not empty has a batch to
+   hand out, or only a position to advance, which takes no bytes.
 """
 
 from __future__ import annotations

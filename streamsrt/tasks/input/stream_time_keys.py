@@ -1,7 +1,7 @@
 """The names under which stream times of windowed operators are committed with the offsets.
 
-1. A stream time belongs to the operator's state: its name is ``@`` and the name that the state of its store has, which
-   other versions of the application know it by. A generated name of a node changes with any unnamed step before it.
+1. A stream time belongs to the operator's state: its name is ``@`` and the name under which its store is kept, which is
+   the same in every version of the application. A generated name of a node changes with any unnamed step before it.
 2. Operators that share a store, the streams of a cogroup, are numbered in their order from the second on.
 3. Both sides of a join observe one stream time; its store is that of the left side's records.
 4. Commits that have a time under the operator's own name are read, too. The store's name comes first, since a node's name
