@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _block_bytes(self) -> int:
         """How much of a large frame is read at once: less if many are read, as all are read before anything is served."""
-        return max(_BLOCK_BYTES_MIN, min(_BLOCK_BYTES, _TURN_BYTES // max(self._memory.holders, 1)))
+        return _share_of_turn(self._memory.holders, _BLOCK_BYTES_MIN, _BLOCK_BYTES)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
@@ -520,7 +520,7 @@ class Connection(asyncio.BufferedProtocol):
         # What the network takes later, asyncio sends outside of the queue, for all connections in one turn.
         if self._memory.is_half_full:
             return PIECE_BYTES
-        return max(PIECE_BYTES, min(LARGE_PIECE_BYTES, _TURN_BYTES // max(self._memory.takers, 1)))
+        return _share_of_turn(self._memory.takers, PIECE_BYTES, LARGE_PIECE_BYTES)
 
     def _note_unsent(self) -> None:
         self._memory.unsent(self, 0 if self._may_answer() else self.unsent_in_memory_bytes)
@@ -586,6 +586,10 @@ class Connection(asyncio.BufferedProtocol):
         """Closes at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _share_of_turn(connections: int, bytes_min: int, bytes_max: int) -> int:
+    return max(bytes_min, min(bytes_max, _TURN_BYTES // max(connections, 1)))
 
 
 def host_of(transport: asyncio.BaseTransport) -> str:

@@ -15,7 +15,7 @@ from streamsrt.cli.arguments import ConfigOverModule
 from streamsrt.cli.output import note, print_json, print_reasons, print_rows
 from streamsrt.cli.restored_state import ALONE, RestoredState, restored_state
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
-from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
+from streamsrt.cli.topology_versions import ready_application, running_group, version_of
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, outdated_text, read_lock, write_lock
@@ -111,16 +111,8 @@ def _as_json(found: TopologyDiff, restored: RestoredState | None) -> dict[str, o
         }
         for each in found.state
     ]
-    said["sources"] = [{**asdict(each), **_of_topic(each.name, running)} for each in found.sources]
+    said["sources"] = [{**asdict(each), **running.of_topic(each.name)} for each in found.sources]
     return said
-
-
-def _of_topic(name: str, running: RunningGroup) -> dict[str, int | None]:
-    """None where the topic is not there."""
-    about = running.topics.get(name)
-    if about is None:
-        return {"partitions": None, "records": None}
-    return {"partitions": about["partitions"], "records": about["records"]}
 
 
 def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[str, object]]:
@@ -129,7 +121,7 @@ def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[
     for source in found.sources:
         row: dict[str, object] = {"what": "source topic", "name": source.name, "change": source.change}
         if restored is not None:
-            about = _of_topic(source.name, restored.running)
+            about = restored.running.of_topic(source.name)
             row["records"] = about["records"]
             partitions = about["partitions"]
             row["why"] = "it does not exist" if partitions is None else counted(partitions, "partition")

@@ -115,6 +115,13 @@ class RunningGroup:
         found = [self.topics[name][which] for name in names if name in self.topics]
         return sum(found) if found and len(found) == len(names) else None
 
+    def of_topic(self, name: str) -> dict[str, int | None]:
+        """Its partitions and records; None where the topic is not there."""
+        about = self.topics.get(name)
+        if about is None:
+            return {"partitions": None, "records": None}
+        return {"partitions": about["partitions"], "records": about["records"]}
+
     def unread_sources(self, found: TopologyDiff) -> Iterator[str]:
         """A sentence for each source topic that is read no more, and holds records that the group has not read."""
         for source in found.sources:

@@ -40,8 +40,8 @@ class Tasks:
     standby: frozenset[Task] = NO_TASKS
     warmup: frozenset[Task] = NO_TASKS
 
-    def __bool__(self) -> bool:
-        return bool(self.active or self.standby or self.warmup)
+    def __len__(self) -> int:
+        return len(self.active) + len(self.standby) + len(self.warmup)
 
 
 NOTHING = Tasks()

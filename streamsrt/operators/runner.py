@@ -137,7 +137,6 @@ class Runner:
         self._ends_with_runs = self._has_processors or bool(ends - {RunEnd.NOTHING})
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
-        self._has_idle = bool(self._idle)
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(traits_of(op).holds_back for op in used)
@@ -555,7 +554,7 @@ class Runner:
     def is_timed(self) -> bool:
         """Whether :meth:`punctuate` may find anything to do, which most tasks never have."""
         env = self.env
-        return bool(env.is_timed or self._has_idle or env.windows or env.batches)
+        return bool(env.is_timed or self._idle or env.windows or env.batches)
 
     def punctuate(self, system_time_ms: int, *, is_behind: bool = False) -> int:
         """Runs the wall-clock punctuations that are due, and closes idle operators. Returns how many punctuations and

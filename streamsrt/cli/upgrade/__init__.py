@@ -11,6 +11,7 @@
 | ``in_flight`` | what ``upgrade abort`` would leave unread |
 | ``unreadable_stores`` | values of stores that ``upgrade abort`` would leave unreadable |
 
-1. Nothing is stopped, removed or created before the user has seen what that costs.
+1. ``plan`` and ``status`` change nothing, ``start`` needs a plan, and ``abort`` only shows what it would do without
+   ``--execute``.
 2. Streams groups and classic groups are judged by the same functions.
 """

@@ -137,7 +137,7 @@ def made_plan(
     rows = tuple(_row(each, restored) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
     in_flight = list(_in_flight(found, running))
-    are_lost, topics = not lose_in_flight and not running.members, running.topics
+    are_lost = not lose_in_flight and not running.members
     return UpgradePlan(
         group=group,
         protocol=running.kind,
@@ -149,10 +149,7 @@ def made_plan(
         verdict=found.verdict.name,
         records_per_second=restored.records_per_second,
         subtopologies=tuple({**asdict(each), "why": each.why} for each in found.subtopologies),
-        sources=tuple(
-            {**asdict(each), "records": topics[each.name]["records"] if each.name in topics else None}
-            for each in found.sources
-        ),
+        sources=tuple({**asdict(each), "records": running.of_topic(each.name)["records"]} for each in found.sources),
         rows=rows,
         refusals=(
             *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),

@@ -14,7 +14,7 @@ from topology.spec.processor import PunctuationType
 
 MADE_LATER = -1
 """In place of the number of a schedule that was not made at the beginning: what it calls can't be found again."""
-_PARTS = 5
+_VALUES = 5
 """Values of one schedule."""
 
 
@@ -53,7 +53,7 @@ def anchored(start_ms: int, interval_ms: int, now_ms: int) -> int:
 
 def scheduled_later(snapshot: Values) -> set[str]:
     """The nodes of schedules that still run and were made after the beginning, in the snapshot of a queue."""
-    parts = in_parts(snapshot, _PARTS)
+    parts = in_parts(snapshot, _VALUES)
     return {str(node) for number, node, _, _, cancelled in parts if number == MADE_LATER and not cancelled}
 
 
@@ -85,7 +85,7 @@ class PunctuationQueue:
         """Takes over the times of the same schedules. Raises UserError where others were made."""
         made = {schedule.number: schedule for schedule in self._heap}
         heap: list[PunctuationSchedule] = []
-        for number, node, interval_ms, next_ms, cancelled in in_parts(values, _PARTS):
+        for number, node, interval_ms, next_ms, cancelled in in_parts(values, _VALUES):
             schedule = made.get(int(number))
             if cancelled:
                 schedule = PunctuationSchedule(

@@ -285,7 +285,7 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     if is_settled and has_assignment(state) and state.life is Life.RUNNING:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
-        tasks = _task_count(state)
+        tasks = len(state.wanted or NOTHING)
         schedule = schedule.set(
             Deadline.PUBLISH, now_ms + max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks)
         )
@@ -295,11 +295,6 @@ def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
             actions.append(MeasureMemory())
         actions.append(Publish())
     return replace(state, schedule=schedule), tuple(actions)
-
-
-def _task_count(state: LoopState) -> int:
-    wanted = state.wanted or NOTHING
-    return len(wanted.active) + len(wanted.standby) + len(wanted.warmup)
 
 
 # -------------------------------------------------------------------------------------------------------------- leaving
