@@ -28,6 +28,9 @@
 ``record_sizes``          checks that topics take every record
 ``verify``                checks results and changelogs against manifests and digests
 ``installation``          installs a task's SST files into the state directory of an instance
+``report``                what a backfill has read, computed and dropped
+``report_page``           the same as a page of HTML
+``day_counts``            counts records by day
 ``job``                   :class:`Backfill`: plan, run, verify, commit
 ``archive``               the history of topics as Parquet files
 ``application_bundle``    ``streamsrt backfill bundle``: packs what the workers of a cluster need into one archive

@@ -21,16 +21,18 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
-    StageProgress,
+    IDLE,
+    SparkActivity,
     TaskManifest,
     load_manifest,
+    read_activity,
     read_progress,
-    read_stages,
 )
 from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
+from streamsrt.backfill.report import BackfillReport, report_of
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
@@ -65,14 +67,14 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class BackfillStatus:
-    """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records. ``stages``:
-    what Spark does before tasks have their records, in its own numbers."""
+    """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records. ``spark``:
+    what Spark does, of engine ``spark``; before tasks have their records, that is all there is to see."""
 
     plan: BackfillPlan
     tasks: tuple[TaskStatus, ...]
     step: Step
     records_total: int
-    stages: tuple[StageProgress, ...] = ()
+    spark: SparkActivity = IDLE
 
     @property
     def records(self) -> int:
@@ -191,8 +193,12 @@ class Backfill:
                 tasks.append(TaskStatus(task.id, task.level, "waiting", 0, 0.0))
         total = sum(source.end - source.start for source in plan.sources())
         return BackfillStatus(
-            plan, tuple(tasks), load_state(self.directory, plan).step, total, read_stages(self.directory)
+            plan, tuple(tasks), load_state(self.directory, plan).step, total, read_activity(self.directory)
         )
+
+    def report(self) -> BackfillReport:
+        """What the finished tasks have read, computed and dropped. Raises PlanError."""
+        return report_of(self.directory)
 
     def verify(self, *, recompute: int = 0, seed: int = 0) -> list[TaskManifest]:
         """Checks all results on disk. ``recompute``: the number of tasks, chosen by ``seed``, that are computed again,

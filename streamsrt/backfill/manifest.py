@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
@@ -68,7 +68,8 @@ class StoreResult(_Value):
 
 
 class PartitionRead(_Value):
-    """The range that was read of one input partition. ``partition_time_ms``: the stream time for the live task."""
+    """The range that was read of one input partition. ``partition_time_ms``: the stream time for the live task; ``days``:
+    how many of its records have a timestamp of that day in UTC, empty in older manifests."""
 
     topic: str
     partition: int
@@ -76,6 +77,7 @@ class PartitionRead(_Value):
     end: int
     records: int
     partition_time_ms: int
+    days: dict[str, int] = Field(default_factory=dict)
 
 
 class TaskManifest(_Value):
@@ -147,8 +149,14 @@ class StageProgress(_Value):
     total: int
 
 
-class _Stages(_Value):
-    stages: tuple[StageProgress, ...]
+class SparkActivity(_Value):
+    """What Spark is doing. ``ui``: the address of its pages, if they are served (``spark.ui.enabled``)."""
+
+    stages: tuple[StageProgress, ...] = ()
+    ui: str | None = None
+
+
+IDLE = SparkActivity()
 
 
 def digest_sum(entries: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
@@ -274,23 +282,23 @@ def read_progress(directory: Path, task_id: str) -> AttemptProgress | None:
         return None
 
 
-def write_stages(directory: Path, stages: Sequence[StageProgress]) -> None:
+def write_activity(directory: Path, activity: SparkActivity) -> None:
     """Writes what Spark is doing; removes the file if it does nothing."""
     path = directory / STAGES_FILE
-    if not stages:
+    if activity == IDLE:
         path.unlink(missing_ok=True)
         return
     fresh = directory / f"{STAGES_FILE}.{os.getpid()}"
-    fresh.write_text(_Stages(stages=tuple(stages)).model_dump_json(), encoding="ascii")
+    fresh.write_text(activity.model_dump_json(), encoding="ascii")
     fresh.replace(path)
 
 
-def read_stages(directory: Path) -> tuple[StageProgress, ...]:
+def read_activity(directory: Path) -> SparkActivity:
     """Returns what Spark is doing."""
     try:
-        return _Stages.model_validate_json((directory / STAGES_FILE).read_bytes()).stages
+        return SparkActivity.model_validate_json((directory / STAGES_FILE).read_bytes())
     except (FileNotFoundError, ValidationError):
-        return ()
+        return IDLE
 
 
 def file_digest(path: Path) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from streamsrt.backfill.canonical import CanonicalRecords
+from streamsrt.backfill.day_counts import DayCounts
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs, Overtaken
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskStores
@@ -141,6 +142,7 @@ class TaskReplay:
         self._caching = limit_bytes > 0
         self._now_ms = settings.now_ms
         self.records: dict[TopicPartition, int] = {}
+        self.days: dict[TopicPartition, DayCounts] = {}
         self.task = Task(
             subtopology,
             partition,
@@ -196,6 +198,7 @@ class TaskReplay:
 
     def _add(self, tp: TopicPartition, columns: RecordColumns) -> None:
         self.records[tp] = self.records.get(tp, 0) + len(columns)
+        self.days.setdefault(tp, DayCounts()).add(columns)
         if self._past is not None:
             self._past.add(tp, columns.timestamps)
         self.task.add_batch(*tp, columns if self._canonical is None else self._canonical.of(tp, columns))

@@ -360,6 +360,7 @@ def _reads(task_plan: TaskPlan, replay: TaskReplay) -> Iterator[PartitionRead]:
             end=end,
             records=replay.records.get(tp, 0),
             partition_time_ms=times[tp],
+            days=replay.days[tp].by_date() if tp in replay.days else {},
         )
 
 

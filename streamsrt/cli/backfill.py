@@ -17,6 +17,8 @@ from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.lake_formats import FORMATS
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
+from streamsrt.backfill.report import BackfillReport
+from streamsrt.backfill.report_page import page
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
@@ -383,8 +385,10 @@ def _summary(status: BackfillStatus) -> str:
     parts.append(counted(status.records, "record"))
     parts += [
         f"Spark's stage {stage.stage}: {stage.done} of {stage.total} done, {stage.running} running"
-        for stage in status.stages
+        for stage in status.spark.stages
     ]
+    if status.spark.ui is not None:
+        parts.append(f"Spark's pages: {status.spark.ui}")
     left = status.records_total - status.records
     if rate and left > 0:
         parts += [f"{rate:.0f} records/s", f"about {left / rate:.0f} s left"]
@@ -425,12 +429,65 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
                 "hand_over": found.step,
                 "records": found.records,
                 "records_total": found.records_total,
+                "spark_ui": found.spark.ui,
                 "tasks": rows,
             }
         )
         return
     print_rows(["task", "level", "state", "records", "seconds"], rows, as_json=False)
     note(f"{_summary(found)}; hand-over: {found.step}")
+
+
+@app.command("report")
+def report(
+    html: Annotated[Path | None, typer.Option("--html", help="write the report as a page of HTML to this file")] = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the finished tasks have read, computed and dropped: by source and day, task, store and topic."""
+    found = Backfill(directory).report()
+    if html is not None:
+        html.write_text(page(found), encoding="utf-8")
+        note(f"the report is in {html}")
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    elif html is None:
+        _show_report(found)
+
+
+_SECTIONS = {
+    "sources": ("topic", "kept_in", "partitions", "records", "files", "size_bytes", "first_day", "last_day"),
+    "subtopologies": ("subtopology", "tasks", "records", "seconds", "skew", "largest", "slowest"),
+    "tasks": ("task", "records", "seconds", "records_per_second", "dropped_late", "dropped", "written_bytes"),
+    "stores": ("store", "partitions", "entries", "changelog_records", "size_bytes"),
+    "written": ("topic", "kind", "partitions", "records", "size_bytes"),
+}
+"""The tables of a report that are printed, with their columns."""
+
+
+def _show_report(found: BackfillReport) -> None:
+    content = found.model_dump()
+    for section, columns in _SECTIONS.items():
+        if content[section]:
+            print_rows(columns, [_report_row(row) for row in content[section]], as_json=False)
+            typer.echo("")
+    left = f", {len(found.unfinished)} unfinished" if found.unfinished else ""
+    note(
+        f"{counted(len(found.tasks), 'task')} finished{left}: {counted(found.records, 'record')} in {found.seconds:.1f} "
+        f"task seconds, {found.counters.get('dropped_late', 0)} dropped as late, {found.counters.get('dropped', 0)} "
+        f"dropped in all; hand-over: {found.hand_over}. --html FILE writes a page with counts by day"
+    )
+
+
+def _report_row(row: Mapping[str, object]) -> dict[str, object]:
+    shown = dict(row)
+    if isinstance(seconds := row.get("seconds"), float):
+        shown["seconds"] = f"{seconds:.1f}"
+    if isinstance(days := row.get("days"), dict):
+        shown |= {"first_day": next(iter(days), ""), "last_day": next(reversed(days), "")}
+    if isinstance(kept_in := row.get("kept_in"), tuple):
+        shown["kept_in"] = " + ".join(kept_in)
+    return shown
 
 
 @app.command("verify")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.errors import BackfillError, WorkerDiedError
-from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
+from streamsrt.backfill.manifest import IDLE, TaskManifest, finished_manifest, load_manifest, write_activity
 from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import BackfillPlan, load_plan
 from streamsrt.backfill.spark.errors import file_in, last_cause
@@ -84,12 +84,12 @@ class SparkEngine:
                 wait([job], _POLL_S)
                 found = {task_id: load_manifest(directory, plan, task_id) for task_id in waiting}
                 waiting = [task_id for task_id, manifest in found.items() if manifest is None]
-                write_stages(directory, self._session.stages())
+                write_activity(directory, self._session.activity())
                 yield from filter(None, found.values())
             _raise_failure(job, self._session.master)
             yield from (finished_manifest(directory, plan, task_id) for task_id in waiting)
         finally:
-            write_stages(directory, ())
+            write_activity(directory, IDLE)
             if not job.done():
                 spark.interruptTag(tag)
             pool.shutdown()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from streamsrt.backfill.day_counts import iso_date
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
@@ -212,9 +212,7 @@ def _read_files(plan: LakePlan, rows: Sequence[Row]) -> tuple[LakeFile, ...]:
 
 
 def _day(number: int | None) -> str:
-    if number is None:
-        return ""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()
+    return "" if number is None else iso_date(number)
 
 
 def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> LakeShare:

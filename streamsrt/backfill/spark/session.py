@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from streamsrt.backfill.application_bundle import FOLDER
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
-from streamsrt.backfill.manifest import StageProgress
+from streamsrt.backfill.manifest import IDLE, SparkActivity, StageProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,17 +112,18 @@ class SparkSessionHandle:
         """Spark's master."""
         return self.spark.conf.get("spark.master", "") or "Spark Connect"
 
-    def stages(self) -> list[StageProgress]:
+    def activity(self) -> SparkActivity:
         """Returns what Spark is doing; nothing for a session of Spark Connect, which does not report it."""
         if type(self.spark).__module__.startswith("pyspark.sql.connect"):
-            return []
+            return IDLE
         tracker = self.spark.sparkContext.statusTracker()
         found = [(stage, tracker.getStageInfo(stage)) for stage in sorted(tracker.getActiveStageIds())]
-        return [
+        stages = tuple(
             StageProgress(stage=stage, done=info.numCompletedTasks, running=info.numActiveTasks, total=info.numTasks)
             for stage, info in found
             if info is not None
-        ]
+        )
+        return SparkActivity(stages=stages, ui=self.spark.sparkContext.uiWebUrl)
 
     def close(self) -> None:
         """Stops a session that was made here."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,7 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     assert {json.loads(line)["store"] for line in out.splitlines()} == {"airlines", "delays-per-hour"}
     assert terminal("backfill", "verify", *planned, "--recompute", "1")[0] == 0
     assert "all results are whole" in terminal.err
+    _check_report(scene, terminal)
     state_dir = scene.state_dir(ID)
     assert terminal("backfill", "commit", *planned)[0] == 0
     assert "use --execute" in terminal.err
@@ -77,6 +80,28 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     assert (code, json.loads(out)["hand_over"]) == (0, "done")
     assert terminal("backfill", "abort", *planned, "--execute")[0] == 2
     _check_export(scene, terminal, state_dir)
+
+
+def _check_report(scene: Scene, terminal: Terminal) -> None:
+    planned = ("backfill", "report", "--dir", scene.folder / "plan")
+    code, out = terminal(*planned, "--json", "--html", scene.folder / "report.html")
+    found = json.loads(out)
+    assert (code, found["unfinished"]) == (0, [])
+    sources = {each["topic"]: each for each in found["sources"]}
+    of_days = Counter(
+        datetime.fromtimestamp(row.timestamp_ms / 1000, UTC).date().isoformat()
+        for row in [*departures(300), *departures(100, start=6_000)]
+    )
+    assert sources["departures"]["days"] == dict(sorted(of_days.items()))
+    assert (sources["departures"]["kept_in"], sources["departures"]["records"]) == (["archive", "log"], 400)
+    assert (sources["airlines"]["kept_in"], sources["airlines"]["records"]) == (["log"], 16)
+    assert sum(task["dropped_late"] for task in found["tasks"]) == found["counters"]["dropped_late"]
+    assert {store["store"] for store in found["stores"]} == {"airlines", "delays-per-hour"}
+    assert all(each["skew"] >= 1 for each in found["subtopologies"])
+    html = (scene.folder / "report.html").read_text(encoding="utf-8")
+    assert all(task["task"] in html for task in found["tasks"])
+    assert terminal(*planned)[1].count("departures") == 1
+    assert "416 records" in " ".join(terminal.err.split())
 
 
 def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -132,6 +133,19 @@ def test_a_session_that_is_there_is_used_and_left_alone(spark: SparkSession, tmp
     backfill = planned(tmp_path, [lines(5, seed=6)])
     backfill.run("spark")
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_the_address_of_sparks_pages_is_known_while_they_are_served() -> None:
+    """In a process of its own: the session of these tests serves no pages."""
+    program = """
+from streamsrt.backfill.spark.session import open_session
+handle = open_session("local[1]", conf={"spark.ui.enabled": "true", "spark.ui.port": "0"})
+print(handle.activity().ui)
+handle.close()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"http://[\w.-]+:\d+", ended.stdout.strip())
 
 
 def test_a_local_master_tries_again() -> None:

@@ -256,8 +256,8 @@ def test_it_can_be_seen_that_spark_sorts(spark: SparkSession, tmp_path: Path) ->
         (folder := tmp_path / str(attempt)).mkdir()
         backfill = lake_plan(folder, [lines(200, 5), lines(100, 6)])
         seen = _watched(backfill)
-        assert not backfill.status().stages
-        stages += sum(stage.total for status in seen for stage in status.stages)
+        assert not backfill.status().spark.stages
+        stages += sum(stage.total for status in seen for stage in status.spark.stages)
         states |= {task.state for status in seen for task in status.tasks}
         if stages and "sorting" in states:
             break
