@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, StreamsError
 from topology import serdes
-from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde
+from topology.spec.codecs import AvroSerde, CallableSerde, ModelSerde, ProtobufSerde
 
 T = TypeVar("T")
 
@@ -159,7 +159,14 @@ class SchemaRegistry:
             found: T = parse(data[_behind_indexes(data) :])
             return found
 
-        return CallableSerde(f"registry_protobuf({subject}, {made.DESCRIPTOR.full_name})", serialize, deserialize)
+        def message_of(fields: object) -> T:
+            from google.protobuf.json_format import ParseDict
+
+            found: T = ParseDict(fields, made())
+            return found
+
+        name = f"registry_protobuf({subject}, {made.DESCRIPTOR.full_name})"
+        return ProtobufSerde(name, serialize, deserialize, message_of)
 
 
 def _schema_id(data: bytes) -> int:

@@ -76,6 +76,8 @@ class Lake:
     are not columns with these names: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``; also for the column of
     ``order``, where it is text: ``{"seq": "cast(seq as bigint)"}``.
 
+    ``mapping``: ``MODULE:FUNCTION`` in Python, which makes of the rows, as a data frame, rows with these columns.
+
     ``format``: one of :data:`~streamsrt.backfill.lake_formats.FORMATS`; ``options``: of Spark's reader of that format;
     ``where``: a Spark SQL condition: only rows that meet it are read; ``id``: an expression that identifies records: of
     several rows with the same id, only the first in the lake's order is read. ``until_ms``: the time (epoch
@@ -90,13 +92,14 @@ class Lake:
     where: str | None = None
     id: str | None = None
     until_ms: int | None = None
+    mapping: str | None = None
 
     @property
     def is_read_by_spark(self) -> bool:
         """Whether Spark lists and counts its files; otherwise this process does."""
         plain = self.format == "parquet" and not has_scheme(str(self.path))
         chosen = self.where is not None or self.id is not None or self.until_ms is not None
-        return not plain or chosen or bool(self.columns or self.options)
+        return not plain or chosen or bool(self.columns or self.options or self.mapping)
 
 
 @dataclass(frozen=True, slots=True)

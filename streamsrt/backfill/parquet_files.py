@@ -230,7 +230,10 @@ def _wrong_type(name: str, kind: pyarrow.DataType) -> str | None:
     if name == TIMESTAMP and not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
         return "times are timestamps, or integers that count milliseconds since 1970: write it as one of these"
     if name in (KEY, VALUE) and not _is_bytes(kind):
-        return f"a record's {name} is bytes: write it as the application's serde does, as binary or text"
+        return (
+            f"a record's {name} is bytes: write it as the application's serde does, as binary or text. Of a lake, "
+            f"--lake-column TOPIC.{name}={name} has Spark encode it with that serde"
+        )
     if name == HEADERS and not _is_headers(kind):
         return f"headers are {HEADERS_TYPE}: write them so, or leave the column out"
     return None

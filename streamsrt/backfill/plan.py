@@ -62,7 +62,8 @@ class LakePlan(_Value):
     condition ``where`` for rows, ``column_types`` (Spark's schema as JSON, as it was then), and ``version`` where the format
     keeps old ones. ``days``: how many records it has of each day in UTC; ``null_keys``: how many have no key.
     ``id``: the expression by which records are told apart, and ``duplicates``, how many rows it leaves out.
-    ``until_ms``: records at and after this time are those of the log."""
+    ``until_ms``: records at and after this time are those of the log. ``mapping``: the function that makes records of its
+    rows, with the digests of its modules."""
 
     topic: str
     files: tuple[LakeFile, ...]
@@ -82,6 +83,8 @@ class LakePlan(_Value):
     id: str | None = None
     duplicates: int = 0
     until_ms: int | None = None
+    mapping: str | None = None
+    mapping_modules: dict[str, str] = Field(default_factory=dict)
 
 
 class SourceRange(_Value):

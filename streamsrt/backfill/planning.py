@@ -126,7 +126,7 @@ def make_plan(
             f"{', '.join(sorted(shape.source_topics))}"
         )
     times = {topic: TimesRead(is_extracted=shape.is_extracted(topic)) for topic in sources}
-    lakes = _lakes(shape, sources, times, spark or SparkAccess())
+    lakes = _lakes(shape, sources, times, spark or SparkAccess(), drafted)
     shares = {topic: shares for topic, (_, shares) in lakes.items()}
     ranges = _ranges(network, shape, sources, shares, times, earlier)
     internal_topics, tasks = tuple(shape.internal_topics()), shape.tasks(ranges)
@@ -325,7 +325,11 @@ class _Shape:
 
 
 def _lakes(
-    shape: _Shape, sources: Mapping[str, Source], times: Mapping[str, TimesRead], spark: SparkAccess
+    shape: _Shape,
+    sources: Mapping[str, Source],
+    times: Mapping[str, TimesRead],
+    spark: SparkAccess,
+    drafted: BackfillPlan,
 ) -> dict[str, tuple[LakePlan, dict[int, LakeShare]]]:
     """Returns the contents of lakes. Spark is an extra: it is loaded only for a lake that needs it."""
     found = {}
@@ -341,9 +345,18 @@ def _lakes(
             if session is None:
                 opened = open_session(spark.master, conf=spark.conf, shipment=spark.shipment)
                 session = stack.enter_context(contextlib.closing(opened))
+            from streamsrt.backfill.spark.encoding import SourceSerdes
             from streamsrt.backfill.spark.scan import scan_by_spark
 
-            found[topic] = scan_by_spark(session.spark, lake, topic, shape.counts[topic], times=times[topic])
+            settings = tuple(drafted.config.items())
+            found[topic] = scan_by_spark(
+                session.spark,
+                lake,
+                topic,
+                shape.counts[topic],
+                serdes=SourceSerdes(drafted.application, drafted.application_id, settings, session.python_path),
+                times=times[topic],
+            )
     return found
 
 

@@ -62,6 +62,7 @@ class _SaidOfLakes(NamedTuple):
     where: Sequence[str]
     id: Sequence[str]
     until: Sequence[str]
+    map: Sequence[str]
     column: Sequence[str]
     option: Sequence[str]
 
@@ -109,6 +110,13 @@ def plan(
     lake_order: Annotated[
         list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
     ] = None,
+    lake_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lake-map",
+            help="TOPIC=MODULE:FUNCTION in Python: takes the rows as a data frame, returns one with the columns of records",
+        ),
+    ] = None,
     lake_column: Annotated[
         list[str] | None,
         typer.Option(
@@ -149,6 +157,7 @@ def plan(
         where=lake_where or (),
         id=lake_id or (),
         until=lake_until or (),
+        map=lake_map or (),
         column=lake_column or (),
         option=lake_option or (),
     )
@@ -185,14 +194,15 @@ def _lakes(
     conditions = key_value_pairs(said.where, "--lake-where")
     ids = key_value_pairs(said.id, "--lake-id")
     cuts = {topic: _time_ms(text) for topic, text in key_value_pairs(said.until, "--lake-until").items()}
+    mappings = key_value_pairs(said.map, "--lake-map")
     columns = _of_lakes("--lake-column", "COLUMN=SQL", said.column, paths)
     options = _of_lakes("--lake-option", "OPTION=VALUE", said.option, paths)
-    named = orders.keys() | formats.keys() | conditions.keys() | ids.keys() | cuts.keys()
+    named = {topic for each in (orders, formats, conditions, ids, cuts, mappings) for topic in each}
     wrong = sorted((set(archives) & paths.keys()) | (named - paths.keys()))
     if wrong:
         raise ConfigError(
             f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order, a "
-            "--lake-format, a --lake-where, a --lake-id and a --lake-until"
+            "--lake-format, a --lake-where, a --lake-id, a --lake-until and a --lake-map"
         )
     return {
         topic: Lake(
@@ -205,6 +215,7 @@ def _lakes(
             conditions.get(topic),
             ids.get(topic),
             cuts.get(topic),
+            mappings.get(topic),
         )
         for topic, path in paths.items()
     }

@@ -161,6 +161,13 @@ class AvroSerde(CallableSerde[T]):
     schema: object
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class ProtobufSerde(CallableSerde[T]):
+    """A serde of messages of one type. ``message_of``: makes one of its fields, as Protobuf's mapping to JSON has them."""
+
+    message_of: Callable[[object], T]
+
+
 class JsonSerde:
     """JSON by orjson: ``serdes.json`` for plain values, ``serdes.json(Model)`` for values of one type.
 

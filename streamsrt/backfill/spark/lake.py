@@ -32,6 +32,7 @@ from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TI
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, SourceRange, TaskPlan, load_plan
 from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
 from streamsrt.backfill.sources import open_inputs
+from streamsrt.backfill.spark.encoding import SourceSerdes
 from streamsrt.backfill.spark.reading import as_long, check_lake, read_lake
 from streamsrt.backfill.spark.session import quiet
 from streamsrt.backfill.spark.worker import ANSWER, Where, answer, set_up_worker
@@ -57,9 +58,10 @@ def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_id
     for lake in lakes.values():
         check_lake(spark, lake)
     topics = _topics_in_order(plan, tasks)
+    serdes = SourceSerdes(plan.application, plan.application_id, tuple(plan.config.items()), where.python_path)
     columns = [KEY, VALUE, HEADERS] if any(lake.headers for lake in lakes.values()) else [KEY, VALUE]
     parts = [
-        _rows_of(spark, lake, plan.topics[lake.topic], _readers(tasks, topics, lake.topic)).select(
+        _rows_of(spark, lake, serdes, plan.topics[lake.topic], _readers(tasks, topics, lake.topic)).select(
             TASK, SOURCE, ORDER, TIMESTAMP, *columns
         )
         for lake in lakes.values()
@@ -100,12 +102,16 @@ def _readers(tasks: Sequence[TaskPlan], topics: Sequence[tuple[str, ...]], topic
 
 
 def _rows_of(
-    spark: SparkSession, lake: LakePlan, partitions: int, readers: Sequence[tuple[int, int, int]]
+    spark: SparkSession,
+    lake: LakePlan,
+    serdes: SourceSerdes,
+    partitions: int,
+    readers: Sequence[tuple[int, int, int]],
 ) -> DataFrame:
     """The rows of a lake, each as often as there are tasks that read it."""
     import pyspark.sql.functions as f
 
-    frame = read_lake(spark, lake)
+    frame = read_lake(spark, lake, serdes=serdes)
     none = f.array().cast(_HEADERS_TYPE)
     owner = f.col(PARTITION) if lake.partitioned else partition_of_key(partitions, f.col(KEY).cast("binary"))
     columns = [

@@ -39,7 +39,9 @@ from streamsrt.backfill.lake_formats import (
 )
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, opened, unreadable
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark.encoding import PARTS, SourceSerdes, refused_row
 from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
+from streamsrt.backfill.spark.mapping import full_name, mapped, mapping_digests
 from streamsrt.backfill.spark.session import hadoop_version
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ _HEADER = re.compile(r"^ *(Header|Schema|Header length): *(.+)$", re.MULTILINE)
 _TEXTS = ("json", "csv")
 _OWN_TYPES = frozenset({"singlevariantcolumn", "primitivesasstring"})
 _RECORD = (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS)
+_BYTES = ("string", "binary")
 _ROW = "__row"
 _MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
@@ -148,11 +151,13 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
         where=lake.where,
         id=lake.id,
         until_ms=lake.until_ms,
+        mapping=None if lake.mapping is None else full_name(lake.mapping),
+        mapping_modules={} if lake.mapping is None else mapping_digests(full_name(lake.mapping)),
     )
     try:
         plan, frame = _located(spark, plan)
         plan = plan.model_copy(update={"column_types": frame.schema.json()})
-        return plan, _filtered(frame, plan)
+        return plan, _chosen(frame, plan)
     except SPARK_ERRORS as error:
         raise explained(spark, plan, error) from error
 
@@ -213,7 +218,9 @@ def _check_types(reader: DataFrameReader, plan: LakePlan, frame: DataFrame) -> N
     assert plan.location is not None
     rows = reader.option("singleVariantColumn", _ROW).load(spark_path(plan.location))
     schema = rows.select(f.schema_of_variant_agg(_ROW)).collect()[0][0]
-    read = [*plan.columns.values(), *(text for text in (plan.where, plan.id) if text is not None)]
+    # A function in Python may read any of them.
+    read = ["*"] if plan.mapping else []
+    read += [*plan.columns.values(), *(text for text in (plan.where, plan.id) if text is not None)]
     mixed = [
         name
         for name in mixed_fields(schema or "")
@@ -302,29 +309,38 @@ def _table_files(spark: SparkSession, plan: LakePlan, frame: DataFrame) -> dict[
     return list_files(spark, paths, {})
 
 
-def _filtered(frame: DataFrame, plan: LakePlan) -> DataFrame:
-    return frame if plan.where is None else frame.where(plan.where)
+def _chosen(frame: DataFrame, plan: LakePlan) -> DataFrame:
+    """The rows that the filter leaves, as the mapping makes them."""
+    rows = frame if plan.where is None else frame.where(plan.where)
+    return rows if plan.mapping is None else mapped(rows, plan.topic, plan.mapping, plan.mapping_modules)
 
 
 def source_rows(spark: SparkSession, plan: LakePlan) -> DataFrame:
-    """The rows of a planned lake, as they are."""
+    """The rows of a planned lake, before its expressions."""
     if plan.location is None:
         reader = spark.read if plan.root is None else spark.read.option("basePath", base_path(plan.root))
         return reader.parquet(*(spark_path(file.path) for file in plan.files))
     if plan.format not in FILES:
-        return _filtered(_versioned(spark, plan), plan)
+        return _chosen(_versioned(spark, plan), plan)
     from pyspark.sql.types import StructType
 
     assert plan.column_types is not None
     reader = _reader(spark, plan).schema(StructType.fromJson(json.loads(plan.column_types)))
     if plan.root is not None:
         reader = reader.option("basePath", base_path(plan.root))
-    return _filtered(reader.load([spark_path(file.path) for file in plan.files]), plan)
+    return _chosen(reader.load([spark_path(file.path) for file in plan.files]), plan)
 
 
-def read_lake(spark: SparkSession, lake: LakePlan, rows: DataFrame | None = None, *also: Column) -> DataFrame:
-    """The records of a lake, with the columns of a record and those of ``also``. ``rows``: of :func:`source_rows`, where
-    they are there already. Raises BackfillError where an expression is none of this lake."""
+def read_lake(
+    spark: SparkSession,
+    lake: LakePlan,
+    rows: DataFrame | None = None,
+    *also: Column,
+    serdes: SourceSerdes | None = None,
+) -> DataFrame:
+    """The records of a lake, with the columns of a record and those of ``also``. Keys and values that are neither text nor
+    bytes are encoded by ``serdes``; without any, they are refused. ``rows``: of :func:`source_rows`, where they are there
+    already. Raises BackfillError where an expression is none of this lake."""
     try:
         frame = source_rows(spark, lake) if rows is None else rows
         if lake.location is None:
@@ -340,7 +356,10 @@ def read_lake(spark: SparkSession, lake: LakePlan, rows: DataFrame | None = None
         kinds = dict(found.dtypes)
     except SPARK_ERRORS as error:
         raise explained(spark, lake, error, () if rows is None else rows.columns) from error
-    _check_kinds(lake, kinds)
+    _check_kinds(lake, kinds, can_encode=serdes is not None)
+    for part in PARTS:
+        if serdes is not None and kinds[part] not in _BYTES:
+            found = found.withColumn(part, serdes.encoded(lake.topic, part, f.col(part)))
     if lake.until_ms is not None:
         found = found.where(as_long(found, TIMESTAMP, per_second=1_000) < lake.until_ms)
     return found if lake.id is None else _first_of_each(found, lake)
@@ -357,12 +376,12 @@ def _first_of_each(frame: DataFrame, lake: LakePlan) -> DataFrame:
     return numbered.where(f.col(_NUMBER) == 1).drop(_ID, _NUMBER)
 
 
-def count_rows(spark: SparkSession, rows: DataFrame, lake: LakePlan) -> int:
+def count_rows(spark: SparkSession, rows: DataFrame, lake: LakePlan, serdes: SourceSerdes | None = None) -> int:
     """Returns the number of rows of a lake with ids. Raises ArchiveError if some rows have none."""
     import pyspark.sql.functions as f
 
     assert lake.id is not None
-    every = read_lake(spark, lake.model_copy(update={"id": None}), rows, f.expr(lake.id).alias(_ID))
+    every = read_lake(spark, lake.model_copy(update={"id": None}), rows, f.expr(lake.id).alias(_ID), serdes=serdes)
     counted = every.agg(f.count("*").alias("rows"), f.count_if(f.col(_ID).isNull()).alias("lost")).collect()[0]
     if counted["lost"]:
         raise ArchiveError(
@@ -382,16 +401,16 @@ def _check_zone(spark: SparkSession) -> None:
         )
 
 
-def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
+def _check_kinds(lake: LakePlan, kinds: Mapping[str, str], *, can_encode: bool) -> None:
     """Raises BackfillError where a column has another type than a record has."""
     integers = ("tinyint", "smallint", "int", "bigint")
     allowed = {
-        KEY: ("string", "binary"),
-        VALUE: ("string", "binary"),
         TIMESTAMP: ("timestamp", "timestamp_ntz", *integers),
         PARTITION: integers,
         OFFSET: integers,
     }
+    if not can_encode:
+        allowed |= dict.fromkeys(PARTS, _BYTES)
     allowed.setdefault(lake.order, ("timestamp", "timestamp_ntz", *integers))
     missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
     if missing:
@@ -407,7 +426,7 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
 def _conversion(lake: LakePlan, name: str) -> str:
     """Returns how a column gets a type that a record can have."""
     text = lake.columns.get(name, name)
-    if name in (KEY, VALUE):
+    if name in PARTS:
         return f"write it as the application's serde does, e.g. cast({text} as string) or to_json(struct(*))"
     option = f"convert it, e.g. --lake-column {lake.topic}.{name}="
     if name == TIMESTAMP:
@@ -487,6 +506,9 @@ def explained(
         best_line(error),
         SparkVersions(spark.version, hadoop_version()),
     )
+    refused = refused_row(lake.topic, text)
+    if refused is not None:
+        return refused
     of_file = _explained_by_file(spark, lake, text, said)
     if of_file is not None:
         return of_file

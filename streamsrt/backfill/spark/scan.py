@@ -15,6 +15,7 @@ from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
 from streamsrt.backfill.parquet_files import HEADERS, KEY, NEGATIVE_TIME, OFFSET, PARTITION, TIMESTAMP, VALUE, TimesRead
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark.encoding import SourceSerdes
 from streamsrt.backfill.spark.errors import plain_path
 from streamsrt.backfill.spark.lake import partition_of_key
 from streamsrt.backfill.spark.reading import (
@@ -43,7 +44,13 @@ _DAY_MS = 86_400_000
 
 
 def scan_by_spark(
-    spark: SparkSession, lake: Lake, topic: str, partitions: int, *, times: TimesRead | None = None
+    spark: SparkSession,
+    lake: Lake,
+    topic: str,
+    partitions: int,
+    *,
+    serdes: SourceSerdes | None = None,
+    times: TimesRead | None = None,
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
     """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
     check_format(topic, lake.format)
@@ -69,8 +76,8 @@ def scan_by_spark(
                 f"column {OFFSET}"
             )
         try:
-            count = None if plan.id is None else count_rows(spark, rows, plan)
-            frame = read_lake(spark, plan, rows, _file_of(plan))
+            count = None if plan.id is None else count_rows(spark, rows, plan, serdes)
+            frame = read_lake(spark, plan, rows, _file_of(plan), serdes=serdes)
             groups = _counted(_positions(frame, plan, partitions)).collect()
         except SPARK_ERRORS as error:
             raise explained(spark, plan, error, rows.columns) from error
@@ -112,7 +119,8 @@ def _without_zone(plan: LakePlan, rows: DataFrame, frame: DataFrame) -> str | No
 def _file_of(plan: LakePlan) -> Column:
     import pyspark.sql.functions as f
 
-    return (f.col("_metadata.file_path") if plan.format in FILES else f.lit(None).cast("string")).alias(_FILE)
+    is_known = plan.format in FILES and plan.mapping is None
+    return (f.col("_metadata.file_path") if is_known else f.lit(None).cast("string")).alias(_FILE)
 
 
 def _positions(frame: DataFrame, plan: LakePlan, partitions: int) -> DataFrame:
@@ -197,7 +205,9 @@ def _check_times(plan: LakePlan, rows: Sequence[Row]) -> None:
 
 def _read_files(plan: LakePlan, rows: Sequence[Row]) -> tuple[LakeFile, ...]:
     """Returns the files that are read, with their numbers of records. Of a table, all files: nothing else shows which ones
-    are new."""
+    are new. Of rows that a function makes, all files, too: it does not say where they come from."""
+    if plan.mapping is not None:
+        return plan.files
     records = {plain_path(row[_FILE]): row["records"] for row in rows if row[_FILE] is not None}
     unknown = records.keys() - {file.path for file in plan.files}
     if unknown and plan.format in FILES:

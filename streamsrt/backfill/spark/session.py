@@ -51,6 +51,7 @@ _LOCAL_SETTINGS = {
 }
 QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a JVM that only hands out tasks: a third less processor time until it does."""
+_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Without an appender Spark takes its own settings, which write to the terminal.
 _SILENT_LOG = """rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
@@ -245,14 +246,17 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSessionHandle:
 def quiet() -> Iterator[None]:
     """Leaves out the warning about versions of pandas, which PySpark demands here but does not use, and what PySpark logs
     of each error beside raising it."""
-    log = logging.getLogger("SQLQueryContextLogger")
-    disabled, log.disabled = log.disabled, True
+    logs = [logging.getLogger(name) for name in _LOGGERS_OF_ERRORS]
+    disabled = [log.disabled for log in logs]
+    for log in logs:
+        log.disabled = True
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
             yield
     finally:
-        log.disabled = disabled
+        for log, was_disabled in zip(logs, disabled, strict=True):
+            log.disabled = was_disabled
 
 
 @contextlib.contextmanager

@@ -143,8 +143,19 @@ def test_a_hand_over_of_changed_code_is_noted(terminal: Terminal, scene: Scene) 
 
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
-def test_a_lake_of_json_from_the_plan_to_the_commit(spark: SparkSession, scene: Scene, terminal: Terminal) -> None:
-    """Typed columns in folders by day, and the log for what came later: the same stores as of a live run over everything."""
+@pytest.mark.parametrize(
+    "value",
+    [
+        "to_json(struct(flight, origin, destination, delay), map('ignoreNullFields', 'false'))",
+        "struct(flight, origin, destination, delay)",
+    ],
+    ids=["text", "serde"],
+)
+def test_a_lake_of_json_from_the_plan_to_the_commit(
+    spark: SparkSession, scene: Scene, terminal: Terminal, value: str
+) -> None:
+    """Typed columns in folders by day, and the log for what came later: the same stores as of a live run over everything.
+    A value that is no text is encoded by the application's serde."""
     scene.load(departures(300))
     ends, root = scene.ends(flights.DEPARTURES), scene.folder / "lake"
     scene.write_json_departures(root)
@@ -154,7 +165,7 @@ def test_a_lake_of_json_from_the_plan_to_the_commit(spark: SparkSession, scene: 
     where = ("--dir", scene.folder / "plan")
     columns = {
         "key": "airline",
-        "value": "to_json(struct(flight, origin, destination, delay), map('ignoreNullFields', 'false'))",
+        "value": value,
         "timestamp": "cast(at as timestamp)",
         "partition": "shard",
         "offset": "number",

@@ -18,13 +18,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from streamsrt.backfill import Backfill
-from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.errors import ArchiveError, BackfillError, PlanError
 from streamsrt.backfill.lake import Lake, LakeShare
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import LakePlan, load_plan
 from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.backfill.spark.reading import check_lake, described_source, explained, folders_of, read_lake
 from streamsrt.backfill.spark.scan import scan_by_spark
+from streamsrt.errors import StreamsError
 from tests.streamsrt.backfill.spark.test_engine import results
 from tests.streamsrt.backfill.spark.test_lake import from_archive, over_lake, spring
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
@@ -437,6 +438,75 @@ def test_json_rows_are_read_as_they_are(spark: SparkSession, tmp_path: Path) -> 
     plan, _ = scan_by_spark(spark, lake, "orders", 1)
     rows = read_lake(spark, plan).orderBy("offset").select("key", "value").collect()
     assert [(row["key"], orjson.loads(row["value"])["v"]) for row in rows] == [("7", 1), ("8", "x"), ("9", None)]
+
+
+# --------------------------------------------------------------------------------------------------- functions in Python
+
+
+MAPPING = "tests.streamsrt.backfill.lake_mapping"
+
+
+def test_a_function_makes_the_records(spark: SparkSession, orders: Path) -> None:
+    by_columns, shares = scan_by_spark(spark, Lake(orders, columns=COLUMNS, format="json", where=WHERE), "lines", 1)
+    plan, mapped_shares = scan_by_spark(spark, Lake(orders, format="json", where=WHERE, mapping=MAPPING), "lines", 1)
+    assert {key: share.records for key, share in mapped_shares.items()} == {
+        key: share.records for key, share in shares.items()
+    }
+    assert (plan.mapping, plan.days) == (f"{MAPPING}:records", by_columns.days)
+    wanted = ["key", "value", "offset", "partition"]
+    rows, expected = (
+        [tuple(row) for row in read_lake(spark, each).orderBy("offset").select(*wanted).collect()]
+        for each in (plan, by_columns)
+    )
+    assert rows == expected
+
+
+def test_a_function_and_expressions_make_the_records_together(spark: SparkSession, orders: Path) -> None:
+    lake = Lake(
+        orders,
+        format="json",
+        where=WHERE,
+        mapping=f"{MAPPING}:twice",
+        columns={**COLUMNS, "offset": "number * 2 + copy"},
+    )
+    plan, shares = scan_by_spark(spark, lake, "lines", 1)
+    assert [share.records for share in shares.values()] == [10]
+    assert read_lake(spark, plan).select("offset").distinct().count() == 10
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("nothing", "returned NoneType instead of a data frame"),
+        ("broken", "raised ZeroDivisionError: division by zero"),
+        ("COPIES", "is no function"),
+        ("record", "did you mean 'records'"),
+        ("incomplete", "has no such columns: .*`timestamp`"),
+    ],
+)
+def test_a_function_that_makes_no_records_is_refused(
+    spark: SparkSession, orders: Path, function: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(StreamsError, match=says):
+        scan_by_spark(spark, Lake(orders, format="json", where=WHERE, mapping=f"{MAPPING}:{function}"), "lines", 1)
+    # PySpark logs some errors beside raising them.
+    assert not capfd.readouterr().err
+
+
+def test_a_function_that_was_changed_is_refused(spark: SparkSession, orders: Path) -> None:
+    plan, _ = scan_by_spark(spark, Lake(orders, format="json", where=WHERE, mapping=MAPPING), "lines", 1)
+    assert MAPPING in plan.mapping_modules
+    changed = plan.model_copy(update={"mapping_modules": {MAPPING: "another"}})
+    with pytest.raises(
+        PlanError, match=r"lake_mapping, which makes the records of lines .* differs from what the plan"
+    ):
+        read_lake(spark, changed)
+
+
+def test_a_function_may_read_fields_that_have_several_types(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(mixed_rows(tmp_path / "orders"), format="json", mapping=MAPPING)
+    with pytest.raises(ArchiveError, match=r"values of several types in the field v"):
+        described_source(spark, lake, "orders")
 
 
 @pytest.mark.parametrize("ending", ["lz4", "snappy", "zip"])
