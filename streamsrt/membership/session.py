@@ -13,7 +13,8 @@ Rules:
    UNKNOWN_MEMBER_ID or the deletion of the group, all tasks are lost: no heartbeat is sent until the processing thread
    has closed them and reported that nothing is open; then the member joins again under its old id.
 6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest response applies
-   between two requests; only a member whose warm-up task has caught up sends heartbeats more often, for a while.
+   between two requests. A member sends heartbeats more often while its assignment is a matter of seconds, and while a
+   warm-up task that has caught up waits for its promotion: at first twice a second, then less and less.
 7. A join that is refused because another member has the ``group.instance.id`` is sent again until that member's session
    must have ended: the process before this one may have been killed. After that, the other one is alive, and the refusal
    is final.
@@ -48,6 +49,7 @@ from streamsrt.membership.state import (
     Session,
     SessionStep,
 )
+from streamsrt.membership.statuses import is_short_delay
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -80,6 +82,7 @@ from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG, WHY_ASSIGNED_TAG
 
 PROMOTION_INTERVAL_MS = 500
 PROMOTION_PATIENCE_MS = 30_000
+DELAYED_INTERVAL_MS = 500
 
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
@@ -256,15 +259,22 @@ def _take_statuses(session: Session, response: Response, now_ms: int) -> Change:
         else:
             events += (UnknownStatus(status.status_code, status.status_detail),)
     missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)
-    since = session.sources_missing_since_ms
     changed = tuple(statuses) != session.statuses
     session = replace(
         session,
         statuses=tuple(statuses),
-        sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
+        delayed_since_ms=_since(session.delayed_since_ms, any(map(is_short_delay, statuses)), now_ms),
+        sources_missing_since_ms=_since(session.sources_missing_since_ms, missing, now_ms),
         sources_missing_reported=session.sources_missing_reported and missing,
     )
     return session, (*events, StatusChanged(session.statuses)) if changed else events
+
+
+def _since(since_ms: int | None, holds: bool, now_ms: int) -> int | None:
+    """Since when something holds; None if it does not."""
+    if not holds:
+        return None
+    return now_ms if since_ms is None else since_ms
 
 
 def _take_endpoints(session: Session, response: Response) -> Change:
@@ -510,9 +520,13 @@ def _due_ms(session: Session, now_ms: int) -> int:
 
 
 def _interval_ms(session: Session, now_ms: int) -> int:
-    """Returns the heartbeat interval. It is shorter while a warm-up task that has reported to be caught up waits for its
-    promotion: its old owner may have stopped already."""
+    """Returns the heartbeat interval. It is shorter while the group is about to assign tasks, which nothing but a response
+    says; and while a warm-up task that has reported to be caught up waits for its promotion: its old owner may have stopped
+    already."""
     report, interval_ms = session.report, session.heartbeat_interval_ms
+    if session.delayed_since_ms is not None:
+        # A group that waits for minutes is not asked twice a second all that time.
+        return min(interval_ms, max(DELAYED_INTERVAL_MS, (session.sent_at_ms - session.delayed_since_ms) // 4))
     if report is None or report.reported_at_ms is None or not report.reported_caught_up & session.owned.warmup:
         return interval_ms
     is_recent = now_ms - report.reported_at_ms < PROMOTION_PATIENCE_MS

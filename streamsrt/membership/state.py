@@ -81,6 +81,8 @@ class Session:
     task_offset_interval_ms: int = 60_000
     acceptable_recovery_lag: int = -1
     statuses: tuple[Status, ...] = ()
+    delayed_since_ms: int | None = None
+    """Since when responses have said that an assignment is a matter of seconds."""
     sources_missing_since_ms: int | None = None
     sources_missing_reported: bool = False
     endpoint_epoch: int = -1

@@ -78,6 +78,8 @@ NO_TASKS_BY = (
 
 INITIAL_DELAY = "Assignment delayed due to the configured initial rebalance delay"
 """How Kafka's brokers and the bundled one say that the group waits for more members before it assigns any task."""
+INTERVAL_DELAY = "Assignment delayed due to the configured assignment interval"
+"""The same for a group that has made an assignment a moment ago."""
 
 
 _CREATED_MEANWHILE = re.compile(r"Creation failed:(?:,? [^\s,()]+ \([^()]*already exists\.?\))+\.?$")
@@ -107,8 +109,8 @@ def passes_by_itself(status: Status) -> bool:
     return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail
 
 
-def delays_the_first_assignment(status: Status) -> bool:
-    """Whether nobody has tasks yet: the group waits for more members to join, or its internal topics are being created."""
+def is_short_delay(status: Status) -> bool:
+    """Whether an assignment is a matter of seconds: the group's delays, and topics that are being created."""
     if status.code is StatusCode.ASSIGNMENT_DELAYED:
-        return status.detail.startswith(INITIAL_DELAY)
+        return status.detail.startswith((INITIAL_DELAY, INTERVAL_DELAY))
     return status.code is StatusCode.MISSING_INTERNAL_TOPICS and passes_by_itself(status)

@@ -28,8 +28,8 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.statuses import (
     ADVICE,
-    delays_the_first_assignment,
     instance_id_taken_text,
+    is_short_delay,
     status_text,
 )
 from streamsrt.membership.values import (
@@ -162,9 +162,10 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
 def has_assignment(state: LoopState) -> bool:
     """Whether the group has given this member its tasks, which may be none.
 
-    While the group delays its first assignment, it gives no tasks to all members: that is not an assignment yet.
+    While the group delays an assignment for seconds, a member without tasks waits for its first ones: that is not an
+    assignment yet.
     """
-    return bool(state.wanted) or (state.wanted is not None and not state.is_first_delayed)
+    return bool(state.wanted) or (state.wanted is not None and not state.is_delayed)
 
 
 def may_be_drained(state: LoopState, now_ms: int) -> bool:
@@ -370,8 +371,8 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
 
 def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
     texts = tuple(status_text(status, is_classic=event.is_classic) for status in event.statuses)
-    is_first_delayed = any(delays_the_first_assignment(status) for status in event.statuses)
-    updated = replace(state, statuses=texts, is_first_delayed=is_first_delayed)
+    is_delayed = any(is_short_delay(status) for status in event.statuses)
+    updated = replace(state, statuses=texts, is_delayed=is_delayed)
     for status in event.statuses:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
             updated = replace(_stopping(updated), was_shut_down=True)

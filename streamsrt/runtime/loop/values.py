@@ -104,8 +104,8 @@ class LoopState:
     assigned_at_ms: int = 0
     statuses: tuple[str, ...] = ()
     """The group coordinator's statuses of the group."""
-    is_first_delayed: bool = False
-    """Whether these say that the group has not assigned tasks to anybody yet."""
+    is_delayed: bool = False
+    """Whether these say that the group assigns tasks in a matter of seconds."""
     trouble: tuple[str, ...] = ()
     """Why heartbeats are not answered, if they aren't."""
     failure: StreamsError | None = None

@@ -125,6 +125,56 @@ def test_the_interval_of_the_latest_answer_counts_from_request_to_request() -> N
     assert scenario.step.wake_at_ms == start + 6_000
 
 
+def said(code: StatusCode, detail: str) -> list[Any]:
+    return [Response.Status(status_code=code, status_detail=detail)]
+
+
+INITIAL = said(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")
+INTERVAL = said(StatusCode.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+CREATED = said(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: [a-changelog]")
+
+
+@pytest.mark.parametrize("status", [INITIAL, INTERVAL, CREATED])
+def test_a_member_asks_soon_while_its_assignment_is_a_matter_of_seconds(status: list[Any]) -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    start, sent_at = scenario.now_ms, []
+    while scenario.now_ms < start + 60_000:
+        sent_at.append(scenario.now_ms - start)
+        scenario.now_ms += 10
+        scenario.answer(1, active=[], standby=[], warmup=[], status=status)
+        while scenario.step.request is None:
+            assert scenario.step.wake_at_ms is not None
+            scenario.at(scenario.step.wake_at_ms)
+    waits = [after - before for before, after in pairwise(sent_at)]
+    # The first one is owed an answer about its tasks anyway.
+    assert waits[1:4] == [500, 500, 500]
+    assert waits[1:] == sorted(waits[1:])
+    assert waits[-1] == 5_000
+    scenario.now_ms += 10
+    sent = scenario.now_ms - 10
+    scenario.answer(1, status=[])
+    assert scenario.step.wake_at_ms == sent + 5_000
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        said(StatusCode.ASSIGNMENT_DELAYED, "5 records of topic a are in flight"),
+        said(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: [a]; Creation failed: a (no disk)."),
+        said(StatusCode.MISSING_SOURCE_TOPICS, "Source topics are missing: [a]"),
+    ],
+)
+def test_what_may_last_is_not_asked_for_more_often(status: list[Any]) -> None:
+    scenario = stable(Scenario(), A0)
+    sent_at = scenario.now_ms
+    scenario.at(sent_at + 5_000)
+    scenario.answer(2, status=status)
+    assert scenario.session.delayed_since_ms is None
+    assert scenario.session.sent_at_ms == sent_at + 5_000
+    assert scenario.at(sent_at + 9_999).request is None
+
+
 # ------------------------------------------------------------------------------------------------------ reconciliation
 
 

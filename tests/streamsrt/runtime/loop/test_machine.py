@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.streams.heartbeat import INITIAL_DELAY_DETAIL
+from coordinator.group.streams.heartbeat import INITIAL_DELAY_DETAIL, INTERVAL_DETAIL
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.values import (
@@ -203,7 +203,10 @@ DELAYED = Status(StatusCode.ASSIGNMENT_DELAYED, INITIAL_DELAY_DETAIL)
 UNCREATED = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a-changelog")
 
 
-@pytest.mark.parametrize("statuses", [(DELAYED,), (UNCREATED,), (DELAYED, UNCREATED)])
+LATER = Status(StatusCode.ASSIGNMENT_DELAYED, INTERVAL_DETAIL)
+
+
+@pytest.mark.parametrize("statuses", [(DELAYED,), (LATER,), (UNCREATED,), (DELAYED, UNCREATED)])
 def test_no_member_is_running_before_the_group_has_assigned_tasks(statuses: tuple[Status, ...]) -> None:
     loop = Loop()
     none_yet = loop.iteration(news=[StatusChanged(statuses), AssignmentChanged(NOTHING, 1)])
