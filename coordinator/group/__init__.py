@@ -8,6 +8,7 @@
 - ``expiry``         expiry of committed offsets, and of groups without members and offsets
 - ``fencing``        who may commit and fetch offsets of a group: members by generation or member epoch, others while it
                      is empty
+- ``heartbeats``     what heartbeats of members with server-side assignment must have, whatever the group's type
 - ``listing``        ListGroups and DeleteGroups, for all group types
 - ``machine``        the machine of all groups of one partition of ``__consumer_offsets``
 - ``members``        what the members of all group types with server-side assignment have in common, and the sender of a

@@ -27,6 +27,7 @@ from coordinator.group.consumer import requests as consumer
 from coordinator.group.consumer.response import error_response as consumer_error
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.expiry import expired
+from coordinator.group.heartbeats import JOIN
 from coordinator.group.listing import delete_groups, list_groups, tombstones
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group, GroupsState
@@ -39,7 +40,7 @@ from coordinator.group.streams.describe import described
 from coordinator.group.streams.heartbeat import assign_after_delay, handle_heartbeat
 from coordinator.group.streams.response import error_response
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.validation import JOIN, check_request, requested_topology
+from coordinator.group.streams.validation import check_request, requested_topology
 from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
     NOTHING,

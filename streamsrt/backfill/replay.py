@@ -28,7 +28,7 @@ from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.snapshots import Values, cache_name
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
-from streamsrt.tasks.output.record_collector import Keys, RecordCollector, Sink
+from streamsrt.tasks.output.record_collector import Keys, Partitions, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
@@ -89,7 +89,7 @@ class OfflineCollector:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: int | Sequence[int] | None = None,
+        partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None:
         latest = self._changelogs.get(topic)

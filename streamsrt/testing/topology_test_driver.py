@@ -39,7 +39,7 @@ from streamsrt.state.access import (
 from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
 from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
-from streamsrt.tasks.output.record_collector import Keys
+from streamsrt.tasks.output.record_collector import Keys, Partitions
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
@@ -114,7 +114,7 @@ class _Capture:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: int | Sequence[int] | None = None,
+        partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None:
         partitions: Iterable[int | None]

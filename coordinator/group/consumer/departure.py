@@ -14,8 +14,9 @@ from coordinator.group.consumer.records import (
     target_metadata_record,
 )
 from coordinator.group.consumer.response import leave_response
-from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, Member, MemberState, applied
+from coordinator.group.consumer.state import ConsumerGroup, Member, MemberState, applied
 from coordinator.group.consumer.timers import all_cancelled, rebalance_timer, session_timer
+from coordinator.group.heartbeats import LEFT_FOR_A_WHILE
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer
 

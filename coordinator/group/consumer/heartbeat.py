@@ -14,9 +14,10 @@ from dataclasses import replace
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.partitions import Partitions
 from coordinator.group.consumer.response import heartbeat_response
-from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, NEVER_ASSIGNED, Current, Member
+from coordinator.group.consumer.state import NEVER_ASSIGNED, Current, Member
 from coordinator.group.consumer.timers import session_timer
-from coordinator.group.consumer.validation import JOIN, owned_partitions
+from coordinator.group.consumer.validation import owned_partitions
+from coordinator.group.heartbeats import JOIN, LEFT_FOR_A_WHILE
 from coordinator.group.members import check_member_epoch, find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply

@@ -13,9 +13,10 @@ from coordinator.group.consumer.describe import described
 from coordinator.group.consumer.heartbeat import handle_heartbeat
 from coordinator.group.consumer.migration import depart, upgrade
 from coordinator.group.consumer.response import leave_response
-from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, MemberState
+from coordinator.group.consumer.state import ConsumerGroup, MemberState
 from coordinator.group.consumer.timers import REBALANCE, rebalance_timer, session_timer
-from coordinator.group.consumer.validation import JOIN, check_request
+from coordinator.group.consumer.validation import check_request
+from coordinator.group.heartbeats import JOIN, LEFT_FOR_A_WHILE
 from coordinator.group.members import NamedGroup, find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext

@@ -20,8 +20,6 @@ from coordinator.group.values import GroupRecord
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 
-LEFT_FOR_A_WHILE = -2
-
 
 class MemberState(IntEnum):
     """The member's position on its way to the target, with the numbers used in the record."""

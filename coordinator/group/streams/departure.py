@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from coordinator.group.heartbeats import LEFT_FOR_A_WHILE
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.records import (
@@ -15,7 +16,7 @@ from coordinator.group.streams.records import (
     target_metadata_record,
 )
 from coordinator.group.streams.response import leave_response
-from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, StreamsGroup
+from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.assignment.reconcile import MemberState

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.group.heartbeats import JOIN, LEFT_FOR_A_WHILE
 from coordinator.group.members import check_member_epoch, find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, older_configurations, target_records
@@ -45,10 +46,10 @@ from coordinator.group.streams.records import (
 )
 from coordinator.group.streams.response import heartbeat_response, partitions_by_endpoint
 from coordinator.group.streams.returning import may_return
-from coordinator.group.streams.state import LEFT_FOR_A_WHILE, ClassicSide, Endpoint, Member, Soft, StreamsGroup, applied
+from coordinator.group.streams.state import ClassicSide, Endpoint, Member, Soft, StreamsGroup, applied
 from coordinator.group.streams.statuses import missing_tags, problem_of, shutdown, stale
 from coordinator.group.streams.task_offsets import has_caught_up, with_report
-from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
+from coordinator.group.streams.validation import check_owned, check_request, owned_tasks, requested_topology
 from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.assignment.configuration import Configuration, configure

@@ -24,7 +24,6 @@ from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_record_value, encode_record_value
 
-LEFT_FOR_A_WHILE = -2
 CLASSIC_TAG = 10_000
 """The tag of a member's record that Apache Kafka does not have: there, members of the two protocols never meet."""
 OLDER_TAG = 10_000

@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from coordinator.group.heartbeats import (
+    JOIN,
+    check_departure,
+    check_ids,
+    check_rebalance_timeout,
+    invalid,
+    not_empty,
+)
 from coordinator.group.refusal import Refused
-from coordinator.group.streams.state import LEFT_FOR_A_WHILE
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.tasks import TaskId, Tasks, task_set
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
-JOIN = 0
-LEAVE = -1
-
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raises Refused(INVALID_REQUEST) for the first rule that the request violates."""
-    _not_empty(request.member_id, "MemberId")
-    _not_empty(request.group_id, "GroupId")
-    _not_empty(request.instance_id, "InstanceId")
-    _not_empty(request.rack_id, "RackId")
+    not_empty(request.member_id, "MemberId")
+    check_ids(request)
     if request.member_epoch == JOIN:
         _check_join(request)
-    elif request.member_epoch == LEFT_FOR_A_WHILE:
-        if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
-    elif request.member_epoch < LEFT_FOR_A_WHILE:
-        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+    check_departure(request, f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
     if request.member_epoch != JOIN and request.topology is not None:
-        raise _invalid("Topology can only be provided when (re-)joining.")
+        raise invalid("Topology can only be provided when (re-)joining.")
     _check_tags(request)
     _check_task_lists(request)
 
@@ -63,33 +61,32 @@ def check_owned(owned: Tasks, configuration: Configuration) -> None:
     for task in sorted(owned.active | owned.standby | owned.warmup):
         count = configuration.task_counts.get(task.subtopology_id)
         if count is None:
-            raise _invalid(f"Subtopology {task.subtopology_id} does not exist in the topology.")
+            raise invalid(f"Subtopology {task.subtopology_id} does not exist in the topology.")
         if not 0 <= task.partition < count:
-            raise _invalid(
+            raise invalid(
                 f"Task {task.partition} for subtopology {task.subtopology_id} is invalid. "
                 f"Number of tasks for this subtopology: {count}"
             )
 
 
 def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    check_rebalance_timeout(request)
     for name, tasks in (
         ("ActiveTasks", request.active_tasks),
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
         if tasks is None or tasks:
-            raise _invalid(f"{name} must be empty when (re-)joining.")
+            raise invalid(f"{name} must be empty when (re-)joining.")
     if request.topology is None:
-        raise _invalid("Topology must be non-null when (re-)joining.")
+        raise invalid("Topology must be non-null when (re-)joining.")
 
 
 def _check_tags(request: StreamsGroupHeartbeatRequest) -> None:
     counts = Counter(tag.key for tag in request.client_tags or ())
     twice = sorted(key for key, count in counts.items() if count > 1)
     if twice:
-        raise _invalid(f"ClientTags has the key {twice[0]} {counts[twice[0]]} times.")
+        raise invalid(f"ClientTags has the key {twice[0]} {counts[twice[0]]} times.")
 
 
 def _check_task_lists(request: StreamsGroupHeartbeatRequest) -> None:
@@ -98,10 +95,10 @@ def _check_task_lists(request: StreamsGroupHeartbeatRequest) -> None:
     if not given:
         return
     if len(given) < len(lists):
-        raise _invalid("If one task-type is non-null, all must be non-null.")
+        raise invalid("If one task-type is non-null, all must be non-null.")
     twice = _repeated(TaskId(ids.subtopology_id, p) for tasks in given for ids in tasks for p in ids.partitions)
     if twice is not None:
-        raise _invalid(
+        raise invalid(
             f"Task {twice.partition} of subtopology {twice.subtopology_id} is in the task lists more than once."
         )
 
@@ -113,12 +110,3 @@ def _repeated(tasks: Iterable[TaskId]) -> TaskId | None:
             return task
         seen.add(task)
     return None
-
-
-def _not_empty(value: str | None, name: str) -> None:
-    if value is not None and not value.strip():
-        raise _invalid(f"{name} can't be empty.")
-
-
-def _invalid(text: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, text)
