@@ -328,7 +328,7 @@ def held_tasks(
     ``left``: these versions. ``running``: those that members run, which read their own topics.
     """
     read = frozenset().union(*map(repartition_topics, running))
-    unread = {place: records for place, records in unread.items() if place[0] not in read}
+    unread = {tp: records for tp, records in unread.items() if tp[0] not in read}
     held = set()
     for old in left:
         versions = versions_of(newest, (old,))

@@ -7,7 +7,7 @@ module          what it has
 ``discovery``   imports the modules that ``autodiscover=`` names
 ``reading``     what an application declares; rejects what is not supported
 ``names``       unsupported names of Faust's classes, and where an application uses them
-``places``      file and line of an application's agents, tables and functions
+``locations``   file and line of an application's agents, tables and functions
 ``timers``      ``@app.timer`` and ``@app.crontab``
 ``background``  ``@app.task``, ``@app.service`` and signals
 ``spawned``     tasks that the program itself begins

@@ -32,8 +32,8 @@ from mode.supervisors import CrashingSupervisor
 
 from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
 from streamsrt.faust.decoding import Decoder, Row
+from streamsrt.faust.locations import line_of
 from streamsrt.faust.monitoring import AgentFlow, monitor_of
-from streamsrt.faust.places import line_of
 from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
 from streamsrt.faust.streams import AgentStream, Chain
 from streamsrt.operators.engine.environment import Environment, why_skipped
@@ -261,19 +261,19 @@ class HeardWorker(Worker):
         assert self.chain is not None
         monitor, stream = monitor_of(self.app), self.chain.streams[self.node.stage]
         event = self.app.create_event(key, value, row.headers or None, row.message())
-        place = TP(row.metadata.topic, row.metadata.partition)
+        tp = TP(row.metadata.topic, row.metadata.partition)
         if self._counts:
-            monitor.on_message_in(place, row.metadata.offset, event.message)
-        state = monitor.on_stream_event_in(place, row.metadata.offset, stream, event)
-        self._open.append((place, event, stream, state))
+            monitor.on_message_in(tp, row.metadata.offset, event.message)
+        state = monitor.on_stream_event_in(tp, row.metadata.offset, stream, event)
+        self._open.append((tp, event, stream, state))
         return key, value
 
     def _tell_end(self, index: int) -> None:
-        place, event, stream, state = self._open.pop(index)
+        tp, event, stream, state = self._open.pop(index)
         monitor, message = monitor_of(self.app), event.message
-        monitor.on_stream_event_out(place, message.offset, stream, event, state)
+        monitor.on_stream_event_out(tp, message.offset, stream, event, state)
         if self._counts:
-            monitor.on_message_out(place, message.offset, message)
+            monitor.on_message_out(tp, message.offset, message)
 
     def acknowledge(self) -> None:
         """Tells what is done."""
@@ -361,8 +361,8 @@ class AgentNode:
         is_first = bool(topics or getattr(self.channel, "pattern", None)) and group not in task.counted
         task.counted.add(group)
         topic = topics[0] if len(topics) == 1 else None
-        calls, place = self.agent.concurrency, (group, task.partition)
-        return AgentFlow(f"<Stream: {group}>", self.agent.name, topic, place, counts_messages=is_first, calls=calls)
+        calls, tp = self.agent.concurrency, (group, task.partition)
+        return AgentFlow(f"<Stream: {group}>", self.agent.name, topic, tp, counts_messages=is_first, calls=calls)
 
     def close(self) -> None:
         """The task ends. What is not acknowledged is forgotten."""

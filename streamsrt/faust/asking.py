@@ -67,9 +67,9 @@ class BrokerAnswers:
         retention = {"cleanup.policy": "delete", "retention.ms": str(round(conf.reply_expires * 1000))}
         replicas = conf.topic_replication_factor or 1
         self.declare(NewTopic(name=topic, partitions=1, replication_factor=replicas, configs=retention))
-        places = [(topic, number) for number in range(admin.partitions_for([topic])[topic])]
-        ends = admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-        self._network.fetcher.add_partitions({place: ends[place].offset for place in places})
+        partitions = [(topic, number) for number in range(admin.partitions_for([topic])[topic])]
+        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        self._network.fetcher.add_partitions({tp: ends[tp].offset for tp in partitions})
 
     def declare(self, topic: NewTopic) -> None:
         """Creates that topic, if it is not there. Raises StreamsError."""

@@ -26,8 +26,8 @@ from mode.utils.futures import maybe_async
 from streamsrt.errors import ProcessingError, StreamsError, UserError
 from streamsrt.faust.host import SENDER, Host
 from streamsrt.faust.lifecycle import own_hooks
+from streamsrt.faust.locations import line_of, written
 from streamsrt.faust.options import given_options
-from streamsrt.faust.places import line_of, written
 
 if TYPE_CHECKING:
     import faust
@@ -150,8 +150,8 @@ class Background:
         message = future.message
         if not future.done():
             topic = message.channel.get_topic_name() if isinstance(message.channel, TopicT) else "<anon>"
-            place = -1 if message.partition is None else message.partition
-            future.set_result(RecordMetadata(topic, place, TP(topic, place), -1, message.timestamp, 0))
+            number = -1 if message.partition is None else message.partition
+            future.set_result(RecordMetadata(topic, number, TP(topic, number), -1, message.timestamp, 0))
         try:
             result = message.callback(future)
         except Exception:

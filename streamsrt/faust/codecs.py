@@ -16,7 +16,7 @@ from faust.serializers.codecs import codecs, get_codec
 from faust.types.models import ModelT
 
 from streamsrt.errors import UserError
-from streamsrt.faust.places import declared_at, line_of, made_at
+from streamsrt.faust.locations import declared_at, line_of, made_at
 
 if TYPE_CHECKING:
     import faust
@@ -26,15 +26,15 @@ TABLES = ("Table", "GlobalTable", "SetTable", "SetGlobalTable")
 
 
 class Named(NamedTuple):
-    """A codec, and what names it. ``place``: where that is, which takes long to find out."""
+    """A codec, and what names it. ``location``: where that is, which takes long to find out."""
 
     codec: object
     what: str
-    place: Callable[[], str]
+    location: Callable[[], str]
 
 
-def known_codec(codec: object, what: str, place: Callable[[], str]) -> object:
-    """The codec of that name. ``what``, ``place``: what names it, and where. Raises UserError where faust knows none."""
+def known_codec(codec: object, what: str, location: Callable[[], str]) -> object:
+    """The codec of that name. ``what``, ``location``: what names it, and where. Raises UserError where faust knows none."""
     try:
         return get_codec(codec)
     except (KeyError, TypeError):
@@ -43,16 +43,16 @@ def known_codec(codec: object, what: str, place: Callable[[], str]) -> object:
         meant = difflib.get_close_matches(unknown, names, n=1)
         question = f": did you mean {meant[0]!r}?" if meant else "."
         raise UserError(
-            f"{what}{place()} is {codec!r}, but faust has no codec {unknown!r}{question} Its codecs are {', '.join(names)}; "
-            "faust.serializers.codecs.register() adds others"
+            f"{what}{location()} is {codec!r}, but faust has no codec {unknown!r}{question} Its codecs are "
+            f"{', '.join(names)}; faust.serializers.codecs.register() adds others"
         ) from None
 
 
 def require_codecs(named: Iterable[Named]) -> None:
     """Raises UserError for the first one that faust does not know."""
-    for codec, what, place in named:
+    for codec, what, location in named:
         if codec:
-            known_codec(codec, what, place)
+            known_codec(codec, what, location)
 
 
 def of_application(app: faust.App, tables: Iterable[faust.Table]) -> Iterator[Named]:
@@ -106,10 +106,10 @@ def _place_of(
     return "" if agent is None else f" of agent {agent.name} ({line_of(agent.fun)})"
 
 
-def _of_schema(schema: faust.SchemaT, of: str, place: Callable[[], str]) -> Iterator[Named]:
+def _of_schema(schema: faust.SchemaT, of: str, location: Callable[[], str]) -> Iterator[Named]:
     yield from _of_types((schema.key_type, schema.value_type))
-    yield Named(schema.key_serializer, f"key_serializer= of {of}", place)
-    yield Named(schema.value_serializer, f"value_serializer= of {of}", place)
+    yield Named(schema.key_serializer, f"key_serializer= of {of}", location)
+    yield Named(schema.value_serializer, f"value_serializer= of {of}", location)
 
 
 def _of_types(kinds: Iterable[object]) -> Iterator[Named]:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from faust.exceptions import ImproperlyConfigured
 
 from streamsrt.errors import UserError
-from streamsrt.faust.places import declared_at
+from streamsrt.faust.locations import declared_at
 
 if TYPE_CHECKING:
     import faust

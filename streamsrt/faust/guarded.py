@@ -18,8 +18,8 @@ from faust.tables.table import Table
 from mode import Service
 from mode.utils.collections import FastUserDict, ManagedUserDict
 
+from streamsrt.faust.locations import is_of_program
 from streamsrt.faust.names import REFUSED
-from streamsrt.faust.places import is_of_program
 
 if TYPE_CHECKING:
     import faust

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar
 
 from streamsrt.errors import ProcessingError
-from streamsrt.faust.places import raised_at, said
+from streamsrt.faust.locations import raised_at, said
 
 SENDER: ContextVar[str] = ContextVar("SENDER", default="")
 """What runs, in words, where it is no agent: a timer, a task. It is to blame for what it sends."""

@@ -20,8 +20,8 @@ from streamsrt.config import StreamsConfig, key_value_pairs
 from streamsrt.errors import ConfigError, UserError, message_and_exit_code
 from streamsrt.faust.asking import BrokerAnswers
 from streamsrt.faust.creation import create_topics
+from streamsrt.faust.locations import declared_at
 from streamsrt.faust.options import given_options
-from streamsrt.faust.places import declared_at
 from streamsrt.faust.program import topology_with
 from streamsrt.faust.settings import config
 

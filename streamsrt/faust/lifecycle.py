@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from faust import App
 
-from streamsrt.faust.places import NOT_OF_PROGRAM, line_of
+from streamsrt.faust.locations import NOT_OF_PROGRAM, line_of
 
 if TYPE_CHECKING:
     import faust
@@ -45,9 +45,9 @@ def uncalled_hooks(app: faust.App) -> Iterator[tuple[str, str]]:
     for name in sorted({*hooks, *_OF_WORKER} - {*CALLED, *_ELSEWHERE}):
         function = _own(type(app), name)
         if function is not None:
-            place = f"method {name} of {type(app).__name__} ({line_of(function)})"
+            location = f"method {name} of {type(app).__name__} ({line_of(function)})"
             yield (
-                place,
+                location,
                 f"nobody would call it. These are called: {', '.join(CALLED)}. Or connect a function to a signal",
             )
 

@@ -22,7 +22,7 @@ from faust import App
 from faust.sensors.monitor import Monitor, TableState
 from faust.types.tuples import TP, PendingMessage, RecordMetadata
 
-from streamsrt.faust.places import NOT_OF_PROGRAM, line_of
+from streamsrt.faust.locations import NOT_OF_PROGRAM, line_of
 from streamsrt.operators.engine.environment import Environment
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def uncalled_methods(app: faust.App) -> Iterator[tuple[str, str]]:
             if name in CALLED or not callable(getattr(function, "fun", function)):
                 continue
             if name.startswith("on_") or name in ("start", "stop", "restart", "crash") or _is_task(function):
-                place = line_of(getattr(function, "fun", function))
+                location = line_of(getattr(function, "fun", function))
                 yield (
-                    f"method {name} of {owner.__name__} ({place}), the monitor of {app.conf.id},",
+                    f"method {name} of {owner.__name__} ({location}), the monitor of {app.conf.id},",
                     f"nobody would call it. These are called: {', '.join(CALLED)}. Run what needs a loop in an @app.task",
                 )
 
@@ -133,9 +133,9 @@ class AgentFlow:
         number = len(rows)
         self.given += number
         if self._topic is None:
-            places = [row.metadata for row in rows]
-            self.by_topic.update([place[0] for place in places])
-            self.read.update({(place[0], place[1]): place[2] for place in places})
+            origins = [row.metadata for row in rows]
+            self.by_topic.update([topic for topic, _, _ in origins])
+            self.read.update({(topic, partition): offset for topic, partition, offset in origins})
         else:
             self.by_topic[self._topic] += number
             _, partition, offset = rows[-1].metadata
@@ -179,12 +179,12 @@ class SendFigures:
         if not self._hears:
             self.by_topic[topic] += len(keys)
             return []
-        begin, place = monitor_of(self._app).on_send_initiated, TP(topic, -1)
+        begin, tp = monitor_of(self._app).on_send_initiated, TP(topic, -1)
         pending: list[tuple[object, RecordMetadata]] = []
         for key, value, at_ms in zip(keys, values, timestamps, strict=True):
             message = PendingMessage(topic, key, value, None, at_ms / 1000, None, None, None, None, topic)
             state = begin(self._app.producer, topic, message, len(key or b""), len(value or b""))
-            pending.append((state, RecordMetadata(topic, -1, place, -1, at_ms / 1000, 0)))
+            pending.append((state, RecordMetadata(topic, -1, tp, -1, at_ms / 1000, 0)))
         return pending
 
     def committed(self, since_s: float, pending: Sequence[tuple[object, RecordMetadata]]) -> None:
@@ -274,7 +274,7 @@ class Figures:
         monitor = self.monitor
         monitor.on_commit_completed(self._app._consumer, self._commits.pop(id(env), monitor.time()))
         if env.observed.committing:
-            monitor.on_tp_commit({TP(*place): offset for place, offset in env.observed.committing.items()})
+            monitor.on_tp_commit({TP(*tp): offset for tp, offset in env.observed.committing.items()})
         self.is_stale = True
 
     def _partitions_change(self) -> None:
@@ -320,8 +320,8 @@ class Figures:
             failed = env.counters.failed_production
             monitor.send_errors += failed - told
             self._envs[number] = env, failed
-            for place in env.observed.readable_ends():
-                monitor.track_tp_end_offset(TP(place[0], place[1]), place[2])
+            for end in env.observed.readable_ends():
+                monitor.track_tp_end_offset(TP(end[0], end[1]), end[2])
 
     def _tell_flows(self, monitor: faust.Monitor) -> None:
         active = 0
@@ -340,7 +340,7 @@ class Figures:
                 monitor.messages_received_total += flow.by_topic.total()
                 monitor.messages_received_by_topic.update(flow.by_topic)
                 flow.by_topic.clear()
-                monitor.tp_read_offsets.update({TP(*place): offset for place, offset in flow.read.items()})
+                monitor.tp_read_offsets.update({TP(*tp): offset for tp, offset in flow.read.items()})
         monitor.events_active, monitor.messages_active = active, sum(messages.values())
 
     def _tell_tables(self, monitor: faust.Monitor) -> None:

@@ -23,7 +23,7 @@ from faust.agents.agent import Agent
 from faust.tables.base import Collection
 from mode import Service
 
-from streamsrt.faust.places import NOT_OF_PROGRAM, is_of_program, written
+from streamsrt.faust.locations import NOT_OF_PROGRAM, is_of_program, written
 
 _JOIN = "faust does not support it, either: look the other side up in a table"
 BY_HAND = "records come to agents only: give the topic an agent, @app.agent(topic)"
@@ -162,7 +162,7 @@ class Use(NamedTuple):
     """A use of what is refused."""
 
     what: str
-    place: str
+    location: str
     instead: str
 
 
@@ -200,8 +200,8 @@ def refused_in(function: Callable[..., object], *, of_stream: bool = False) -> I
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in REFUSED.get(
                 kinds.get(name, object), ()
             ):
-                place = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
-                yield Use(f"{name}.{attribute}", place, REFUSED[kinds[name]][attribute])
+                location = f"{code.co_filename}:{code.co_firstlineno + node.lineno - 1}"
+                yield Use(f"{name}.{attribute}", location, REFUSED[kinds[name]][attribute])
 
 
 def _kinds(function: FunctionType) -> dict[str, type]:

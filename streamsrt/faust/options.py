@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from faust import Settings
 
 from streamsrt.errors import ConfigError
-from streamsrt.faust.places import declared_at
+from streamsrt.faust.locations import declared_at
 
 if TYPE_CHECKING:
     import faust

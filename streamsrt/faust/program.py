@@ -17,7 +17,7 @@ from streamsrt.faust.asking import BrokerAnswers, OpenAnswers
 from streamsrt.faust.channels import open_channels
 from streamsrt.faust.codecs import TABLES
 from streamsrt.faust.json_form import use_form
-from streamsrt.faust.places import assigned_at, made_at, site_of
+from streamsrt.faust.locations import assigned_at, made_at, site_of
 from streamsrt.faust.reading import DeclaredTopic, declared, over_topics, topics_of
 from streamsrt.faust.running import RunningApplication
 from streamsrt.faust.stages import channels_of

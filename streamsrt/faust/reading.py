@@ -19,10 +19,10 @@ from streamsrt.faust.codecs import Named, of_application, of_topic, require_code
 from streamsrt.faust.decoding import unreadable_types
 from streamsrt.faust.discovery import discover
 from streamsrt.faust.lifecycle import uncalled_hooks
+from streamsrt.faust.locations import declared_at, line_of, written
 from streamsrt.faust.monitoring import uncalled_methods
 from streamsrt.faust.names import reachable, refused_in
 from streamsrt.faust.options import STORES, check_options
-from streamsrt.faust.places import declared_at, line_of, written
 from streamsrt.faust.recovery import hears_of_changes
 from streamsrt.faust.tables import changelog_of, is_global, is_of_sets, kept_as, schema_of
 from streamsrt.faust.timers import Timer, timers_of
@@ -192,8 +192,8 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
     yield from uncalled_methods(app)
     if app._web_server_service is not None:
         server = app._web_server_service
-        place = f" ({line_of(server)})" if inspect.isfunction(server) else declared_at(server)
-        yield f"@app.web_server of {app.conf.id}{place}", "write pages with @app.page, or run the server separately"
+        location = f" ({line_of(server)})" if inspect.isfunction(server) else declared_at(server)
+        yield f"@app.web_server of {app.conf.id}{location}", "write pages with @app.page, or run the server separately"
     for table in found.tables:
         for reason, instead in _of_table(table):
             yield f"{reason} of table {table.name}{declared_at(table)}", instead
@@ -211,7 +211,7 @@ def _unsupported(app: faust.App, found: Declared) -> Iterator[tuple[str, str]]:
             for number, each in enumerate(reachable(function)):
                 through = f"{each.__name__}, which is called by " if number else ""
                 for use in refused_in(each, of_stream=of_stream and not number):
-                    yield f"{use.what} ({use.place}) in {through}{what} {written(function).__name__}", use.instead
+                    yield f"{use.what} ({use.location}) in {through}{what} {written(function).__name__}", use.instead
 
 
 def _of_application(app: faust.App) -> Iterator[tuple[str, str]]:
@@ -269,18 +269,18 @@ def _has_own_schema(table: faust.Table) -> bool:
 def _of_agent(agent: faust.Agent) -> Iterator[tuple[str, str]]:
     from faust.types import TopicT
 
-    place = f"of agent {agent.name} ({line_of(agent.fun)})"
+    location = f"of agent {agent.name} ({line_of(agent.fun)})"
     if agent._sinks and inspect.iscoroutinefunction(written(agent.fun)):
-        yield f"sink= {place}, which does not yield,", "yield what the sinks are to get; Faust rejects it, too"
+        yield f"sink= {location}, which does not yield,", "yield what the sinks are to get; Faust rejects it, too"
     if isinstance(agent.channel, TopicT):
         for what, kind in unreadable_types(agent.app, agent.channel.schema):
-            yield f"{what}={kind!r} of topic {agent.channel} {place}", _NO_TYPE
+            yield f"{what}={kind!r} of topic {agent.channel} {location}", _NO_TYPE
         if not agent.channel.acks:
-            yield f"acks=False of topic {agent.channel} {place}", "iterate over stream.noack() in the agent"
+            yield f"acks=False of topic {agent.channel} {location}", "iterate over stream.noack() in the agent"
     strategy = agent._get_supervisor_strategy()
     if issubclass(strategy, _FORFEITING):
         yield (
-            f"the supervisor {strategy.__name__} {place}",
+            f"the supervisor {strategy.__name__} {location}",
             "it would leave records unread. mode.OneForOneSupervisor goes on behind the record, and mode.CrashingSupervisor "
             "stops the application",
         )
@@ -310,8 +310,8 @@ def _asks(agent: faust.Agent) -> Iterator[tuple[str, str]]:
             ):
                 line = instruction.positions.lineno if instruction.positions else function.__code__.co_firstlineno
                 through = "" if function is own else f"{function.__name__}, which is called by "
-                place = f"{function.__code__.co_filename}:{line}"
-                yield f"{before}.{instruction.argval} ({place}) in {through}agent {agent.name}", _WHY_NOT_ASK
+                location = f"{function.__code__.co_filename}:{line}"
+                yield f"{before}.{instruction.argval} ({location}) in {through}agent {agent.name}", _WHY_NOT_ASK
             is_agent = instruction.opname in ("LOAD_GLOBAL", "LOAD_DEREF") and isinstance(
                 scope.get(instruction.argval), AgentT
             )
@@ -328,8 +328,8 @@ def _of_agent_over_channel(agent: faust.Agent) -> Iterator[tuple[str, str]]:
     for function, name, line in found:
         # Other objects have a group_by, too.
         if name in (_OF_TOPICS if function is own else _BY_HAND):
-            place = f"{function.__code__.co_filename}:{line}"
-            what = f"{name} ({place}) of agent {agent.name} over a channel, and not a topic,"
+            location = f"{function.__code__.co_filename}:{line}"
+            what = f"{name} ({location}) of agent {agent.name} over a channel, and not a topic,"
             yield what, "give the agent a topic, app.agent(app.topic(name)), and send to that"
 
 

@@ -24,10 +24,10 @@ from streamsrt.faust.background import TICK_MS, Background, app_tasks
 from streamsrt.faust.expiry import RowExpiry
 from streamsrt.faust.host import Host
 from streamsrt.faust.lifecycle import bind_life, unbind_life
+from streamsrt.faust.locations import caller, line_of
 from streamsrt.faust.monitoring import Figures, bind_monitor, unbind_monitor
 from streamsrt.faust.names import BY_HAND, REFUSED, REFUSED_METHODS, bind_attributes, unbind_attributes
 from streamsrt.faust.pages import LocalAssignor, LocalRouter
-from streamsrt.faust.places import caller, line_of
 from streamsrt.faust.reading import Declared
 from streamsrt.faust.recovery import call_for_rows, hears_of_changes
 from streamsrt.faust.rows import ReadableRows, Rows
@@ -458,8 +458,10 @@ class RunningApplication:
 
     def _refuse(self, what: str, instead: str) -> NoReturn:
         """Ends the application, whatever its code makes of the exception. Raises UserError with the line of the call."""
-        place = caller() or self._spawned.place()
-        error = UserError(f"{what} ({place}) is not supported by streamsrt.faust: {instead}. The application ends here")
+        location = caller() or self._spawned.location()
+        error = UserError(
+            f"{what} ({location}) is not supported by streamsrt.faust: {instead}. The application ends here"
+        )
         _fail(error)
         if self._background is not None and not isinstance(CURRENT.get(None), RunningTask):
             self._background.fail(error)
@@ -479,8 +481,8 @@ class RunningApplication:
             return False
         count = found[0].env.partitions_of_topic(topic)
         chosen = placed(self.app, key, count)
-        place = (topic, partition_for_key(key, count) if chosen is None else chosen)
-        return any(place in task.partitions() for task in found)
+        tp = (topic, partition_for_key(key, count) if chosen is None else chosen)
+        return any(tp in task.partitions() for task in found)
 
     def of_topics(self) -> set[tuple[str, int]]:
         """The partitions that agents of this process read, with their topics."""

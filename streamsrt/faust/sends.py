@@ -25,8 +25,8 @@ from streamsrt.errors import UserError
 from streamsrt.faust.codecs import of_send, require_codecs
 from streamsrt.faust.encoding import Encoder
 from streamsrt.faust.host import SENDER
+from streamsrt.faust.locations import declared_at
 from streamsrt.faust.monitoring import SendFigures
-from streamsrt.faust.places import declared_at
 from streamsrt.faust.reading import topic_configs
 from streamsrt.operators.engine.environment import Environment, RefusedRecordError
 from streamsrt.wire.records import Headers
@@ -191,8 +191,8 @@ class Sent:
     __slots__ = ("_metadata",)
 
     def __init__(self, topic: str, partition: int | None, timestamp: float | None) -> None:
-        place = -1 if partition is None else partition
-        self._metadata = (topic, place, timestamp)
+        number = -1 if partition is None else partition
+        self._metadata = (topic, number, timestamp)
 
     def __await__(self) -> Generator[None, None, RecordMetadata]:
         yield from ()

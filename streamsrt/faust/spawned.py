@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 
-from streamsrt.faust.places import caller
+from streamsrt.faust.locations import caller
 
 T = TypeVar("T")
 _Task = asyncio.Task[None]
@@ -28,7 +28,7 @@ class _Begun(NamedTuple, Generic[T]):
     """Who has begun a task, and where in the program: ``file:line``."""
 
     owner: T | None
-    place: str
+    location: str
 
 
 class Spawned(Generic[T]):
@@ -57,10 +57,10 @@ class Spawned(Generic[T]):
         """Whether there are any."""
         return bool(self._running)
 
-    def place(self) -> str:
+    def location(self) -> str:
         """Where the program has begun the one that runs: ``file:line``; empty if none runs."""
         begun = self._running.get(cast(_Task, asyncio.current_task()))
-        return "" if begun is None else begun.place
+        return "" if begun is None else begun.location
 
     def of(self, owner: T) -> list[_Task]:
         """Those of one owner."""

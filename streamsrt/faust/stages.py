@@ -12,8 +12,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from streamsrt.errors import StreamsError, UserError
+from streamsrt.faust.locations import line_of
 from streamsrt.faust.names import reachable
-from streamsrt.faust.places import line_of
 from streamsrt.faust.reading import called
 from streamsrt.faust.streams import Chain, Silent
 
@@ -28,39 +28,39 @@ def channels_of(agent: faust.Agent) -> list[faust.TopicT]:
     """What the agent reads: its topic, and those of the streams that it derives. Raises UserError."""
     if not any(name in _DERIVING for each in reachable(agent.fun) for name, _ in called(each)):
         return [agent.channel]
-    place = f"agent {agent.name} ({line_of(agent.fun)})"
+    location = f"agent {agent.name} ({line_of(agent.fun)})"
     loop = asyncio.new_event_loop()
     try:
-        chain = loop.run_until_complete(_tried(agent, place))
+        chain = loop.run_until_complete(_tried(agent, location))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
     if agent.concurrency > 1 and len(chain.streams) > 1:
-        raise UserError(f"{place} has concurrency={agent.concurrency}, so it can't use group_by or through")
+        raise UserError(f"{location} has concurrency={agent.concurrency}, so it can't use group_by or through")
     channels: list[faust.TopicT] = [stream.channel for stream in chain.streams]
-    _require_different(place, channels)
+    _require_different(location, channels)
     return channels
 
 
-def _require_different(place: str, channels: Sequence[faust.TopicT]) -> None:
+def _require_different(location: str, channels: Sequence[faust.TopicT]) -> None:
     """Raises UserError for a topic that is read and written by steps of one agent: its records would go round for ever."""
     seen: set[str] = set()
     for number, channel in enumerate(channels):
         if number and len(channel.topics) != 1:
             raise UserError(
-                f"{place} derives a stream for {channel}, which is not one topic: name the one to send to, "
+                f"{location} derives a stream for {channel}, which is not one topic: name the one to send to, "
                 "group_by(topic=app.topic(name)) or through(name)"
             )
         again = seen.intersection(channel.topics)
         if again:
             raise UserError(
-                f"{place} derives two streams for the topic {again.pop()}, so its records would go round for ever: name "
+                f"{location} derives two streams for the topic {again.pop()}, so its records would go round for ever: name "
                 "another topic in group_by or through"
             )
         seen.update(channel.topics)
 
 
-async def _tried(agent: faust.Agent, place: str) -> Chain:
+async def _tried(agent: faust.Agent, location: str) -> Chain:
     asked = asyncio.Event()
     chain = Chain(agent.name, agent.channel, Silent(agent.app, agent.channel, asked.set), None)
     beginning = asyncio.ensure_future(_begin(agent.fun, chain))
@@ -71,13 +71,13 @@ async def _tried(agent: faust.Agent, place: str) -> Chain:
             await beginning
         if not chain.asked.is_set():
             raise UserError(
-                f"{place} did not ask for a record within {_PATIENCE_S:g} s. It was called without any, to learn what its "
-                "group_by or through derives: do less before the loop over the stream"
+                f"{location} did not ask for a record within {_PATIENCE_S:g} s. It was called without any, to learn what "
+                "its group_by or through derives: do less before the loop over the stream"
             )
     except StreamsError:
         raise
     except Exception as error:
-        raise UserError(f"{place} raised {type(error).__name__}: {error} before it asked for a record") from error
+        raise UserError(f"{location} raised {type(error).__name__}: {error} before it asked for a record") from error
     finally:
         for each in (beginning, waiting):
             each.cancel()

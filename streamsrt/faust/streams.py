@@ -29,8 +29,8 @@ from mode.utils.times import want_seconds
 
 from streamsrt.errors import UserError
 from streamsrt.faust.decoding import Row
+from streamsrt.faust.locations import caller, said
 from streamsrt.faust.names import INTERNAL, REFUSED
-from streamsrt.faust.places import caller, said
 
 if TYPE_CHECKING:
     import faust

@@ -21,7 +21,7 @@ from croniter import croniter
 
 from streamsrt.errors import ProcessingError, RecordError, StreamsError, UserError
 from streamsrt.faust.host import SENDER, Host
-from streamsrt.faust.places import caller, line_of, said, written
+from streamsrt.faust.locations import caller, line_of, said, written
 from streamsrt.faust.rows import ReadableRows
 from streamsrt.operators.engine.environment import Environment
 

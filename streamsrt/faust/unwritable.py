@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from faust.serializers.codecs import get_codec
 
 from streamsrt.faust.codecs import TABLES
-from streamsrt.faust.places import assigned_at, caller, made_at
+from streamsrt.faust.locations import assigned_at, caller, made_at
 
 if TYPE_CHECKING:
     import faust

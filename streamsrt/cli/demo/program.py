@@ -96,8 +96,8 @@ def load(network: NetworkThread, data: DemoInput, limit: int | None = None) -> i
 
 
 def _ends(network: NetworkThread, topic: str) -> dict[int, int]:
-    places: dict[TopicPartition, int] = {(topic, index): LATEST for index in range(flights.PARTITIONS)}
-    return {place[1]: at.offset for place, at in network.admin.list_offsets(places).items()}
+    partitions: dict[TopicPartition, int] = {(topic, index): LATEST for index in range(flights.PARTITIONS)}
+    return {tp[1]: at.offset for tp, at in network.admin.list_offsets(partitions).items()}
 
 
 def _load_airlines(network: NetworkThread, collector: RecordCollector, data: DemoInput) -> None:
@@ -205,11 +205,11 @@ def _progress_table(streams: KafkaStreams, started: float) -> Table | None:
 def read_delays(network: NetworkThread) -> dict[Windowed[str], flights.Delays]:
     """The last value of each airline and hour out of the result's topic."""
     key_serde = serdes.time_windowed(serdes.string, flights.HOUR)
-    places: dict[TopicPartition, int] = {(flights.DELAYS, index): EARLIEST for index in range(flights.PARTITIONS)}
-    starts = {place: at.offset for place, at in network.admin.list_offsets(places).items()}
-    ends = {place: at.offset for place, at in network.admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
-    left = {place for place in places if starts[place] < ends[place]}
-    network.fetcher.add_partitions({place: starts[place] for place in left})
+    partitions: dict[TopicPartition, int] = {(flights.DELAYS, index): EARLIEST for index in range(flights.PARTITIONS)}
+    starts = {tp: at.offset for tp, at in network.admin.list_offsets(partitions).items()}
+    ends = {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(partitions, LATEST)).items()}
+    left = {tp for tp in partitions if starts[tp] < ends[tp]}
+    network.fetcher.add_partitions({tp: starts[tp] for tp in left})
     found: dict[Windowed[str], flights.Delays] = {}
     while left:
         for fetched in network.fetcher.poll(1.0):

@@ -46,14 +46,14 @@ class LeftUnread:
 
     def without(self, topics: Iterable[str]) -> LeftUnread:
         read = frozenset(topics)
-        return LeftUnread({place: count for place, count in self.unread.items() if place[0] not in read}, self.own)
+        return LeftUnread({tp: count for tp, count in self.unread.items() if tp[0] not in read}, self.own)
 
 
 def left_of(topology: Topology, unread: Unread) -> LeftUnread:
     own = topology.topics()
     return LeftUnread(
-        {place: count for place, count in unread.items() if place[0] not in own},
-        {place: count for place, count in unread.items() if place[0] in own},
+        {tp: count for tp, count in unread.items() if tp[0] not in own},
+        {tp: count for tp, count in unread.items() if tp[0] in own},
     )
 
 
@@ -90,8 +90,8 @@ def left_behind(view: View, version: Version, group_id: str, unread: Unread, *, 
     read = frozenset(waits) - {topic for topic, _ in unread}
     if may_lose:
         return LeftBehind(warning=left_detail(group_id, unread, may_lose=True) if unread else "")
-    known = {place: count for place, count in unread.items() if waits.get(place[0])}
-    others = {place: count for place, count in unread.items() if place not in known}
+    known = {tp: count for tp, count in unread.items() if waits.get(tp[0])}
+    others = {tp: count for tp, count in unread.items() if tp not in known}
     return LeftBehind(
         held=frozenset(TaskId(name, partition) for topic, partition in known for name in waits[topic]),
         detail=held_by_name(group_id, version.epoch, known) if known else "",

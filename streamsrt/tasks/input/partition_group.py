@@ -162,7 +162,7 @@ class PartitionGroup:
 
     def readable_ends(self) -> list[tuple[str, int, int]]:
         """Returns the partitions whose high watermark is known, each with that."""
-        known = ((*place, queue.high_watermark) for place, queue in self._queues.items())
+        known = ((*tp, queue.high_watermark) for tp, queue in self._queues.items())
         return [each for each in known if each[2] >= 0]
 
     def is_ready(self, now_ms: int) -> bool:

@@ -126,5 +126,5 @@ class OwnedTask:
     @property
     def lag_is_known(self) -> bool:
         """Whether the end of each input partition is known. Tasks that do not read any input have no lag."""
-        places = self.task.source_partitions if self.is_active else ()
-        return all(place in self.inputs and self.inputs[place].lag_records is not None for place in places)
+        partitions = self.task.source_partitions if self.is_active else ()
+        return all(tp in self.inputs and self.inputs[tp].lag_records is not None for tp in partitions)

@@ -69,15 +69,15 @@ def caller() -> str:
 
 def raised_at(error: BaseException) -> str:
     """The line of the program that has raised it, or has called what did: ``file:line``; empty if none has."""
-    places = [
+    locations = [
         f"{frame.f_code.co_filename}:{line}" for frame, line in walk_tb(error.__traceback__) if is_of_program(frame)
     ]
-    return places[-1] if places else ""
+    return locations[-1] if locations else ""
 
 
-def said(place: str) -> str:
-    """A place in the middle of a sentence: `` (file:line)``."""
-    return f" ({place})" if place else ""
+def said(location: str) -> str:
+    """A location in the middle of a sentence: `` (file:line)``."""
+    return f" ({location})" if location else ""
 
 
 def declared_at(wanted: object) -> str:
