@@ -24,7 +24,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.bar { display: inline-block; height: .7em; background: var(--bar); margin-left: .5rem; }
+.bar { display: inline-block; width: 120px; margin-left: .5rem; text-align: left; }
+.bar span { display: inline-block; height: .7em; background: var(--bar); }
 .days { display: flex; align-items: flex-end; gap: 1px; height: 100px; overflow-x: auto; margin: .5rem 0; }
 .days span { background: var(--bar); min-width: 6px; flex: 1; }
 .warning { border-left: 3px solid #d97706; padding-left: .75rem; }
@@ -65,7 +66,7 @@ def _sections(report: BackfillReport) -> Iterator[str]:
             for source in report.sources
         ),
     )
-    yield from (_days(source) for source in report.sources if source.days)
+    yield from (_days(source) for source in report.sources if len(source.days) > 1)
     yield "<h2>Subtopologies</h2>"
     yield _table(
         ("subtopology", "tasks", "records", "seconds", "skew", "largest", "slowest"),
@@ -112,14 +113,14 @@ def _summary(report: BackfillReport) -> str:
     failed = {name: count for name, count in report.counters.items() if name.startswith("failed_") and count}
     lines = [
         f"{report.application}, plan {report.plan} of {planned}",
-        f"{counted(len(report.tasks), 'task')} finished, {len(report.unfinished)} not; hand-over: {report.hand_over}",
+        f"{counted(len(report.tasks), 'task')} finished; hand-over: {report.hand_over}",
         f"{counted(report.records, 'record')} in {report.seconds:.1f} task seconds, "
         f"{report.written_bytes:,} bytes written, {report.peak_memory_bytes >> 20} MB of memory at most",
         f"{report.counters.get('dropped_late', 0):,} dropped as late, {report.counters.get('dropped', 0):,} dropped in all",
     ]
     lines += [f"{name.replace('_', ' ')}: {count:,}" for name, count in failed.items()]
     if report.unfinished:
-        lines.append(f"unfinished: {', '.join(report.unfinished)}")
+        lines.append(f"{counted(len(report.unfinished), 'task')} unfinished: {', '.join(report.unfinished)}")
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
@@ -153,7 +154,7 @@ def _text(value: _Cell) -> str:
 
 def _bar(value: _Cell, largest: float) -> str:
     width = round(_BAR_PX * float(value) / largest) if largest else 0
-    return f'<span class="bar" style="width:{width}px"></span>'
+    return f'<span class="bar"><span style="width:{width}px"></span></span>'
 
 
 def _days(source: TopicReport) -> str:

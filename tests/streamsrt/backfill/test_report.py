@@ -157,7 +157,7 @@ def test_the_page_is_whole_and_shows_names_as_they_are() -> None:
     text = "\n".join(found.text)
     assert _ODD in text
     assert "times <without> a zone" in text
-    assert "unfinished: y_1" in text
+    assert "1 task unfinished: y_1" in text
     assert "failed processing: 3" in text
     assert "2 days in numbers" in text
 
