@@ -39,8 +39,9 @@ Part: TypeAlias = Literal["key", "value"]
 PARTS: tuple[Part, Part] = ("key", "value")
 _Convert: TypeAlias = Callable[[object], object]
 _SHOWN = 120
+_TEXTS = ("string", "uuid")
 _MARK = "a row that its serde does not take: "
-_MARKED = re.compile(rf"{_MARK}(.*?)\.$", re.MULTILINE)
+_MARKED = re.compile(rf"{_MARK}((key|value) .*? is not of (.+?): .*?)\.$", re.MULTILINE)
 
 
 class _Adapter(Protocol):
@@ -105,9 +106,11 @@ def refused_row(topic: str, text: str) -> RowEncodingError | None:
     found = _MARKED.search(text)
     if found is None:
         return None
+    said, part, serde = found.groups()
+    taken = "cast(... as string)" if serde in _TEXTS else "struct(...)"
     return RowEncodingError(
-        f"the lake of {topic} has {_MARK}{found[1]}. Select what the serde takes, e.g. --lake-column {topic}.value="
-        "'struct(...)', or leave such rows out with --lake-where"
+        f"the lake of {topic} has {_MARK}{said}. Select what the serde takes, e.g. --lake-column {topic}.{part}='{taken}', "
+        "or leave such rows out with --lake-where"
     )
 
 

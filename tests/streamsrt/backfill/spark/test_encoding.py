@@ -241,7 +241,11 @@ def test_it_is_found_in_an_error_of_spark() -> None:
     assert "the lake of orders has a row that its serde does not take: value {'id': 1} is not of json(Order)" in str(
         found
     )
-    assert "--lake-where" in str(found)
+    assert "--lake-column orders.value='struct(...)', or leave such rows out with --lake-where" in str(found)
+    with pytest.raises(RowEncodingError) as raised:
+        encoded_column(pa.array([5]), serdes.string, "key")
+    found = refused_row("orders", str(raised.value))
+    assert "--lake-column orders.key='cast(... as string)'" in str(found)
     assert refused_row("orders", "something else") is None
 
 
