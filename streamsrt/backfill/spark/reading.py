@@ -55,6 +55,8 @@ _TEXTS = ("json", "csv")
 _OWN_TYPES = frozenset({"singlevariantcolumn", "primitivesasstring"})
 _RECORD = (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS)
 _BYTES = ("string", "binary")
+_OPAQUE = re.compile(r"\bvariant\b(?!:)")
+"""Types, and not names of fields, of values that a worker gets as Spark's own bytes."""
 _ROW = "__row"
 _MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
@@ -415,6 +417,13 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str], *, can_encode: bool) 
     missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
     if missing:
         raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: define it by an expression")
+    for part in PARTS:
+        if can_encode and _OPAQUE.search(kinds[part]):
+            text = lake.columns.get(part, part)
+            raise BackfillError(
+                f"{part} of the lake of {lake.topic} ({text}) is {kinds[part]}, whose values only Spark can read: give text, "
+                f"e.g. --lake-column {lake.topic}.{part}='to_json({text})'"
+            )
     for name, wanted in allowed.items():
         if name in kinds and kinds[name] not in wanted:
             raise BackfillError(

@@ -26,6 +26,7 @@ from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.backfill.spark.reading import check_lake, described_source, explained, folders_of, read_lake
 from streamsrt.backfill.spark.scan import scan_by_spark
 from streamsrt.errors import StreamsError
+from tests.streamsrt.backfill.spark.test_encoding import SERDES
 from tests.streamsrt.backfill.spark.test_engine import results
 from tests.streamsrt.backfill.spark.test_lake import from_archive, over_lake, spring
 from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
@@ -507,6 +508,22 @@ def test_a_function_may_read_fields_that_have_several_types(spark: SparkSession,
     lake = Lake(mixed_rows(tmp_path / "orders"), format="json", mapping=MAPPING)
     with pytest.raises(ArchiveError, match=r"values of several types in the field v"):
         described_source(spark, lake, "orders")
+
+
+def test_a_variant_is_not_encoded(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        "key": "row:customer::string",
+        "value": "row",
+        "timestamp": "timestamp_millis(row:at::bigint)",
+        "partition": "0",
+    }
+    options = {"singleVariantColumn": "row"}
+    lake = Lake(mixed_rows(tmp_path / "orders"), columns=columns, format="json", options=options)
+    with pytest.raises(BackfillError, match=r"--lake-column orders\.value='to_json\(row\)'"):
+        scan_by_spark(spark, lake, "orders", 1, serdes=SERDES)
+    named = replace(lake, columns={**columns, "value": "named_struct('variant', row:v::string)"})
+    with pytest.raises(ArchiveError, match="a row that its serde does not take"):
+        scan_by_spark(spark, named, "orders", 1, serdes=SERDES)
 
 
 @pytest.mark.parametrize("ending", ["lz4", "snappy", "zip"])
