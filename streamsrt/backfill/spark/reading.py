@@ -421,8 +421,8 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str], *, can_encode: bool) 
         if can_encode and _OPAQUE.search(kinds[part]):
             text = lake.columns.get(part, part)
             raise BackfillError(
-                f"{part} of the lake of {lake.topic} ({text}) is {kinds[part]}, whose values only Spark can read: give text, "
-                f"e.g. --lake-column {lake.topic}.{part}='to_json({text})'"
+                f"{part} of the lake of {lake.topic} ({text}) is {kinds[part]}, whose values only Spark can read: give "
+                f"text, e.g. --lake-column {lake.topic}.{part}='to_json({text})'"
             )
     for name, wanted in allowed.items():
         if name in kinds and kinds[name] not in wanted:
