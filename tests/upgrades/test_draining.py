@@ -13,7 +13,7 @@ from tests.upgrades.pairs import Pair
 from tests.upgrades.programs import Part, Program, Via
 from tests.upgrades.rolling import CLASSIC, SETTINGS, Plan
 
-UNDER_LOAD = Plan(instances=3, fails_at=None, kills=1, is_sent_back=False, load_s=40.0, records=100)
+UNDER_LOAD = Plan(instances=3, fails_at=None, kills=1, is_sent_back=False, load_s=40.0, records=300)
 
 
 def counted(name: str) -> Part:
