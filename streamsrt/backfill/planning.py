@@ -348,13 +348,12 @@ def _lakes(
             from streamsrt.backfill.spark.encoding import SourceSerdes
             from streamsrt.backfill.spark.scan import scan_by_spark
 
-            settings = tuple(drafted.config.items())
             found[topic] = scan_by_spark(
                 session.spark,
                 lake,
                 topic,
                 shape.counts[topic],
-                serdes=SourceSerdes(drafted.application, drafted.application_id, settings, session.python_path),
+                serdes=SourceSerdes.of(drafted, session.python_path),
                 times=times[topic],
             )
     return found

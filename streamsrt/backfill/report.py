@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -170,8 +172,9 @@ def _task(plan: BackfillPlan, manifest: TaskManifest) -> TaskReport:
 def _sources(plan: BackfillPlan, manifests: Sequence[TaskManifest]) -> Iterator[TopicReport]:
     reads = {(read.topic, read.partition): read for manifest in manifests for read in manifest.reads}
     lakes = {lake.topic: lake for lake in plan.lakes}
-    for topic in sorted({source.topic for source in plan.sources()}):
-        ranges = [source for source in plan.sources() if source.topic == topic]
+    # They come in the order of topics.
+    for topic, sources in groupby(plan.sources(), key=attrgetter("topic")):
+        ranges = list(sources)
         files = {file.path: file.size_bytes for source in ranges for file in source.archive}
         lake = lakes.get(topic)
         if lake is not None:

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from streamsrt.application import load_application
 from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.plan import BackfillPlan
 from streamsrt.backfill.run_task import configured
 from topology.graph.nodes import SourceNode
 from topology.graph.topology import Topology
@@ -64,6 +65,11 @@ class SourceSerdes:
     application_id: str
     config: tuple[tuple[str, str], ...]
     python_path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: BackfillPlan, python_path: tuple[str, ...]) -> SourceSerdes:
+        """Those of the application of a plan."""
+        return cls(plan.application, plan.application_id, tuple(plan.config.items()), python_path)
 
     def encoded(self, topic: str, part: Part, column: Column) -> Column:
         """The column as bytes: what a producer of the topic would have written."""

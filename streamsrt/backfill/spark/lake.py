@@ -58,7 +58,7 @@ def ordered_tasks(spark: SparkSession, plan: BackfillPlan, where: Where, task_id
     for lake in lakes.values():
         check_lake(spark, lake)
     topics = _topics_in_order(plan, tasks)
-    serdes = SourceSerdes(plan.application, plan.application_id, tuple(plan.config.items()), where.python_path)
+    serdes = SourceSerdes.of(plan, where.python_path)
     columns = [KEY, VALUE, HEADERS] if any(lake.headers for lake in lakes.values()) else [KEY, VALUE]
     parts = [
         _rows_of(spark, lake, serdes, plan.topics[lake.topic], _readers(tasks, topics, lake.topic)).select(

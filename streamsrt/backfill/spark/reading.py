@@ -140,6 +140,7 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
     """Returns the part of a lake that is read, without the meaning of its columns, and the rows. Raises ArchiveError,
     BackfillError."""
     _check_zone(spark)
+    mapping = None if lake.mapping is None else full_name(lake.mapping)
     plan = LakePlan(
         topic=topic,
         files=(),
@@ -153,8 +154,8 @@ def described_source(spark: SparkSession, lake: Lake, topic: str) -> tuple[LakeP
         where=lake.where,
         id=lake.id,
         until_ms=lake.until_ms,
-        mapping=None if lake.mapping is None else full_name(lake.mapping),
-        mapping_modules={} if lake.mapping is None else mapping_digests(full_name(lake.mapping)),
+        mapping=mapping,
+        mapping_modules={} if mapping is None else mapping_digests(mapping),
     )
     try:
         plan, frame = _located(spark, plan)
