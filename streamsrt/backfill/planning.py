@@ -52,7 +52,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wording import counted
 from topology.graph.nodes import Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology

@@ -29,7 +29,8 @@ from streamsrt.state.snapshots import Values, cache_name
 from streamsrt.state.store import BytesStore
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.output.record_collector import Keys, Partitions, RecordCollector, Sink
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology

@@ -53,7 +53,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
 from streamsrt.tasks.input.partition_group import TopicPartition
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import RecordColumns, encode_batch, read_header
 from topology.graph.nodes import Subtopology

@@ -41,7 +41,7 @@ from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
 from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
 from streamsrt.tasks.global_state import GlobalState
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.store_kinds import store_traits

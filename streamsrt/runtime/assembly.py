@@ -54,7 +54,7 @@ from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.output.refused_records import RefusedRecords, sinks_of
 from streamsrt.tasks.restore.changelog_work import InlineRestoring, Restoring
 from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.compression import Compression
 from topology.graph.nodes import internal_topic_name

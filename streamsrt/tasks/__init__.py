@@ -1,6 +1,7 @@
 """Tasks: each is one subtopology for one partition. The manager opens and closes them as assigned.
 
 - ``task``                a task: one subtopology for one partition, as a value machine
+- ``task_config``         the settings that a task needs, out of those of the application
 - ``task_meter``          what a task counts about itself: once per run of records and per iteration, never per record
 - ``async_calls``         concurrent calls of operators' asynchronous functions
 - ``derived_partitions``  the tasks of a topology in a test, without a group

@@ -43,7 +43,7 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import Cache, LaidOut, UserStore, View, cache_over, store_access, stored_view
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology.graph.nodes import StoreSpec, Subtopology

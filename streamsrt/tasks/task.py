@@ -17,15 +17,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamsrt.assignment.tasks import TaskId
-from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
-from streamsrt.operators.engine.handlers import ExceptionHandlers, deserialization_handler_of, handler_of
 from streamsrt.operators.engine.plan import ResolvedSubtopology, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
@@ -40,64 +38,18 @@ from streamsrt.tasks.input.partition_group import MergedRun, PartitionGroup, Run
 from streamsrt.tasks.input.selected import selected
 from streamsrt.tasks.input.stream_time_keys import committed_times, stream_time_keys
 from streamsrt.tasks.output.record_collector import Collector
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
 from topology.spec.row_versions import UpcastError
-from topology.spec.timestamps import timestamp_extractor
 
 _STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
 """What a snapshot has under which name."""
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskConfig:
-    """The settings of a task from the application's configuration.
-
-    ``cache_max_bytes``: this task's share of ``statestore.cache.max.bytes``; 0 switches caching off, and changes are then
-    forwarded and logged one by one. ``write_buffer_max_bytes``: what may wait for a commit to be written to the stores.
-    """
-
-    default_key_serde: ProgramSerde | None = None
-    default_value_serde: ProgramSerde | None = None
-    cache_max_bytes: int = 10 * 1024 * 1024
-    write_buffer_max_bytes: int = 16 * 1024 * 1024
-    max_task_idle_ms: int = 0
-    handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
-    handles_global_processing: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    given_settings: Mapping[str, Any] = field(default_factory=dict)
-    default_timestamp_extractor: TimestampExtractor | None = None
-    generate: bool = True
-    outer_join_emit_interval_ms: int = 0
-    recording_level: RecordingLevel = "INFO"
-
-    @classmethod
-    def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
-        """Returns the settings of each of ``tasks`` tasks. Raises ConfigError."""
-        return cls(
-            default_key_serde=config.default_key_serde,
-            default_value_serde=config.default_value_serde,
-            cache_max_bytes=config.record_cache_bytes // max(1, tasks),
-            max_task_idle_ms=config.max_task_idle_ms,
-            handlers=ExceptionHandlers(
-                deserialization=deserialization_handler_of(config.deserialization_exception_handler),
-                processing=handler_of(config.processing_exception_handler),
-                production=handler_of(config.production_exception_handler),
-                application_id=config.application_id,
-                dead_letter_topic=config.errors_dead_letter_queue_topic_name,
-            ),
-            handles_global_processing=config.processing_exception_handler_global_enabled,
-            default_timestamp_extractor=timestamp_extractor(config.default_timestamp_extractor),
-            outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
-            recording_level=config.metrics_recording_level,
-            settings=config.settings(),
-            given_settings=config.settings(only_given=True),
-        )
 
 
 class ExtractedRecord(NamedTuple):
@@ -383,6 +335,11 @@ class Task:
         return self._runner.env.is_calling
 
     @property
+    def is_timed(self) -> bool:
+        """Whether punctuations, asynchronous calls or idle operators may become due."""
+        return self._runner.is_timed
+
+    @property
     def wait_max_ms(self) -> int | None:
         """How long the loop may wait for input at most; None: as long as it likes."""
         return self._runner.env.wait_max_ms
@@ -492,7 +449,7 @@ class Task:
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
-        if not self._runner.is_timed:
+        if not self.is_timed:
             return 0
         self._runner.begin(now_ms)
         began_ns = self.meter.clock_ns()

@@ -40,7 +40,8 @@ from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_acc
 from streamsrt.tasks.derived_partitions import DerivedPartitions
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.output.record_collector import Keys, Partitions
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology

@@ -23,7 +23,8 @@ from streamsrt.runtime.tuning import tune_process
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.tasks.output.record_collector import RecordCollector
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import decode_batches, encode_batch
 from tests.bench import prototype
 from tests.bench.measure import compare

@@ -23,7 +23,7 @@ from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.tasks.manager.task_settings import TaskSettings
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, RestoreListener
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from topology import StreamsBuilder, serdes
 from topology.graph.nodes import Subtopology

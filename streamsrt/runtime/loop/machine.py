@@ -104,11 +104,12 @@ NO_TASKS_MS = 15_000
 """How long a member without tasks is taken for one that will get some: at the start of a group tasks come late."""
 PUBLISH_INTERVAL_MS = 100
 MEMORY_INTERVAL_MS = 1_000
-PUBLISH_INTERVAL_PER_TASK_MS = 1
-MEMORY_INTERVAL_PER_TASK_MS = 5
-"""A snapshot looks at every task, a measurement of memory at every store: with many tasks they are rarer."""
 OFFSETS_INTERVAL_MS = 500
 """How often the offsets of the tasks' state are reported to the membership, which decides when it sends them."""
+PUBLISH_INTERVAL_PER_TASK_MS = 2
+OFFSETS_INTERVAL_PER_TASK_MS = 2
+MEMORY_INTERVAL_PER_TASK_MS = 5
+"""A snapshot and the offsets look at every task, a measurement of memory at every store: with many tasks they are rarer."""
 LATE_COMMIT_MS = 100
 SLOW_COMMIT_MS = 1_000
 AFTER_SLOW_COMMIT_MAX_MS = 1_000
@@ -280,16 +281,16 @@ def _after_commit(state: LoopState, now_ms: int) -> Step:
 def _end_iteration(state: LoopState, is_settled: bool, now_ms: int) -> Step:
     schedule = state.schedule
     actions: list[Action] = [CleanUp()]
+    tasks = len(state.wanted or NOTHING)
     if schedule.is_due(Deadline.REPORT_OFFSETS, now_ms):
-        schedule = schedule.set(Deadline.REPORT_OFFSETS, now_ms + OFFSETS_INTERVAL_MS)
+        pause_ms = max(OFFSETS_INTERVAL_MS, OFFSETS_INTERVAL_PER_TASK_MS * tasks)
+        schedule = schedule.set(Deadline.REPORT_OFFSETS, now_ms + pause_ms)
         actions.append(ReportOffsets())
     if is_settled and has_assignment(state) and state.life is Life.RUNNING:
         actions.append(ShowState(State.RUNNING))
     if schedule.is_due(Deadline.PUBLISH, now_ms):
-        tasks = len(state.wanted or NOTHING)
-        schedule = schedule.set(
-            Deadline.PUBLISH, now_ms + max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks)
-        )
+        pause_ms = max(PUBLISH_INTERVAL_MS, PUBLISH_INTERVAL_PER_TASK_MS * tasks)
+        schedule = schedule.set(Deadline.PUBLISH, now_ms + pause_ms)
         if schedule.is_due(Deadline.MEASURE_MEMORY, now_ms):
             pause_ms = max(MEMORY_INTERVAL_MS, MEMORY_INTERVAL_PER_TASK_MS * tasks)
             schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + pause_ms)

@@ -84,7 +84,7 @@ from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
 from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.manager.damage import damaged_store
-from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
+from streamsrt.tasks.manager.owned_task import STARTING, OwnedTask
 from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.tasks.manager.task_offsets import TaskOffsets
 from streamsrt.tasks.restore.changelog_work import StepMeter
@@ -225,7 +225,7 @@ class StreamThread:
         self._handle(InputTaken(self.is_paused))
         if self._has_ended():
             return
-        requested = any(owned.task.commit_requested for owned in self._manager.running())
+        requested = any(owned.task.commit_requested for owned in self._manager.awake())
         self._handle(Processed(self._processed_now, requested, self._manager.is_calling()))
         self._handle(IterationEnded(self._is_settled()))
 
@@ -333,7 +333,7 @@ class StreamThread:
         if processed:
             self.meter.process.add(began_ns, ended_ns, processed)
             self.on_work("process", began_ns, ended_ns, processed)
-        punctuated = sum(owned.task.punctuate(self._iteration_ms) for owned in self._manager.running())
+        punctuated = sum(owned.task.punctuate(self._iteration_ms) for owned in self._manager.awake())
         if punctuated:
             self.meter.punctuate.add(ended_ns, time.monotonic_ns(), punctuated)
         self._processed_now = processed
@@ -459,7 +459,7 @@ class StreamThread:
         """
         if self._has_started_over:
             return
-        starting = sum(owned.phase in (Phase.CREATED, Phase.RESTORING) for owned in self._manager)
+        starting = sum(owned.phase in STARTING for owned in self._manager)
         if not starting or self._has_logged_advice:
             return
         self._has_logged_advice = True

@@ -3,6 +3,7 @@
 - ``task_manager``        opens, recycles and closes tasks, and runs them
 - ``assignment_changes``  which tasks were added, removed or changed their role here, and why, as far as this member
                           knows
+- ``awake_tasks``         which running tasks an iteration of the loop looks at: an idle instance may have a thousand tasks
 - ``damage``              which task a damaged store belongs to
 - ``group_input``         input that the whole group has not read yet, for a member that ends when all present input is
                           processed

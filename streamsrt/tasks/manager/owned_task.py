@@ -50,6 +50,10 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
 )
 
 
+STARTING = frozenset({Phase.CREATED, Phase.RESTORING})
+"""The phases before a task runs, or follows its changelogs."""
+
+
 class TaskStep(Enum):
     """What an assignment does with a task. A running active task is committed before it is closed or recycled."""
 
@@ -116,6 +120,11 @@ class OwnedTask:
     def has_input(self) -> bool:
         """Whether fetched input is not processed yet."""
         return bool(self.task.buffered_records) or any(not buffer.is_empty for buffer in self.inputs.values())
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether a running task has nothing to do until there is more input."""
+        return not (self.has_input or self.paused or self.task.is_timed or self.task.commit_requested)
 
     @property
     def lag_records(self) -> int:

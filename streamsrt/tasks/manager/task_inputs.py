@@ -22,6 +22,7 @@ from streamsrt.client.values import (
     TopicPartition,
 )
 from streamsrt.tasks.input.input_buffer import InputBuffer
+from streamsrt.tasks.manager.awake_tasks import AwakeTasks
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.start_positions import StartPositionFinder
 from streamsrt.wire.primitives import DecodeError
@@ -40,9 +41,10 @@ def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAnd
 class TaskInputs:
     """The tasks by the partition that they read."""
 
-    def __init__(self, network: Network, finder: StartPositionFinder, buffer_bytes: int) -> None:
+    def __init__(self, network: Network, finder: StartPositionFinder, awake: AwakeTasks, buffer_bytes: int) -> None:
         self._network = network
         self._finder = finder
+        self._awake = awake
         self._buffer_bytes = buffer_bytes
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
 
@@ -50,6 +52,7 @@ class TaskInputs:
         """Starts fetching for a running task; ``partitions``: only these."""
         wanted = list(owned.inputs if partitions is None else partitions)
         self._by_partition.update(dict.fromkeys(wanted, owned))
+        self._awake.wake(owned)
         if len(owned.inputs) > 1:
             owned.task.wait_for(wanted)
         # The lag of an empty partition is known by that response, too.
@@ -74,6 +77,7 @@ class TaskInputs:
         owned = self._by_partition.get(tp)
         if owned is None:
             return
+        self._awake.wake(owned)
         if fetched.error is not None:
             self._reset_position(owned, tp, fetched)
             return

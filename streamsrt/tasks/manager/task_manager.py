@@ -47,9 +47,10 @@ from streamsrt.state.kinds import LaidOut
 from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
+from streamsrt.tasks.manager.awake_tasks import AwakeTasks
 from streamsrt.tasks.manager.group_input import GroupInput
 from streamsrt.tasks.manager.memory_shares import share_memory
-from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, TaskStep
+from streamsrt.tasks.manager.owned_task import STARTING, STEPS, OwnedTask, Phase, TaskStep
 from streamsrt.tasks.manager.source_topics import REFRESH_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
 from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
@@ -101,9 +102,12 @@ class TaskManager:
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
         self._finder = StartPositionFinder(settings, network, self._source_topics)
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
-        self._inputs = TaskInputs(network, self._finder, settings.input_buffer_bytes)
+        self._awake = AwakeTasks()
+        self._inputs = TaskInputs(network, self._finder, self._awake, settings.input_buffer_bytes)
         self._refresh_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
+        self._starting: dict[TaskKey, OwnedTask] = {}
+        """At least all tasks that are open and neither run nor follow their changelogs yet."""
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
         self._waiting = WaitingTasks(settings.task_timeout_ms)
         self._retry_at_ms = 0
@@ -131,6 +135,10 @@ class TaskManager:
 
     def running(self) -> list[OwnedTask]:
         return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
+
+    def awake(self) -> list[OwnedTask]:
+        """Returns the running tasks that may have anything to do now, or at a certain time."""
+        return self._awake.running()
 
     def subtopology_counters(
         self, counters: Iterable[tuple[str, Mapping[str, int]]] | None = None
@@ -179,8 +187,11 @@ class TaskManager:
     @property
     def is_settled(self) -> bool:
         """Whether every active task runs."""
-        runs = all(owned.phase is Phase.RUNNING for owned in self._tasks.values() if owned.is_active)
-        return runs and not self._waiting
+        return not self._waiting and not any(owned.is_active for owned in self._starting_tasks())
+
+    def _starting_tasks(self) -> list[OwnedTask]:
+        self._starting = {key: owned for key, owned in self._starting.items() if owned.phase in STARTING}
+        return list(self._starting.values())
 
     # ------------------------------------------------------------------------------------------------------ assignment
 
@@ -257,6 +268,7 @@ class TaskManager:
             self._stop_following(owned, promoted=True)
             if owned.phase is not Phase.CREATED:
                 owned.enter(Phase.CREATED)
+                self._starting[owned.key] = owned
         self.assignment_changes.changed_role(str(owned), owned.role, role)
         owned.role = role
 
@@ -272,6 +284,7 @@ class TaskManager:
         owned.task.while_calling(lambda: self.while_calling(owned))
         owned.task.on_stop_request(self.on_stop_request)
         self._tasks[key] = owned
+        self._starting[owned.key] = owned
         self.opened += 1
         has_state = any(store.changelog_offset() for store in stores.values())
         self.assignment_changes.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
@@ -402,7 +415,7 @@ class TaskManager:
         Raises MissingTopicError for a topic of the user's that is gone, and what the cluster said at last when
         ``task.timeout.ms`` have passed.
         """
-        created = [owned for owned in self._tasks.values() if owned.phase is Phase.CREATED]
+        created = [owned for owned in self._starting_tasks() if owned.phase is Phase.CREATED]
         if not created or now_ms < self._retry_at_ms or member_epoch < 0:
             return
         try:
@@ -584,14 +597,16 @@ class TaskManager:
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; returns the number of records. Raises RecordError."""
-        running = self.running()
-        # An idle instance may have a thousand tasks. A paused partition is resumed when there is room for its input.
-        filled = [owned for owned in running if owned.has_input or owned.paused]
-        done = sum(self._process_task(owned, limit_records, now_ms) for owned in filled)
+        awake = self._awake.running()
+        # A paused partition is resumed when there is room for its input.
+        done = sum(
+            self._process_task(owned, limit_records, now_ms) for owned in awake if owned.has_input or owned.paused
+        )
         if not done:
-            calling = next((owned for owned in running if owned.task.is_calling), None)
+            calling = next((owned for owned in awake if owned.task.is_calling), None)
             if calling is not None:
                 calling.task.await_calls(CALLS_PATIENCE_S)
+        self._awake.let_rest()
         return done
 
     def _process_task(self, owned: OwnedTask, limit_records: int, now_ms: int) -> int:
@@ -607,15 +622,15 @@ class TaskManager:
 
     def has_work(self) -> bool:
         """Whether a running task has unprocessed input, or pending calls."""
-        return any(owned.has_input or owned.task.is_calling for owned in self.running())
+        return any(owned.has_input or owned.task.is_calling for owned in self._awake.running())
 
     def is_calling(self) -> bool:
         """Whether a running task has pending asynchronous calls."""
-        return any(owned.task.is_calling for owned in self.running())
+        return any(owned.task.is_calling for owned in self._awake.running())
 
     def wait_max_ms(self) -> int | None:
         """How long the loop may wait for input at most, for the running tasks; None: as long as it likes."""
-        limits = [limit for owned in self.running() if (limit := owned.task.wait_max_ms) is not None]
+        limits = [limit for owned in self._awake.running() if (limit := owned.task.wait_max_ms) is not None]
         return min(limits, default=None)
 
     def positions(self) -> dict[TopicPartition, int]:

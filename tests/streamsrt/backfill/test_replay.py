@@ -21,7 +21,8 @@ from streamsrt.errors import ProcessingError
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.input.offset_metadata import done_metadata
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
 from tests.streamsrt.operators import test_late_records
 from tests.streamsrt.operators.engine import test_expiry

@@ -10,7 +10,8 @@ from typing import Any
 
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import APPLICATION, Piped, Written, columns_of, final_rows
 from topology import Topology, serdes

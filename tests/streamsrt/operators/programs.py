@@ -12,7 +12,8 @@ from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.versioned_cache import VersionedCache
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
 from topology import (
     Buffer,

@@ -21,7 +21,8 @@ from streamsrt.operators.engine.handlers import (
     log_and_continue,
 )
 from streamsrt.tasks.output.record_collector import RecordCollector
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
 from streamsrt.wire.records import RecordColumns, decode_batch
 from topology import (

@@ -38,7 +38,8 @@ from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.restore.changelog_work import RestoreStep, StepMeter
 from streamsrt.tasks.restore.progress import ChangelogProgress
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, encode_batch
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import Rig

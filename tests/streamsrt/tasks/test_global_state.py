@@ -28,7 +28,7 @@ from streamsrt.operators.engine.handlers import (
 from streamsrt.operators.engine.handlers import Response as HandlerAnswer
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
-from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, Rig

@@ -8,7 +8,8 @@ import pytest
 
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError, RecordError, UserError
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, log_and_continue
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns, decode_batch, encode_batch
 from tests.streamsrt.operators.programs import Written, commit, new_store, new_task
 from topology import (

@@ -9,7 +9,8 @@ import pytest
 
 from streamsrt.sensors import Spread
 from streamsrt.tasks.output.record_collector import RecordCollector
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.tasks.task_meter import SAMPLE, SourceMeter
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import APPLICATION, new_store

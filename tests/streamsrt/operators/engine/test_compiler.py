@@ -100,7 +100,8 @@ def test_a_missing_serde_is_found_before_the_first_record() -> None:
     stream: KStream[Any, Any] = builder.stream("in")
     stream.to("out")
     (subtopology,) = builder.build().subtopologies
-    from streamsrt.tasks.task import Task, TaskConfig
+    from streamsrt.tasks.task import Task
+    from streamsrt.tasks.task_config import TaskConfig
 
     with pytest.raises(ConfigError, match=r"no key serde for .*default\.key\.serde"):
         Task(

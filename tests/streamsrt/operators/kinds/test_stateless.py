@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from streamsrt.errors import ProductionError
 from streamsrt.operators.kinds.stateless import gives_its_second_argument
 from streamsrt.runtime.drop_log import DropLog, Drops
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_config import TaskConfig
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, serdes
 

@@ -1,0 +1,31 @@
+"""Which running tasks an iteration of the loop looks at: an idle instance may have a thousand tasks.
+
+1. A task wakes when it starts to run and whenever its partitions are answered.
+2. It rests when it has processed its input, no partition is paused, no commit is requested, and no punctuation,
+   asynchronous call or idle operator may become due. Only input can change that.
+3. A task that does not run is left out, and forgotten. Another task of the same name replaces it.
+"""
+
+from __future__ import annotations
+
+from streamsrt.membership.values import Task as TaskKey
+from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
+
+
+class AwakeTasks:
+    """The tasks of a member that are awake."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[TaskKey, OwnedTask] = {}
+
+    def wake(self, owned: OwnedTask) -> None:
+        """Adds a task that runs, or is about to."""
+        self._tasks[owned.key] = owned
+
+    def running(self) -> list[OwnedTask]:
+        """Returns those that run."""
+        return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
+
+    def let_rest(self) -> None:
+        """Removes the tasks that have nothing to do until there is input."""
+        self._tasks = {owned.key: owned for owned in self.running() if not owned.is_at_rest}
