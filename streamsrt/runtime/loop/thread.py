@@ -342,14 +342,13 @@ class StreamThread:
     # ------------------------------------------------------------------------------------------------------------ commit
 
     def _commit_all(self) -> None:
-        self._commit(self._manager.running())
+        self._commit(self._manager.awake())
         self._handle(Committed())
 
     def _commit(self, tasks: list[OwnedTask]) -> None:
-        together = self._manager.running() if tasks and self._committer.is_atomic else tasks
         began_ns = time.monotonic_ns()
         try:
-            self._committer.commit(together, self._member.member_id, self._member.member_epoch)
+            self._committer.commit(tasks, self._member.member_id, self._member.member_epoch)
         except StreamsError as error:
             self._handle_error(error, alone=False)
         ended_ns = time.monotonic_ns()
@@ -482,7 +481,7 @@ class StreamThread:
                 owned.task.end()
         except StreamsError as error:
             self._handle_error(error, alone=False)
-        self._commit(leaving)
+        self._commit(self._manager.running() if leaving and self._committer.is_atomic else leaving)
         for _ in range(_EPOCH_ATTEMPTS):
             if not self._committer.is_stale or self._member.member_epoch < 0:
                 break

@@ -123,8 +123,8 @@ class OwnedTask:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether a running task has nothing to do until there is more input."""
-        return not (self.has_input or self.paused or self.task.is_timed or self.task.commit_requested)
+        """Whether a running task has nothing to do, or to commit, until there is more input."""
+        return not (self.has_input or self.paused or self.task.is_timed or self.task.commit_needed)
 
     @property
     def lag_records(self) -> int:

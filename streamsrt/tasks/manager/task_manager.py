@@ -137,7 +137,7 @@ class TaskManager:
         return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
 
     def awake(self) -> list[OwnedTask]:
-        """Returns the running tasks that may have anything to do now, or at a certain time."""
+        """Returns the running tasks that may have anything to do now or at a certain time, or have anything to commit."""
         return self._awake.running()
 
     def subtopology_counters(

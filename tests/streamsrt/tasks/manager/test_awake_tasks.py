@@ -36,8 +36,10 @@ def test_a_task_rests_until_there_is_input(rig: Rig) -> None:
         rig.manager.add_input(fetched)
     assert awake(rig) == [1]
     assert rig.move() == 1
-    assert awake(rig) == []
+    assert awake(rig) == [1]
     rig.commit()
+    rig.iterate(1)
+    assert awake(rig) == []
     assert rig.counts() == {"a": 1}
 
 
@@ -89,7 +91,7 @@ class Commits(Processor[str, int, str, int]):
         self.context.commit()
 
 
-def test_a_task_that_asks_for_a_commit_stays_awake_until_then(make_rig: MakeRig) -> None:
+def test_a_task_with_something_to_commit_stays_awake_until_then(make_rig: MakeRig) -> None:
     rig = make_rig(topology=processing_with(Commits))
     rig.network.write(("in", 0), rows("a"))
     rig.start(Tasks(active=rig.tasks(0)))
@@ -128,5 +130,7 @@ def test_a_paused_partition_keeps_its_task_awake(make_rig: MakeRig) -> None:
     rig.manager.process(1, rig.clock_ms)
     assert awake(rig) == [0]
     rig.move()
-    assert awake(rig) == []
     assert rig.network.fetcher.paused == set()
+    rig.commit()
+    rig.move()
+    assert awake(rig) == []
