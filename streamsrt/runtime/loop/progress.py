@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from streamsrt.client.interface import GroupMember
+from streamsrt.membership.values import Task as TaskKey
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog, Drops, has_drops
 from streamsrt.runtime.old_windows import OldWindows
@@ -19,6 +21,16 @@ from streamsrt.tasks.manager.task_manager import TaskManager
 logger = logging.getLogger(__name__)
 
 RESTORE_LOG_INTERVAL_MS = 10_000
+
+
+class _Seen(NamedTuple):
+    """What was seen of a task. It stays true as long as the task rests and has not woken since."""
+
+    owned: OwnedTask
+    wakes: int
+    counters: Mapping[str, int]
+    progress: TaskProgress
+    has_drops: bool
 
 
 class ProgressReporter:
@@ -37,6 +49,7 @@ class ProgressReporter:
         self._member = member
         self._memory_use = memory
         self._memory = MemoryUse()
+        self._seen: dict[TaskKey, _Seen] = {}
         self._drops = DropLog()
         self._old_windows = OldWindows()
         self._restore_logged_at_ms = now_ms
@@ -49,15 +62,15 @@ class ProgressReporter:
 
     def publish(self, state: State, statuses: tuple[str, ...], now_ms: int, *, is_stopping: bool = False) -> None:
         """Creates a new snapshot, and logs what is due."""
-        # Ten times a second, and also for a thousand tasks that are idle: each is asked once.
-        counted = [(owned, owned.task.counters()) for owned in self._manager]
+        before = self._seen
+        seen = self._seen = {owned.key: self._look_at(owned, now_ms) for owned in self._manager}
         left = self.progress.left_records
         if is_stopping and left is None:
             left = self.progress.known_lag_records
-        by_subtopology = self._manager.subtopology_counters((owned.key[0], counters) for owned, counters in counted)
+        by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
         self.progress = Progress(
             state=state,
-            tasks=tuple(_task_progress(owned, counters, now_ms) for owned, counters in counted),
+            tasks=tuple(each.progress for each in seen.values()),
             processed_records=self.processed_records,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
@@ -73,9 +86,19 @@ class ProgressReporter:
             left_records=left,
         )
         self._log_restore(now_ms)
-        drops = [_drops_of(owned, counters) for owned, counters in counted if has_drops(counters)]
+        drops = [_drops_of(each.owned, each.counters) for each in seen.values() if each.has_drops]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))
-        _warn(self._old_windows.lines(self._manager, now_ms))
+        stirred = [each.owned for key, each in seen.items() if before.get(key) is not each]
+        _warn(self._old_windows.lines(stirred, now_ms))
+
+    def _look_at(self, owned: OwnedTask, now_ms: int) -> _Seen:
+        last = self._seen.get(owned.key)
+        if last is not None and last.owned is owned and last.wakes == owned.wakes and self._manager.rests(owned):
+            return last
+        counters = owned.task.counters()
+        # Whatever is seen of a task that is awake may change without another wake.
+        wakes = owned.wakes if self._manager.rests(owned) else -1
+        return _Seen(owned, wakes, counters, _task_progress(owned, counters, now_ms), has_drops(counters))
 
     def log_last_drops(self, owned: OwnedTask) -> None:
         """Logs a task's drops that are not logged yet. Called when it closes."""

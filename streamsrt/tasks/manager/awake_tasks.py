@@ -21,6 +21,10 @@ class AwakeTasks:
     def wake(self, owned: OwnedTask) -> None:
         """Adds a task that runs, or is about to."""
         self._tasks[owned.key] = owned
+        owned.wakes += 1
+
+    def __contains__(self, owned: OwnedTask) -> bool:
+        return self._tasks.get(owned.key) is owned
 
     def running(self) -> list[OwnedTask]:
         """Returns those that run."""

@@ -102,6 +102,8 @@ class OwnedTask:
     paused: set[TopicPartition] = field(default_factory=set)
     restored_to: dict[str, int] = field(default_factory=dict)
     """By store, the end of its changelog when the task started to run."""
+    wakes: int = 0
+    """How often there was something to look at (:mod:`streamsrt.tasks.manager.awake_tasks`)."""
 
     def enter(self, phase: Phase) -> None:
         """Changes the phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""

@@ -140,6 +140,10 @@ class TaskManager:
         """Returns the running tasks that may have anything to do now or at a certain time, or have anything to commit."""
         return self._awake.running()
 
+    def rests(self, owned: OwnedTask) -> bool:
+        """Whether a task is running and not awake: nothing about it changes before it wakes."""
+        return owned.phase is Phase.RUNNING and owned not in self._awake
+
     def subtopology_counters(
         self, counters: Iterable[tuple[str, Mapping[str, int]]] | None = None
     ) -> dict[str, Counter[str]]:
