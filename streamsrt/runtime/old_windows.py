@@ -6,8 +6,9 @@ last month's input are deleted within minutes. The windows are then only in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from streamsrt.membership.values import Task as TaskKey
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.internal_topics import deleted_after_ms
 from topology.graph.nodes import Subtopology
@@ -19,16 +20,19 @@ class OldWindows:
     def __init__(self) -> None:
         self._kept_ms: dict[str, dict[str, int]] = {}
         """By subtopology, the changelogs whose records expire; none where it was said."""
+        self._processed: dict[TaskKey, int] = {}
 
-    def lines(self, tasks: Iterable[OwnedTask], now_ms: int) -> list[str]:
-        """Returns the lines to log now."""
+    def lines(self, tasks: Iterable[tuple[OwnedTask, Mapping[str, int]]], now_ms: int) -> list[str]:
+        """Returns the lines to log now, given tasks and their counters. What a task processed earlier may become old."""
         found: list[str] = []
-        for owned in tasks:
-            number = owned.key[0]
+        for owned, counters in tasks:
+            number, processed = owned.key[0], counters["processed"]
             if number not in self._kept_ms:
                 self._kept_ms[number] = _kept_ms(owned.subtopology)
             kept_ms, newest_ms = self._kept_ms[number], owned.task.stream_time_ms
-            if kept_ms and 0 <= newest_ms < now_ms - min(kept_ms.values()):
+            has_processed = processed > self._processed.get(owned.key, 0)
+            self._processed[owned.key] = processed
+            if kept_ms and has_processed and 0 <= newest_ms < now_ms - min(kept_ms.values()):
                 self._kept_ms[number] = {}
                 found.append(_line(owned, kept_ms))
         return found

@@ -88,7 +88,7 @@ class ProgressReporter:
         self._log_restore(now_ms)
         drops = [_drops_of(each.owned, each.counters) for each in seen.values() if each.has_drops]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))
-        stirred = [each.owned for key, each in seen.items() if before.get(key) is not each]
+        stirred = [(each.owned, each.counters) for key, each in seen.items() if before.get(key) is not each]
         _warn(self._old_windows.lines(stirred, now_ms))
 
     def _look_at(self, owned: OwnedTask, now_ms: int) -> _Seen:

@@ -31,9 +31,9 @@ def counting(*, windowed: bool, additional_ms: int = DAY_MS) -> Topology:
 
 
 def warnings_of(
-    folder: Path, caplog: pytest.LogCaptureFixture, topology: Topology, *, age_ms: int, records: int = 3
+    folder: Path, caplog: pytest.LogCaptureFixture, topology: Topology, *, age_ms: int, idle_days: int = 0
 ) -> list[str]:
-    """What is logged while records of that age are counted."""
+    """What is logged while three records of that age are counted, and then for so many days without any."""
     topics = {name: 1 for name in ("lines", "out", CHANGELOG, f"{APPLICATION_ID}-{CHANGELOG}")}
     network = InProcessNetwork(topics)
     rig = Rig(folder, topology, network)
@@ -41,9 +41,12 @@ def warnings_of(
         rig.clock_ms = 1_000 * DAY_MS
         rig.give(Tasks(active=frozenset({(rig.topology.subtopologies[0].id, 0)})))
         rig.iterate(4)
-        for _ in range(records):
+        for _ in range(3):
             network.logs["lines", 0].append(encode_batch([b"k"], [b"v"], [rig.clock_ms - age_ms]), 1)
             rig.clock_ms += 1_000
+            rig.iterate(4)
+        for _ in range(idle_days):
+            rig.clock_ms += DAY_MS
             rig.iterate(4)
     finally:
         rig.close()
@@ -66,3 +69,7 @@ def test_old_windows_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptur
 )
 def test_nothing_else_is(topology: Topology, age_ms: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_of(tmp_path, caplog, topology, age_ms=age_ms) == []
+
+
+def test_windows_of_an_idle_instance_are_not_old(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(tmp_path, caplog, counting(windowed=True), age_ms=0, idle_days=3) == []
