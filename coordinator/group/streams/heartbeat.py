@@ -435,7 +435,9 @@ class _Heartbeat:
             if until is not None and self.now_ms < until:
                 return NO_TASKS, max(1, group.assignment_epoch), INITIAL_DELAY_DETAIL
             free_at = group.assignment_timestamp_ms + self.config.assignment_interval_ms
-            if group.assignment_timestamp_ms and self.now_ms < free_at and not self.topology_updated:
+            # An interval after an assignment without any task would only delay the start: internal topics were missing.
+            is_held_back = self.now_ms < free_at and any(group.targets.values())
+            if is_held_back and not self.topology_updated:
                 return group.targets.get(member.member_id, NO_TASKS), group.assignment_epoch, INTERVAL_DETAIL
             self._write(
                 *target_records(

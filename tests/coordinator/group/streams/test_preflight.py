@@ -45,11 +45,13 @@ class Visitor:
 class Group:
     """A group with topology epoch 0 and its members, who answer every heartbeat with what they were given."""
 
-    def __init__(self, *members: str, topics: dict[str, int] = TOPICS, **fields: Any) -> None:
+    def __init__(
+        self, *members: str, topics: dict[str, int] = TOPICS, config: GroupConfig = CONFIG, **fields: Any
+    ) -> None:
         self.topics = dict(topics)
         self.now_ms = 1000
         self.log = MemoryLog()
-        self.shard = Shard(self.log, CONFIG, self.image())
+        self.shard = Shard(self.log, config, self.image())
         self.given: dict[str, Any] = {}
         for name in members:
             self.join(name, OLD, 0, **fields)
