@@ -1,7 +1,8 @@
-"""Filter and map, count per key, count per window: this runtime beside its peers on one broker, end to end.
+"""Filter and map, counts per key and per window, JSON: this runtime beside its peers on one broker, end to end.
 
     python -m tests.bench.bench_end_to_end [--quick] [--peers ours,bundled,java,quix,faust] [--workloads W1,W2,W3]
                                            [--records 1000000] [--rounds 3]
+    python -m tests.bench.bench_end_to_end --peers ours,bundled,java,quix --workloads W8,W9
 
 The broker is an Apache Kafka (Java 17 and Maven needed) on this machine; ``bundled`` is this runtime on the bundled broker,
 ``ours`` on Kafka. Each peer runs in a virtual environment of its own, made on first use. What is counted is CPU time (user
@@ -34,7 +35,7 @@ from streamsrt.client.values import LATEST, ClientConfig, NewTopic
 from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.wire.records import encode_batch
 from tests.bench.peer_programs import UnfinishedError, prepare, run_program, say
-from tests.bench.peers import data
+from tests.bench.peers import data, json_data
 from tests.kafka_server import KafkaServer, missing_tools
 
 SHARES = {"quix": 0.2, "faust": 0.01, "java": 4}
@@ -44,7 +45,11 @@ TITLES = {
     "W1": "W1: filter + map_values",
     "W2": "W2: count per key",
     "W3": "W3: tumbling count, 1 min",
+    "W8": "W8: filter + map_values over JSON of 300 bytes",
+    "W9": "W9: filter + sum per key over JSON of 300 bytes",
 }
+JSON = {"W8", "W9"}
+"""Their input is of :mod:`tests.bench.peers.json_data`; faust has no programs for them."""
 NAMES = {
     "ours": "streamsrt",
     "bundled": "streamsrt, bundled broker",
@@ -60,6 +65,10 @@ GOALS = {
     ("W1", "java"): 2,
     ("W2", "java"): 2,
     ("W3", "java"): 2,
+    ("W8", "java"): 2,
+    ("W9", "java"): 2,
+    ("W8", "quix"): 10,
+    ("W9", "quix"): 10,
 }
 """Java's are of the warm halves."""
 LOAD_BATCH_RECORDS = 1000
@@ -96,7 +105,7 @@ class Cluster:
         self.address = address
         self._network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="bench"))
         self._network.start()
-        self._loaded: set[int] = set()
+        self._loaded: set[str] = set()
 
     def close(self) -> None:
         self._network.stop()
@@ -117,19 +126,20 @@ class Cluster:
         names = [name for name in self._network.admin.topics() if part in name]
         self._network.admin.delete_topics(names)
 
-    def input(self, records: int) -> str:
+    def input(self, records: int, *, is_json: bool = False) -> str:
         """The topic with so many records; written when it is first asked for."""
-        name = f"in-{records}"
-        if records in self._loaded:
+        name = f"{'json' if is_json else 'in'}-{records}"
+        if name in self._loaded:
             return name
         self.make_topic(name)
-        for partition, (keys, values, timestamps) in enumerate(data.rows(records)):
+        columns = json_data.orders(records) if is_json else data.rows(records)
+        for partition, (keys, values, timestamps) in enumerate(columns):
             for start in range(0, len(keys), LOAD_BATCH_RECORDS):
                 some = slice(start, start + LOAD_BATCH_RECORDS)
                 batch = encode_batch(keys[some], values[some], timestamps[some])
                 self._network.producer.send(name, partition, batch, len(keys[some]))
         self._network.producer.flush()
-        self._loaded.add(records)
+        self._loaded.add(name)
         return name
 
     def read(self, topic: str) -> Iterator[list[data.Message]]:
@@ -192,7 +202,7 @@ def clusters(peers: list[str], folder: Path) -> Iterator[dict[str, Cluster]]:
 def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Path, name: str) -> Result:
     """One run, checked."""
     application = f"{name}-{workload.lower()}-{peer}"
-    source, sink, state = cluster.input(records), f"out-{application}", folder / application
+    source, sink, state = cluster.input(records, is_json=workload in JSON), f"out-{application}", folder / application
     cluster.make_topic(sink)
     if peer == "faust" and workload in FAUST_TABLES:
         # It makes the topic itself, but fails when its metadata don't show it soon enough.
@@ -203,8 +213,11 @@ def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Pa
         marks = run_program(peer, arguments, folder / "program.log")
     except UnfinishedError as error:
         return Result(math.nan, None, math.nan, 0, str(error))
-    outputs, got = data.summarised(peer, workload, cluster.read(sink))
-    wrong = data.difference(data.expected(workload, records), got)
+    if workload in JSON:
+        want, (outputs, got) = json_data.expected(workload, records), json_data.summarised(workload, cluster.read(sink))
+    else:
+        want, (outputs, got) = data.expected(workload, records), data.summarised(peer, workload, cluster.read(sink))
+    wrong = data.difference(want, got)
     cluster.delete_topics(application)
     shutil.rmtree(state, ignore_errors=True)
     start, end, half = marks["START"], marks["END"], marks.get("HALF")
@@ -264,7 +277,7 @@ def table(workload: str, results: dict[str, list[Result]], records: dict[str, in
 def options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_end_to_end", description=(__doc__ or "")[:90])
     parser.add_argument("--peers", default="ours,bundled,java,quix,faust", help="of ours, bundled, java, quix, faust")
-    parser.add_argument("--workloads", default="W1,W2,W3", help="of W1, W2, W3")
+    parser.add_argument("--workloads", default="W1,W2,W3", help="of W1, W2, W3, W8, W9")
     parser.add_argument("--records", type=int, help="1000000; Java gets 4 times, quix a fifth, faust a 100th")
     parser.add_argument("--rounds", type=int, help="how often (3)")
     parser.add_argument("--quick", action="store_true", help="300000 records, one round")

@@ -23,7 +23,7 @@ from tests.kafka_server import streams_classpath
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "peers"
-JAVA = tuple(PROGRAMS / "java" / name for name in ("PeerStreams.java", "PeerOperators.java"))
+JAVA = tuple(PROGRAMS / "java" / name for name in ("PeerStreams.java", "PeerOperators.java", "PeerJson.java"))
 PACKAGES = {
     "quix": ("quixstreams==3.28.1",),
     "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),

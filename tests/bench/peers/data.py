@@ -30,15 +30,20 @@ def _value(index: int, key: bytes) -> bytes:
     return value + _PAD[: 98 - len(value)] + b'"}'
 
 
+def frequent_keys(records: int, keys: int = KEYS, seed: int = 1) -> list[tuple[bytes, int]]:
+    """Keys with their partitions: few are frequent, many are rare."""
+    names = [b"user-%07d" % index for index in range(keys)]
+    placed = [(name, partition_for_key(name, PARTITIONS)) for name in names]
+    weights = list(itertools.accumulate(1 / (rank + 10) ** 0.7 for rank in range(keys)))
+    return random.Random(seed).choices(placed, cum_weights=weights, k=records)
+
+
 @cache
 def rows(records: int, seed: int = 1) -> tuple[Columns, ...]:
-    """By partition: keys (few are frequent, many are rare), values of 100 bytes, timestamps a millisecond apart."""
-    names = [b"user-%07d" % index for index in range(KEYS)]
-    places = {name: partition_for_key(name, PARTITIONS) for name in names}
-    weights = list(itertools.accumulate(1 / (rank + 10) ** 0.7 for rank in range(KEYS)))
+    """By partition: :func:`frequent_keys`, values of 100 bytes, timestamps a millisecond apart."""
     columns: tuple[Columns, ...] = tuple(([], [], []) for _ in range(PARTITIONS))
-    for index, key in enumerate(random.Random(seed).choices(names, cum_weights=weights, k=records)):
-        keys, values, timestamps = columns[places[key]]
+    for index, (key, partition) in enumerate(frequent_keys(records, seed=seed)):
+        keys, values, timestamps = columns[partition]
         timestamps.append(T0 + len(keys))
         keys.append(key)
         values.append(_value(index, key))

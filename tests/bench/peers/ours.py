@@ -1,5 +1,6 @@
 """This runtime: filter + map (W1), count per key (W2), count per key and minute (W3), restore of a table (W6), a map of one
-record in many (W7), and the programs of :mod:`tests.bench.peers.ours_operators`.
+record in many (W7), filter + map and filter + sum per key over JSON (W8, W9), and the programs of
+:mod:`tests.bench.peers.ours_operators`.
 
 START is the moment when the group has given out the tasks, before the first fetch (the last of several such moments: without
 its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
@@ -20,7 +21,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.client.values import TopicPartition
 from streamsrt.runtime.values import State
 from streamsrt.tasks.restore.listeners import RestoreListener
-from tests.bench.peers import ours_operators
+from tests.bench.peers import json_data, ours_operators
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 
 PARTITIONS = 4
@@ -63,6 +64,23 @@ def build(workload: str, source: str, sink: str) -> Topology:
     if not workload.startswith("W"):
         return ours_operators.build(workload, source, sink)
     builder = StreamsBuilder()
+    if workload in ("W8", "W9"):
+        orders = builder.stream(source, key=serdes.bytes, value=serdes.json).filter(
+            lambda _, order: order["cents"] >= json_data.LEAST_CENTS
+        )
+        if workload == "W8":
+            orders.map_values(
+                lambda order: {"id": order["id"], "double": order["cents"] * 2, "city": order["address"]["city"]}
+            ).to(sink, value=serdes.json)
+        else:
+            sums = orders.group_by_key().aggregate(
+                lambda: {"cents": 0, "orders": 0},
+                lambda _, order, total: {"cents": total["cents"] + order["cents"], "orders": total["orders"] + 1},
+                store="sums",
+                value=serdes.json,
+            )
+            sums.to_stream().to(sink, value=serdes.json)
+        return builder.build()
     stream = builder.stream(source, key=serdes.bytes, value=serdes.bytes)
     if workload == "W1":
         stream.filter(lambda _, v: not v[16] & 1).map_values(lambda v: v.upper()).to(sink, value=serdes.bytes)

@@ -1,5 +1,6 @@
 """quixstreams: filter + map (W1), count per key (W2), count per key and minute (W3), a map of one record in many (W7, which
-with 0 records runs until SIGTERM), and windows and joins as in ``operator_data``.
+with 0 records runs until SIGTERM), filter + map and filter + sum per key over JSON (W8, W9), and windows and joins as in
+``operator_data``.
 
 START is the first record that was processed; END is the return of ``run()``, which flushes the producer and commits. The
 callback that counts the records costs about a hundredth of what a record costs.
@@ -34,6 +35,13 @@ def count(value, state):
     return seen
 
 
+def summed(order, state):
+    cents, orders = state.get("cents", 0) + order["cents"], state.get("orders", 0) + 1
+    state.set("cents", cents)
+    state.set("orders", orders)
+    return {"cents": cents, "orders": orders}
+
+
 def joined(one, other):
     return one[:20] + "|" + other[:20]
 
@@ -61,7 +69,7 @@ def main(arguments):
     )
     sources = source.split(",")
     # What a join keeps must be text.
-    kind = "string" if len(sources) > 1 else "bytes"
+    kind = "json" if workload in ("W8", "W9") else "string" if len(sources) > 1 else "bytes"
     frame, *others = [
         app.dataframe(app.topic(name, key_deserializer="bytes", value_deserializer=kind)) for name in sources
     ]
@@ -80,6 +88,15 @@ def main(arguments):
     elif workload == "W7":
         out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
         frame.filter(lambda v: worked(v) == 77).apply(lambda v: v.upper()).to_topic(out)
+    elif workload in ("W8", "W9"):
+        out = app.topic(sink, key_serializer="bytes", value_serializer="json")
+        orders = frame.filter(lambda order: order["cents"] >= 50_000)
+        if workload == "W8":
+            orders.apply(
+                lambda order: {"id": order["id"], "double": order["cents"] * 2, "city": order["address"]["city"]}
+            ).to_topic(out)
+        else:
+            orders.apply(summed, stateful=True).to_topic(out)
     else:
         out = app.topic(sink, key_serializer="bytes", value_serializer="json")
         if workload == "W2":

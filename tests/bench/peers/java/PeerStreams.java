@@ -29,7 +29,8 @@ import org.apache.kafka.streams.state.KeyValueStore;
  * Java Kafka Streams in the benchmarks: SERVERS WORKLOAD SOURCE SINK APPLICATION RECORDS DIRECTORY [NAME=VALUE ...].
  *
  * W1 filter and map, W2 count per key, W3 count per key and minute, W6 restore of a table of RECORDS changelog records, W7 one
- * record in many is mapped. MARK lines as those of ours.py; the CPU time is that of the whole JVM; START is the first record.
+ * record in many is mapped, W8 and W9 filter and map, and filter and sum per key, over JSON ({@link PeerJson}). MARK lines as
+ * those of ours.py; the CPU time is that of the whole JVM; START is the first record.
  * With RECORDS 0, and in W6, it runs until SIGTERM. All other workloads are operators, see {@link PeerOperators}.
  */
 public class PeerStreams {
@@ -101,6 +102,7 @@ public class PeerStreams {
             case "W7" -> stream.filter((key, value) -> worked(value) == 'M')
                 .mapValues(PeerStreams::upper)
                 .to(sink, Produced.with(raw, raw));
+            case "W8", "W9" -> PeerJson.add(workload, stream, sink);
             default -> throw new IllegalArgumentException(workload);
         }
         return builder.build();

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from streamsrt.membership.values import NOTHING, Tasks
@@ -103,7 +102,6 @@ def test_a_task_with_something_to_commit_stays_awake_until_then(make_rig: MakeRi
 
 
 async def pass_on(value: int) -> int:
-    await asyncio.sleep(0)
     return value
 
 
