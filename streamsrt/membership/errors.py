@@ -132,8 +132,8 @@ _CLASSIC_REASONS: dict[int, tuple[str, str]] = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
         "it has members that do not belong to a classic group of this runtime",
         "If they are Java's Kafka Streams with the same topology, set subtopology.id=number here, which gives subtopologies "
-        "Java's names. If they run with group.protocol=streams, or are other consumers, stop them first, or choose another "
-        "application.id.",
+        "Java's names. If they run with group.protocol=streams, or are other consumers, such as Faust workers, stop them "
+        "first. Killed ones stay in the group until their session ends. Or choose another application.id.",
     ),
     ErrorCode.GROUP_ID_NOT_FOUND: (
         "it is a group of another protocol",
