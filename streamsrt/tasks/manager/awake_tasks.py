@@ -1,6 +1,6 @@
 """Which running tasks an iteration of the loop looks at: an idle instance may have a thousand tasks.
 
-1. A task wakes when it starts to run and whenever its partitions are answered.
+1. A task wakes when it starts to run, whenever its partitions are answered, and when it reads others.
 2. It rests when its input is processed and committed, no partition is paused, and no punctuation, asynchronous call or
    idle operator may become due. Only input can change that. So a commit of those that are awake leaves nothing out.
 3. A task that does not run is left out, and forgotten. Another task of the same name replaces it.

@@ -63,6 +63,7 @@ class TaskInputs:
         leaving = list(owned.inputs if partitions is None else partitions)
         if leaving:
             self._network.fetcher.remove_partitions(leaving)
+            self._awake.wake(owned)
         for tp in leaving:
             self._by_partition.pop(tp, None)
             owned.inputs.pop(tp, None)
