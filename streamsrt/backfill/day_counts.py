@@ -11,7 +11,7 @@ import numpy as np
 
 from streamsrt.wire.records import RecordColumns
 
-_DAY_MS = 86_400_000
+DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,12 +25,12 @@ class DayCounts:
         """Counts the records of a batch."""
         if not len(columns):
             return
-        first, last = columns.timestamp_min // _DAY_MS, columns.timestamp_max // _DAY_MS
+        first, last = columns.timestamp_min // DAY_MS, columns.timestamp_max // DAY_MS
         if first == last:
             self._days[first] = self._days.get(first, 0) + len(columns)
             return
         times = np.array(columns.timestamps, np.int64) if columns.times is None else columns.times
-        for day, count in zip(*np.unique(times // _DAY_MS, return_counts=True), strict=True):
+        for day, count in zip(*np.unique(times // DAY_MS, return_counts=True), strict=True):
             self._days[int(day)] = self._days.get(int(day), 0) + int(count)
 
     def by_date(self) -> dict[str, int]:

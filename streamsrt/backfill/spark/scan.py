@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamsrt.backfill.day_counts import iso_date
+from streamsrt.backfill.day_counts import DAY_MS, iso_date
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.lake import Lake, LakeShare, check_share, order_of
 from streamsrt.backfill.lake_formats import FILES, check_format
@@ -40,7 +40,6 @@ _NAIVE = "timestamp_ntz"
 _OF_A_ZONE = re.compile("utc_timestamp|convert_timezone", re.IGNORECASE)
 """Functions of Spark's that say of which zone a time is."""
 _NO_KEY = -1
-_DAY_MS = 86_400_000
 
 
 def scan_by_spark(
@@ -139,7 +138,7 @@ def _positions(frame: DataFrame, plan: LakePlan, partitions: int) -> DataFrame:
         owner.alias(_OWNER),
         as_long(frame, plan.order, per_second=1_000_000).alias(_POSITION),
         time.alias(_TIME),
-        f.floor(time / _DAY_MS).alias(_DAY),
+        f.floor(time / DAY_MS).alias(_DAY),
         finer.alias("finer"),
         f.col(_FILE),
         f.col(KEY).isNull().alias("no_key"),
