@@ -1,4 +1,4 @@
-"""What the dozen applications must give, worked out in plain Python from what they are given.
+"""What these applications must give, worked out in plain Python from what they are given.
 
 Each function gets the input as ``(key, value, seconds)`` in the order of the numbers and gives the records of each output
 topic: keys as they are, values as they look behind their codec.
@@ -118,6 +118,31 @@ def _fragile(given: list[Input]) -> Iterator[tuple[str, Result]]:
         yield "fragile-out", (key, {**_fields(value), "number": int(str(_fields(value)["number"]))})
 
 
+def _setops(given: list[Input]) -> Iterator[tuple[str, Result]]:
+    sets: defaultdict[str | None, set[str]] = defaultdict(set)
+    for key, value, _ in given:
+        operation, names = cast("tuple[str, list[str]]", value)
+        found = sets[key]
+        if operation in ("add", "discard"):
+            answer = getattr(found, operation)(names[0])
+        elif operation == "clear":
+            answer = found.clear()
+        else:
+            answer = getattr(found, operation)(set(names))
+        result = sorted(answer) if isinstance(answer, set) else answer
+        yield "setops-out", (key, [operation, result, sorted(found), len(found), "a" in found])
+
+
+def _shapes(given: list[Input]) -> Iterator[tuple[str, Result]]:
+    for key, value, _ in given:
+        shape = _fields(value)
+        if "radius" in shape:
+            yield "shapes-out", (key, ["Circle", cast("float", shape["radius"]) * 2])
+        else:
+            radii = [each["radius"] for each in cast("list[Fields]", shape["inside"])]
+            yield "shapes-out", (key, ["Boxes", shape["width"], radii])
+
+
 def _asks(given: list[Input]) -> Iterator[tuple[str, Result]]:
     yield "asks-out", ("one", 42)
     for number in range(20):
@@ -137,6 +162,8 @@ _PROGRAMS: dict[str, Callable[[list[Input]], Iterator[tuple[str, Result]]]] = {
     "lookups": _lookups,
     "fragile": _fragile,
     "pipes": _pipes,
+    "setops": _setops,
+    "shapes": _shapes,
     "asks": _asks,
 }
 

@@ -1,4 +1,4 @@
-"""A dozen applications as Faust's users write them, what they are given, and how they are run by Faust and here."""
+"""Applications as Faust's users write them, what they are given, and how they are run by Faust and here."""
 
 from __future__ import annotations
 
@@ -61,6 +61,31 @@ def _fragile(number: int) -> Given:
     return f"k{number % 4}", "{" if number % 17 == 3 else {"number": str(number), "note": f"n{number}"}
 
 
+SET_OPERATIONS = (
+    "add",
+    "update",
+    "union",
+    "discard",
+    "difference",
+    "symmetric_difference_update",
+    "intersection",
+    "difference_update",
+    "intersection_update",
+    "clear",
+)
+
+
+def _set_operation(number: int) -> Given:
+    names = sorted({"abcdef"[number * step % 6] for step in (1, 2, 5)})
+    return f"k{number % 3}", (SET_OPERATIONS[number * 7 % 10], names)
+
+
+def _shape(number: int) -> Given:
+    circle = {"radius": number / 4, "__faust": {"ns": "shapes.circle"}}
+    boxes = {"width": number, "inside": [circle, circle], "__faust": {"ns": "shapes.boxes"}}
+    return f"k{number % 5}", boxes if number % 3 else circle
+
+
 CASES = {
     "words": Case(
         lambda n: (f"k{n}", f"tea for {n % 5}"), ("words-out",), read=("words-in", "words-each"), results=3 * COUNT
@@ -80,6 +105,8 @@ CASES = {
     "lookups": Case(lambda n: (f"k{n % 5}", n), (), ("lookups-out",)),
     "fragile": Case(_fragile, ("fragile-out",), results=0),
     "pipes": Case(lambda n: (f"k{n % 5}", n), ("pipes-out",), results=COUNT // 2),
+    "setops": Case(_set_operation, ("setops-out",)),
+    "shapes": Case(_shape, (), ("shapes-out",), read=("shapes-in", "shapes-backwards")),
     "asks": Case(None, ("asks-out",), read=("asks-in",), results=21),
 }
 

@@ -1,4 +1,4 @@
-"""A dozen applications, unchanged, by Faust and here on one Apache Kafka: the same results, record by record.
+"""Applications, unchanged, by Faust and here on one Apache Kafka: the same results, record by record.
 
 They run with ``--full``, and so does the storm: killed again and again, three of them give every result exactly once.
 Faust's own workers take a minute or more on a busy machine.
