@@ -381,8 +381,8 @@ class _Draining:
         if circle not in self._known:
             topics = set().union(*(self._reads[name] for name in circle))
             writers = self._writers(circle)
-            turns = bool(writers & circle) and any(n for (topic, _), n in self._unread.items() if topic in topics)
-            self._known[circle] = turns or any(name in self._writing or self._drains(name) for name in writers - circle)
+            flows = bool(writers & circle) and any(n for (topic, _), n in self._unread.items() if topic in topics)
+            self._known[circle] = flows or any(name in self._writing or self._drains(name) for name in writers - circle)
         return self._known[circle]
 
     def _drains(self, name: str) -> bool:

@@ -53,8 +53,8 @@ WORKING: ContextVar[Worker] = ContextVar("WORKING")
 HELD_MAX = 8192
 _FIRST_RECORDS = 256
 """How many records an agent is given before it is known whether it awaits anything else."""
-_IDLE_TURNS = 3
-"""After so many turns without an acknowledgement an agent waits for something."""
+_IDLE_ITERATIONS = 3
+"""After so many iterations of the loop without an acknowledgement an agent waits for something."""
 
 
 class Worker:
@@ -414,9 +414,9 @@ class AgentNode:
 
     def _turn(self) -> None:
         idle, began_s, done = 0, monotonic(), self.acknowledged
-        while idle < _IDLE_TURNS and self._is_working and self._failure is None:
+        while idle < _IDLE_ITERATIONS and self._is_working and self._failure is None:
             before = self.acknowledged
-            self._running.host.turn()
+            self._running.host.iterate()
             idle = idle + 1 if self.acknowledged == before else 0
         self._count(began_s, done)
         # One that has not asked for its first record yet is on its way to it.
@@ -461,7 +461,7 @@ class AgentNode:
     def is_calling(self) -> bool:
         """Whether there are any, or what came of them is not handed to the task.
 
-        The loop is shared: an agent of another task may have let it turn, and this one end.
+        The loop is shared: an agent of another task may have let it run, and this one end.
         """
         return (
             self._is_working or self.task.outbox.is_filled or self._failure is not None or self.task.failure is not None
@@ -505,7 +505,7 @@ class AgentNode:
             for worker in self._workers:
                 if worker.held and not worker.queue:
                     worker.wake(False)
-        self._running.host.turn()
+        self._running.host.iterate()
         if wait_s != 0.0 and self.acknowledged == before and self._is_working and self._failure is None:
             self.is_waiting = True
             try:

@@ -3,7 +3,7 @@
 1. Tasks and services begin once in a process, when it has its first partitions and their tables are restored; tasks with
    ``on_leader`` when it leads first. They end with the last agent. An exception stops the application, as in Faust.
 2. Commits do not wait for them. Their sends go out with the next run of the event loop, in the next transaction.
-3. The event loop turns for them every :data:`TICK_MS`, however little the agents have to do.
+3. The event loop runs for them every :data:`TICK_MS`, however little the agents have to do.
 4. Signals announce partitions before the first of their records is processed.
 """
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK_MS = 10
-_TURNS = 4
-"""How often the loop turns in a tick: what waits for what is ready goes on at once."""
+_ITERATIONS = 4
+"""How many iterations the loop does in a tick: what waits for what is ready goes on at once."""
 _PATIENCE_S = 10.0
 _PORT_OF_FAUST = 6066
 """Unless the program, the environment or an option of the command line gives another one."""
@@ -104,7 +104,7 @@ class Background:
         self._has_services = bool(app._extra_services or app._children) or self._serves
         self.listens = listens(app)
         self.is_wanted = bool(self._waiting) or self._has_services or bool(self._hooks)
-        """Whether there is anything that needs turns of its own."""
+        """Whether there is anything that needs the loop to run for it."""
         self._announced: set[tuple[str, int]] = set()
         self._services_started = asyncio.Event()
         self._is_started = self._has_ended = self._has_said_shutdown = False
@@ -132,7 +132,7 @@ class Background:
         for each in [each for each in self._waiting if leads or not each.on_leader]:
             self._waiting.remove(each)
             self._begin(each.function(), f"the task at {line_of(each.function)}")
-        self._host.turn(_TURNS)
+        self._host.iterate(_ITERATIONS)
         self.check()
 
     @property

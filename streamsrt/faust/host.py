@@ -4,7 +4,7 @@
 2. It exists from the start of the first agent to the end of the last one.
 3. Tasks that are made here are no tasks of the program: the loop's task factory does not see them.
 4. What ends a program (``sys.exit``) leaves asyncio's loop at once. It fails here as a mistake does: what was begun is
-   undone, and the loop can still turn to end the others.
+   undone, and the loop can still run to end the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SENDER: ContextVar[str] = ContextVar("SENDER", default="")
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Lets another loop turn than the one whose callback this is, if it is one (in a simulation)."""
+    """Lets a loop run inside the callback of another one, as in a simulation."""
     around = asyncio._get_running_loop()
     if around is None:
         yield
@@ -91,13 +91,13 @@ class Host:
         return True
 
     def start(self, work: Coroutine[object, object, None], context: Context) -> asyncio.Task[None]:
-        """Lets a worker begin with the next turn."""
+        """Lets a worker begin with the next iteration of the loop."""
         assert self._loop is not None
         task = asyncio.Task(work, loop=self._loop, context=context)
         task.add_done_callback(_seen)
         return task
 
-    def turn(self, times: int = 1) -> None:
+    def iterate(self, times: int = 1) -> None:
         """Does what is ready, and waits for nothing."""
         assert self._loop is not None
         with _alone():

@@ -57,7 +57,7 @@ def is_of_program(frame: FrameType) -> bool:
 def caller() -> str:
     """The line of the program that is being executed: ``file:line``, without the code of Faust and this project.
 
-    Empty in a task whose own frames are others': what turns the event loop has not called it.
+    Empty in a task whose own frames are others': what runs the event loop has not called it.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_of_program(frame):

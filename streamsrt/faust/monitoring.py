@@ -147,7 +147,7 @@ class AgentFlow:
         self.by_topic[topic] -= 1
 
     def worked(self, began_s: float, done: int, unfinished: int) -> None:
-        """The loop has turned, and so many records were ``done``: the time of each is that of all, by their number."""
+        """An iteration is over, and so many records were ``done``: the time of each is that of all, by their number."""
         now_s = monotonic()
         active = min(unfinished, self._calls)
         self._spent_s += (began_s - self._since_s) * self._active + (now_s - began_s) * (active or 1)

@@ -186,7 +186,7 @@ class RunningApplication:
         """By global table, what has the rows of all partitions."""
         self._expiries: dict[str, dict[int, RowExpiry]] = {table.name: {} for table in self._tables}
         """By table and partition."""
-        self._spawned: Spawned[RunningTask] = Spawned(self._owner, self._turn_for)
+        self._spawned: Spawned[RunningTask] = Spawned(self._owner, self._run_loop_for)
         self._before: dict[str, object] = {}
         self._background: Background | None = None
         self._says_init = says_init
@@ -384,7 +384,7 @@ class RunningApplication:
         self._loose.flush(node)
 
     def _hear_of_commit(self, context: Context, task: RunningTask) -> None:
-        """Calls the callbacks of what was sent. Nothing else turns meanwhile: other tasks may be within their commit."""
+        """Calls the callbacks of what was sent. Nothing else runs meanwhile: other tasks may be within their commit."""
         done = task.outbox.committed()
         if self._loose.env is task.env:
             done += self._loose.committed()
@@ -539,8 +539,8 @@ class RunningApplication:
         if self.host.leave(workers):
             self._unbind()
         elif not task.agents and self._spawned.is_running:
-            # That task may have been the one that the loop turned for.
-            self._turn_for(None)
+            # That task may have been the one that the loop ran for.
+            self._run_loop_for(None)
 
     def _bind(self, loop: asyncio.AbstractEventLoop) -> None:
         app = self.app
@@ -572,7 +572,7 @@ class RunningApplication:
         )
         self._background = Background(app, self.host, self._app_tasks, serves=self._serves)
         self._services = BoundServices(
-            app, self._agents, self._tables, self._background, self._stop, self._refuse, self._keep_turning
+            app, self._agents, self._tables, self._background, self._stop, self._refuse, self._keep_iterating
         )
         app._loop = loop
         loop.set_task_factory(self._spawned.factory)  # type: ignore[arg-type]  # typeshed wants generators, too
@@ -594,18 +594,18 @@ class RunningApplication:
             self._says_init = False
             app.on_worker_init.send()
 
-    def _keep_turning(self) -> None:
-        """Lets the loop turn for what has been added while the application runs."""
+    def _keep_iterating(self) -> None:
+        """Lets the loop run for what has been added while the application runs."""
         if self._background is not None and not self._background.is_wanted:
-            self._turn_for(None)
+            self._run_loop_for(None)
 
     def _owner(self) -> RunningTask | None:
         """The task whose agent or timer runs."""
         outbox = getattr(CURRENT.get(None), "outbox", None)
         return next((task for task in self._tasks.values() if task.outbox is outbox), None)
 
-    def _turn_for(self, owner: RunningTask | None) -> None:
-        """Lets the loop turn for a task of the program: in the first task if no other one has begun it."""
+    def _run_loop_for(self, owner: RunningTask | None) -> None:
+        """Lets the loop run for a task of the program: in the first task if no other one has begun it."""
         task = owner or next(iter(self._tasks.values()), None)
         if task is not None:
             self._go_on(task)

@@ -1,7 +1,7 @@
 """Buffers what agents send until their batch of records is processed.
 
-1. Records of one topic keep the order in which they were sent. Without a timestamp a record has the time of the turn, as
-   faust's have the time of the call.
+1. Records of one topic keep the order in which they were sent. Without a timestamp a record has the time of the iteration,
+   as faust's have the time of the call.
 2. A send is done when it is gathered: the record goes out with the commit of what the agent read. Offsets are known then
    only, so the metadata that ``await`` gives has none. A callback is called after that commit.
 3. :class:`Attachments` and :class:`Producer` take the places of the application's own while agents run.

@@ -26,7 +26,7 @@ class BoundServices:
     """These methods of an application that runs here, until :meth:`unbind`.
 
     ``stop``: ``app.stop()``. ``refuse``: ends the application, given what was called and what to do instead.
-    ``keep_turning``: lets the event loop turn for what was added while the application runs.
+    ``keep_iterating``: lets the event loop run for what was added while the application runs.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class BoundServices:
         background: Background,
         stop: Callable[[], Awaitable[None]],
         refuse: Callable[[str, str], NoReturn],
-        keep_turning: Callable[[], None],
+        keep_iterating: Callable[[], None],
     ) -> None:
         self._app = app
         self._agents, self._tables = agents, tables
         self._background = background
         self._refuse = refuse
-        self._keep_turning = keep_turning
+        self._keep_iterating = keep_iterating
         app.stop, app.crash, app.add_future = stop, self._crash, self._add_future
         app.add_runtime_dependency = self._add_service
         app._started = app._new_started_event()
@@ -71,14 +71,14 @@ class BoundServices:
         failure = ProcessingError(f"app.crash() was called: {type(reason).__name__}: {reason}")
         failure.__cause__ = reason
         self._background.fail(failure)
-        self._keep_turning()
+        self._keep_iterating()
 
     def _add_future(self, work: Awaitable[object]) -> asyncio.Task[None]:
         future = self._background.add(work)
-        self._keep_turning()
+        self._keep_iterating()
         return future
 
     async def _add_service(self, service: ServiceT) -> ServiceT:
         await self._background.add_service(service)
-        self._keep_turning()
+        self._keep_iterating()
         return service

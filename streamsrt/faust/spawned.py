@@ -1,7 +1,7 @@
 """Tasks that the program itself begins, with ``asyncio.create_task`` and all that uses it.
 
 1. They run beside the agents, as in Faust: no commit waits for one that nobody awaits.
-2. The event loop turns for them while there are any, however little the agents have to do.
+2. The event loop runs for them while there are any, however little the agents have to do.
 3. What one sends and writes belongs to the task whose agent or timer has begun it; it is cancelled when that task ends.
 """
 
@@ -67,7 +67,7 @@ class Spawned(Generic[T]):
         return [task for task, begun in self._running.items() if begun.owner is owner]
 
     def keeps(self, owner: T) -> bool:
-        """Whether the loop has to turn for one of that owner, or of none."""
+        """Whether the loop has to run for one of that owner, or of none."""
         return any(begun.owner is owner or begun.owner is None for begun in self._running.values())
 
     def all(self) -> list[_Task]:

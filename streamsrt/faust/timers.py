@@ -151,7 +151,7 @@ class Jobs:
         task = self._host.start(self._run(function, what), copy_context())
         self.tasks.add(task)
         task.add_done_callback(self._over)
-        self._host.turn()
+        self._host.iterate()
         self._end()
 
     def _over(self, task: asyncio.Task[None]) -> None:
@@ -171,7 +171,7 @@ class Jobs:
         before = len(self.tasks)
         if not self.is_calling:
             return False
-        self._host.turn()
+        self._host.iterate()
         if before and wait_s != 0.0 and len(self.tasks) == before:
             for task in self.tasks:
                 task.add_done_callback(self._wake)

@@ -33,10 +33,10 @@ class ThreadMeter:
         """How long it took to do what the group said of tasks."""
         self.blocked_ns = 0
         """Waiting for input."""
-        self.turned_ns = time.monotonic_ns()
+        self.iterated_ns = time.monotonic_ns()
         """When the last iteration began (``time.monotonic_ns``)."""
         self._samples: deque[tuple[int, tuple[tuple[int, int, int], ...]]] = deque()
-        self.sample(self.turned_ns)
+        self.sample(self.iterated_ns)
 
     def _numbers(self) -> tuple[tuple[int, int, int], ...]:
         return tuple((work.count, work.items, work.time_ns) for work in self.works())
@@ -47,7 +47,7 @@ class ThreadMeter:
 
     def sample(self, now_ns: int) -> None:
         """Keeps a sample from which the rates are computed. Called once per iteration."""
-        self.turned_ns = now_ns
+        self.iterated_ns = now_ns
         samples = self._samples
         if samples and now_ns - samples[-1][0] < _SAMPLE_NS:
             return

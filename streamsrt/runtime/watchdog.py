@@ -57,8 +57,8 @@ class Watchdog:
     def _watch(self) -> None:
         logged_ns = 0
         while not self._over.wait(min(1.0, self._limit_s / 4)):
-            turned_ns = self._loop.meter.turned_ns
-            silent_s = (time.monotonic_ns() - turned_ns) / 1e9
+            iterated_ns = self._loop.meter.iterated_ns
+            silent_s = (time.monotonic_ns() - iterated_ns) / 1e9
             if silent_s <= self._limit_s:
                 continue
             what = (
@@ -67,8 +67,8 @@ class Watchdog:
                 "tasks to other members. Make the function faster, process fewer records at a time, or raise "
                 "max.poll.interval.ms"
             )
-            if logged_ns != turned_ns:
-                logged_ns = turned_ns
+            if logged_ns != iterated_ns:
+                logged_ns = iterated_ns
                 logger.error("%s", what)
             if self._on_stuck is not None and silent_s > self._limit_s + self._grace_s:
                 self._on_stuck(what)

@@ -318,7 +318,7 @@ class Task:
         if finishes:
             env.finish_calls()
         if done:
-            self.meter.turned(began_ns, done, now_ms)
+            self.meter.iterated(began_ns, done, now_ms)
             if self.meter.exact:
                 self.meter.measure_buffers(self._buffers, now_ms)
         return done

@@ -139,7 +139,7 @@ class TaskMeter:
     def _latency(self, node: str) -> Spread:
         return self.latencies.setdefault(node, Spread())
 
-    def turned(self, began_ns: int, records: int, now_ms: int) -> None:
+    def iterated(self, began_ns: int, records: int, now_ms: int) -> None:
         """Counts an iteration that processed this many records."""
         self.process.add(began_ns, self.clock_ns(), records)
         self.sample(now_ms)

@@ -589,7 +589,7 @@ class StreamThread:
 
     def silent_s(self) -> float:
         """How long ago the last iteration began. May be called by any thread."""
-        return (time.monotonic_ns() - self.meter.turned_ns) / 1e9
+        return (time.monotonic_ns() - self.meter.iterated_ns) / 1e9
 
     def doing(self) -> str:
         """What the thread is doing at this moment. May be called from any thread."""

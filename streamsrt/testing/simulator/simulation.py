@@ -213,7 +213,7 @@ class Simulation:
             self._why_not = self.monitor.why_not_settled(self.instances)
             self._settled = not self._why_not
 
-    def turned(self, instance: Instance) -> None:
+    def iterated(self, instance: Instance) -> None:
         """Called after every iteration of an instance's processing thread."""
         try:
             self.monitor.check(instance, self.instances)
