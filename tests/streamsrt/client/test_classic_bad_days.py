@@ -110,7 +110,7 @@ def test_consumers_of_another_kind_are_in_the_group(any_version: str, connect: C
     while not until(one.failure is not None, deadline):
         one.look()
     assert "it has members that do not belong to a classic group of this runtime" in str(one.failure)
-    assert "stop them first, or choose another application.id" in str(one.failure)
+    assert "such as Faust workers, stop them first" in str(one.failure)
 
 
 def test_a_group_that_is_too_large_for_a_record(
