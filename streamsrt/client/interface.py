@@ -97,6 +97,10 @@ class Transacting(Protocol):
     def is_open(self) -> bool:
         """Whether anything was sent since the last commit."""
 
+    def check_ready(self) -> None:
+        """Raises what failed since the last :meth:`initialize`, if anything did: the error itself, or TransactionLostError if
+        it was raised before."""
+
     def initialize(self, timeout_s: float) -> None:
         """Takes over the transactional id: the producer that had it is fenced, and its open transaction is decided on
         return. Uncommitted output is dropped.

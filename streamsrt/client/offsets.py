@@ -78,7 +78,8 @@ async def commit(
             failed = {tp: code for tp, code in codes.items() if tp in left}
             if COORDINATOR_MOVED.intersection(failed.values()):
                 cluster.forget_coordinator(group_id)
-            error: StreamsError = _commit_error(group_id, failed, member_id, member_epoch)
+            who = cluster.config.security.principal
+            error: StreamsError = _commit_error(group_id, failed, member_id, member_epoch, who)
             if not all(is_retriable(code) for code in failed.values()):
                 raise error
         except StreamsError as caught:
@@ -120,17 +121,20 @@ def topics_of(
 
 
 def _commit_error(
-    group_id: str, failed: Mapping[TopicPartition, int], member_id: str, member_epoch: int
+    group_id: str, failed: Mapping[TopicPartition, int], member_id: str, member_epoch: int, principal: str | None
 ) -> CommitError:
     which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
     who = f" by member {member_id} in epoch {member_epoch}" if member_id else ""
     more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
     text = f"Group {group_id!r}: the commit{who} was refused for {which}{more}."
-    return commit_error(text, failed)
+    return commit_error(text, failed, principal)
 
 
-def commit_error(text: str, failed: Mapping[TopicPartition, int]) -> CommitError:
+def commit_error(text: str, failed: Mapping[TopicPartition, int], principal: str | None) -> CommitError:
     """Returns the error for a commit that was refused for these partitions."""
+    forbidden = sorted({topic for (topic, _), code in failed.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    if forbidden:
+        text += " " + missing_acl("READ", "topic", forbidden, principal)
     codes = sorted(set(failed.values()))
     gone = [code for code in codes if code in NOT_A_MEMBER]
     if gone:

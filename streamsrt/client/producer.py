@@ -18,7 +18,8 @@
    records of a partition in order: a batch that is refused while an earlier one is in flight is sent again after that one.
 7. The queue is shared with the processing thread, under one lock.
 8. With a transactional id, a partition is added to the transaction before the first batch is sent to it. After a failure,
-   the producer accepts nothing until it is initialized again (:mod:`streamsrt.client.transactions`).
+   the producer accepts nothing until it is initialized again (:mod:`streamsrt.client.transactions`). The failure is
+   remembered until then: whoever got its error may have gone on, and the rest of the transaction must not be committed.
 """
 
 from __future__ import annotations
@@ -190,6 +191,7 @@ class Producer:
         self._generation = 0
         self._flushing = 0
         self._error: StreamsError | None = None
+        self._failure: StreamsError | None = None
         self._refused: deque[_Refused] = deque()
         self._settling = False
         self.on_refused: OnRefused | None = None
@@ -274,9 +276,14 @@ class Producer:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the next call raises an earlier error."""
+        """Whether anything failed since the last :meth:`restart`, even if the error was raised already."""
         with self._lock:
-            return self._error is not None or self._closed
+            return self._failure is not None or self._closed
+
+    @property
+    def failure(self) -> StreamsError | None:
+        """What failed since the last :meth:`restart`."""
+        return self._failure
 
     def raise_error(self) -> None:
         """Raises an error that was not raised yet, if there is one."""
@@ -654,7 +661,7 @@ class Producer:
     def _fail(self, error: StreamsError) -> None:
         with self._changed:
             self._drop()
-            self._error = error
+            self._error = self._failure = error
             self._changed.notify_all()
 
     def _drop(self) -> None:
@@ -687,4 +694,5 @@ class Producer:
         """Continues with this producer id and epoch."""
         with self._lock:
             self._producer_id, self._producer_epoch = producer_id, producer_epoch
+            self._failure = None
         self._wake.set()

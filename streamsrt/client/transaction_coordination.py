@@ -141,7 +141,19 @@ class TransactionCoordination:
                 ],
             )
             what = f"Partitions could not be added to the transaction of {self._id!r}"
-            await self._ask(request, LAST_ADD_PARTITIONS_VERSION, deadline, what, _worst_of_partitions)
+            forbidden: list[str] = []
+
+            def worst(response: types.AddPartitionsToTxnResponse) -> int:
+                forbidden[:] = _forbidden_topics(response)
+                return _worst_of_partitions(response)
+
+            try:
+                await self._ask(request, LAST_ADD_PARTITIONS_VERSION, deadline, what, worst)
+            except RequestFailedError as error:
+                if not forbidden:
+                    raise
+                advice = missing_acl("WRITE", "topic", forbidden, self._cluster.config.security.principal)
+                raise RequestFailedError(f"{error} {advice}", error.error_code) from error
             self._added.update(partitions)
 
     async def send_offsets(
@@ -247,7 +259,7 @@ class TransactionCoordination:
                     return
                 if MOVED.intersection(failed.values()):
                     self._cluster.forget_coordinator(group_id)
-                error = _offsets_error(failed, what)
+                error = _offsets_error(failed, what, self._cluster.config.security.principal)
             except StreamsError as caught:
                 error = caught
             if not _may_be_repeated(error):
@@ -295,12 +307,20 @@ def _worst_of_partitions(response: types.AddPartitionsToTxnResponse) -> int:
     return min(codes, key=lambda code: (is_retriable(code), code), default=ErrorCode.NONE)
 
 
-def _offsets_error(failed: Mapping[TopicPartition, int], what: str) -> StreamsError:
+def _forbidden_topics(response: types.AddPartitionsToTxnResponse) -> list[str]:
+    return [
+        topic.name
+        for topic in response.results_by_topic_v3_and_below
+        if any(each.partition_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED for each in topic.results_by_partition)
+    ]
+
+
+def _offsets_error(failed: Mapping[TopicPartition, int], what: str, principal: str | None) -> StreamsError:
     final = final_code(sorted(set(failed.values())))
     if final in FENCED or final in LOST:
         return transaction_error(final, what)
     which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
-    return commit_error(f"{what}: {which}.", failed)
+    return commit_error(f"{what}: {which}.", failed, principal)
 
 
 def as_production_error(error: StreamsError, partitions: Iterable[TopicPartition]) -> StreamsError:

@@ -78,7 +78,7 @@ class Transactions:
         member_epoch: int,
         timeout_s: float,
     ) -> dict[TopicPartition, int]:
-        self._check_ready()
+        self.check_ready()
         deadline = self._loop.time() + timeout_s
         sending = None
         if offsets:
@@ -106,12 +106,16 @@ class Transactions:
         self._wait(self._abort(timeout_s), timeout_s)
         self._ready = True
 
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
         if not self.is_ready:
             # An error reported here is reported once; the transaction stays lost until it is initialized again.
             self._ready = False
             self._producer.raise_error()
-            raise TransactionLostError("The producer must be initialized before it can be used again.")
+            failure = self._producer.failure
+            why = "" if failure is None else f" It failed: {failure}"
+            raise TransactionLostError(
+                f"The producer must be initialized before it can be used again.{why}"
+            ) from failure
 
     def _wait(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
         return self._result(self._submit(coroutine), self._loop.time() + timeout_s)

@@ -8,7 +8,8 @@
 3. Offsets carry the member epoch. If it has changed, the commit waits for the new one; a member that the group does not
    know any more can't commit, however late its requests arrive.
 4. After any failure, the transaction is aborted and the tasks restart from the last commit. They start after the
-   transactional id was initialized: by then, everything that an earlier producer with this id sent is decided.
+   transactional id was initialized: by then, everything that an earlier producer with this id sent is decided. A failed
+   transaction is never replaced while tasks run that have work in it.
 5. A record that fails aborts the whole open transaction: its effects can't be separated from those of the records
    before it.
 """
@@ -82,6 +83,8 @@ class ExactlyOnceCommitter:
         self._member = member
         self._timeout_s = timeout_s
         self._retry_at_ms = 0
+        self._may_have_begun = False
+        """Whether tasks may have work in the transaction: if it fails, they must restart before there is another one."""
         self.commits = 0
         self.committed_records_end: dict[TopicPartition, int] = {}
 
@@ -89,13 +92,21 @@ class ExactlyOnceCommitter:
 
     def prepare_start(self, now_ms: int) -> bool:
         """Returns whether tasks may start: the transactional id belongs to this thread, and no earlier transaction of it
-        is pending."""
-        if self._transactions.is_ready:
-            return True
-        if now_ms < self._retry_at_ms:
-            return False
-        self._retry_at_ms = now_ms + _RETRY_BACKOFF_MS
-        return self._initialize()
+        is pending.
+
+        Raises what made the transaction fail since tasks could start: without it, they would go on in a new one, and their
+        offsets would be committed without what was lost.
+        """
+        if self._may_have_begun:
+            self._transactions.check_ready()
+        elif not self._transactions.is_ready:
+            if now_ms < self._retry_at_ms:
+                return False
+            self._retry_at_ms = now_ms + _RETRY_BACKOFF_MS
+            if not self._initialize():
+                return False
+        self._may_have_begun = True
+        return True
 
     def _initialize(self) -> bool:
         try:
@@ -161,5 +172,6 @@ class ExactlyOnceCommitter:
     def forget(self) -> None:
         """Aborts uncommitted work: the tasks belong to other members, or repeat their work."""
         self._collector.discard()
+        self._may_have_begun = False
         if self._transactions.is_open or not self._transactions.is_ready:
             self._initialize()

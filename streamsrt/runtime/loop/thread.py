@@ -322,7 +322,12 @@ class StreamThread:
         member_id, epoch = self._member.member_id, self._member.member_epoch
         if self._manager.open_waiting(self._iteration_ms):
             self._member.send(ReportOwned(self._manager.open_tasks()))
-        if self._committer.prepare_start(self._iteration_ms):
+        try:
+            may_start = self._committer.prepare_start(self._iteration_ms)
+        except StreamsError as error:
+            self._handle_error(error, alone=False)
+            may_start = False
+        if may_start:
             self._manager.start_tasks(self._iteration_ms, member_id, epoch)
         self._manager.follow_sources(self._iteration_ms, member_id, epoch)
 

@@ -337,7 +337,8 @@ class RecordCollector:
 
     def flush(self) -> None:
         """Encodes and sends everything that is buffered."""
-        for topic, known in self._topics.items():
+        # While it sends, a dead letter may be the first record of its topic.
+        for topic, known in tuple(self._topics.items()):
             for partition, columns in enumerate(known.columns):
                 if columns.keys:
                     self._send(topic, partition, columns)

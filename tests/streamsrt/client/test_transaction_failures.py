@@ -204,6 +204,25 @@ def test_a_failure_that_is_found_by_the_next_commit_ends_the_transaction_too(
         assert not network.transactions.is_ready
 
 
+def test_a_failure_whose_error_was_raised_ends_the_transaction_too(
+    coordinator: ScriptedBroker, connect: Connect
+) -> None:
+    """Whoever sends may have caught it: the offsets of what was not written must not be committed."""
+    key = ApiKey.ADD_PARTITIONS_TO_TXN
+    coordinator.hooks[key] = answer(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    network = begin(connect, coordinator)
+    network.producer.send("t", 0, BATCH, 1)
+    wait_until(lambda: not network.transactions.is_ready, "the producer has failed")
+    with pytest.raises(ProductionError, match=r"lacks WRITE on topic 't'\. Grant it: kafka-acls.*--topic t"):
+        network.producer.send("t", 0, BATCH, 1)
+    assert not network.transactions.is_ready
+    with pytest.raises(TransactionLostError, match=r"initialized.*TOPIC_AUTHORIZATION_FAILED"):
+        network.transactions.commit("g", OFFSETS, member_id="m", member_epoch=4, timeout_s=WAIT_S)
+    assert coordinator.count(types.EndTxnRequest) == 0
+    network.transactions.initialize(WAIT_S)
+    assert network.transactions.is_ready
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

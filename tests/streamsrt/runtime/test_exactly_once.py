@@ -15,7 +15,7 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
-from streamsrt.errors import ConfigError, ProcessingError, StreamsError
+from streamsrt.errors import ConfigError, ProcessingError, ProductionError, StreamsError
 from streamsrt.membership.values import NOTHING, ReportOwned, Tasks, TasksLost
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
@@ -38,13 +38,24 @@ class InProcessTransactions:
         self.hindrances: list[StreamsError] = []
         """What the next initializations raise."""
         self.on_refusal: Callable[[], None] = lambda: None
+        self.failure: StreamsError | None = None
 
     @property
     def is_open(self) -> bool:
         return bool(self._network.producer.sent)
 
+    def fail(self, error: StreamsError) -> None:
+        """What was sent is dropped, on another thread."""
+        self._network.producer.sent.clear()
+        self.is_ready, self.failure = False, error
+
+    def check_ready(self) -> None:
+        if not self.is_ready:
+            failure, self.failure = self.failure, None
+            raise failure or TransactionLostError("The producer must be initialized before it can be used again.")
+
     def initialize(self, timeout_s: float) -> None:
-        self.is_ready = False
+        self.is_ready, self.failure = False, None
         if self.hindrances:
             raise self.hindrances.pop(0)
         self._network.producer.sent.clear()
@@ -60,8 +71,7 @@ class InProcessTransactions:
         member_epoch: int,
         timeout_s: float,
     ) -> dict[TopicPartition, int]:
-        if not self.is_ready:
-            raise TransactionLostError("The producer must be initialized before it can be used again.")
+        self.check_ready()
         if self.refusals:
             self.is_ready = isinstance(self.refusals[0], StaleMemberEpochError | UnknownMemberError)
             self.on_refusal()
@@ -247,6 +257,32 @@ def test_a_record_that_fails_undoes_the_open_transaction(make_member: MakeMember
     assert member.committed() == {("in", 0): 1}
     assert len(member.network.read("out")) == len(member.network.read(CHANGELOG)) == 1
     assert not member.transactions.is_open
+
+
+def test_what_fails_between_two_commits_ends_the_application(make_member: MakeMember) -> None:
+    """The next look at the transaction is not for a commit, but whether tasks may start."""
+    member = make_member(cache_max_bytes=0)
+    member.network.write(("in", 0), keys("a"))
+    member.began(0)
+    member.transactions.fail(ProductionError("not authorized", "out", 0))
+    with pytest.raises(ProductionError, match="not authorized"):
+        member.rig.thread.run()
+    assert (member.committed(), member.network.read("out")) == ({}, [])
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["its error is raised", "its error was raised before"])
+def test_what_is_lost_between_two_commits_is_done_again(make_member: MakeMember, said: bool) -> None:
+    member = make_member(cache_max_bytes=0)
+    member.network.write(("in", 0), keys("a"))
+    member.began(0)
+    member.transactions.fail(TransactionLostError("aborted"))
+    if not said:
+        member.transactions.failure = None
+    member.rig.iterate(4)
+    member.commit()
+    assert [key for key, _ in member.network.read("out")] == [b"a"]
+    assert member.committed() == {("in", 0): 1}
+    assert member.transactions.initialized == 2
 
 
 def test_a_batch_of_a_lost_transaction_is_dropped() -> None:
