@@ -6,5 +6,10 @@ import orjson
 
 
 def json_text(value: object) -> str:
-    """A value as JSON, with what JSON has no form for as its text."""
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    """A value as JSON: pydantic models by their fields, other values that JSON has no form for as their text."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return str(value) if dump is None else dump(mode="json")

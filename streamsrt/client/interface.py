@@ -98,8 +98,8 @@ class Transacting(Protocol):
         """Whether anything was sent since the last commit."""
 
     def check_ready(self) -> None:
-        """Raises what failed since the last :meth:`initialize`, if anything did: the error itself, or TransactionLostError if
-        it was raised before."""
+        """Raises what failed since the last :meth:`initialize`, if anything did: the error itself, or TransactionLostError
+        if it was raised before."""
 
     def initialize(self, timeout_s: float) -> None:
         """Takes over the transactional id: the producer that had it is fenced, and its open transaction is decided on

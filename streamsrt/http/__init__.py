@@ -4,6 +4,7 @@
 | --- | --- |
 | ``instance`` | what HTTP needs of a running application |
 | ``text`` | keys from URLs, rows as JSON |
+| ``key_path`` | paths that end in a key |
 | ``answers`` | the response of each path, as values |
 | ``upgrade`` | the progress of an upgrade, from the group and from this instance |
 | ``forwarding`` | forwards requests to the other instances |

@@ -408,10 +408,10 @@ QUERIES: Mapping[str, Callable[[Instance, str, Question], Page]] = {
     "/stores/{store}/sessions": sessions,
 }
 KEY_QUERIES: Mapping[str, Callable[[Instance, str, str, Question], Answer | Page]] = {
-    "/stores/{store}/keys/{key:path}": key_value,
-    "/stores/{store}/windows/{key:path}": windows_of_key,
-    "/stores/{store}/sessions/{key:path}": sessions_of_key,
-    "/stores/{store}/versions/{key:path}": versions_of_key,
+    "/stores/{store}/keys/{key:key}": key_value,
+    "/stores/{store}/windows/{key:key}": windows_of_key,
+    "/stores/{store}/sessions/{key:key}": sessions_of_key,
+    "/stores/{store}/versions/{key:key}": versions_of_key,
 }
 VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
     "/stores": stores,

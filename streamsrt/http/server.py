@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamsrt.errors import ConfigError, StreamsError
-from streamsrt.http import answers
+from streamsrt.http import answers, key_path
 from streamsrt.http.answers import Answer, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
@@ -194,6 +194,7 @@ def application(instance: Instance) -> Starlette:
     async def index(request: Request) -> Response:
         return _json((200, {"application_id": instance.config.application_id, "paths": paths}))
 
+    key_path.register()
     routes = [Route(path, site.probe(view)) for path, view in answers.PROBES.items()]
     routes += [Route(path, site.view(view)) for path, view in answers.VIEWS.items()]
     routes += [Route(path, site.query(query)) for path, query in answers.QUERIES.items()]

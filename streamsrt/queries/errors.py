@@ -10,6 +10,8 @@
     ├── StreamsRebalancingError                tasks are being opened or restored: try again
     ├── StateStoreMigratedError                the store went away while it was read: try again
     └── QueryTimedOutError                     the processing thread is busy: try again
+
+    UnreadableStoreRowError (StreamsError)          the store's serdes can't read a row: the message says which
 """
 
 from __future__ import annotations
@@ -65,3 +67,8 @@ class QueryTimedOutError(InvalidStateStoreError):
     """The processing thread did not respond in time. Retry, or use a longer timeout."""
 
     is_retriable = True
+
+
+class UnreadableStoreRowError(StreamsError):
+    """The store's serdes can't read a row that is in the result. Give the store serdes that read what was written, or
+    query without that row."""

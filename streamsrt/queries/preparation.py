@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streamsrt.errors import UserError
 from streamsrt.queries import readers
+from streamsrt.queries.errors import UnreadableStoreRowError
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.values import (
@@ -127,14 +128,14 @@ def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> P
 
 def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
     """Prepares a query; None if a store of that kind does not answer such queries. Raises UnknownStateStoreError,
-    UserError."""
+    UserError. The conversion raises UserError for a failed upcast, and UnreadableStoreRowError."""
     spec = routing.stores.spec(store)
     found = QUERIES[kind_of(spec)].prepare(routing, spec, query)
-    return found if found is None or spec.version == 1 else replace(found, convert=_upcasting(found.convert))
+    return None if found is None else replace(found, convert=_explained(store, found.convert))
 
 
-def _upcasting(convert: Convert) -> Convert:
-    """Wraps a conversion so that its failures are UserErrors."""
+def _explained(store: str, convert: Convert) -> Convert:
+    """Wraps a conversion so that its failures name the row."""
 
     def decoded(raw: RawRow) -> Value:
         try:
@@ -142,6 +143,12 @@ def _upcasting(convert: Convert) -> Convert:
         except UpcastError as error:
             error.key = raw.key
             raise UserError(error.with_advice) from error
+        except Exception as error:
+            raise UnreadableStoreRowError(
+                f"store {store!r}: the row with the key {raw.key!r} can't be read by the store's serdes: "
+                f"{type(error).__name__}: {error}. Give the store serdes that read what was written, or query the other "
+                "rows by key or in ranges without it"
+            ) from error
 
     return decoded
 

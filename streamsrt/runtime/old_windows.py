@@ -1,7 +1,9 @@
-"""The warning about windows of old records: the broker deletes them from their changelog before the store drops them.
+"""The warning about windows and versions of old records: the broker deletes them from their changelog before the store
+drops them.
 
 A store drops windows by stream time. A broker deletes records of a changelog by its own clock and their timestamps: those of
-last month's input are deleted within minutes. The windows are then only in the state directory.
+last month's input are deleted within minutes. The windows are then only in the state directory. In the same way, it keeps
+only the latest version of a key in the changelog of a versioned store.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.internal_topics import deleted_after_ms
 from topology.graph.nodes import Subtopology
 
+_LAG = "min.compaction.lag.ms"
+
 
 class OldWindows:
     """What a stream thread has to say of its tasks: once for each subtopology."""
 
     def __init__(self) -> None:
         self._kept_ms: dict[str, dict[str, int]] = {}
-        """By subtopology, the changelogs whose records expire; none where it was said."""
+        """By subtopology, how long the changelogs keep windows and versions; none where it was said."""
         self._processed: dict[TaskKey, int] = {}
 
     def lines(self, tasks: Iterable[tuple[OwnedTask, Mapping[str, int]]], now_ms: int) -> list[str]:
@@ -39,15 +43,27 @@ class OldWindows:
 
 
 def _kept_ms(part: Subtopology) -> dict[str, int]:
-    limits_ms = {
-        topic.name: deleted_after_ms(dict(topic.configs)) for topic in part.changelog_topics if not topic.is_source
-    }
+    limits_ms = {topic.name: _kept_of(dict(topic.configs)) for topic in part.changelog_topics if not topic.is_source}
     return {name: limit_ms for name, limit_ms in limits_ms.items() if limit_ms is not None}
+
+
+def _kept_of(configs: dict[str, str]) -> int | None:
+    lag_ms = configs.get(_LAG)
+    return deleted_after_ms(configs) if lag_ms is None else int(lag_ms)
 
 
 def _line(owned: OwnedTask, kept_ms: dict[str, int]) -> str:
     least_ms = min(kept_ms.values())
-    names = ", ".join(name for name, limit_ms in kept_ms.items() if limit_ms == least_ms)
+    shortest = [name for name, limit_ms in kept_ms.items() if limit_ms == least_ms]
+    names = ", ".join(shortest)
+    of_versions = {topic.name for topic in owned.subtopology.changelog_topics if _LAG in dict(topic.configs)}
+    if of_versions.intersection(shortest):
+        return (
+            f"task {owned}: its records are older than its changelog keeps their versions ({names}: {_LAG}={least_ms}): "
+            "the broker keeps the latest version of each key, and an instance that restores the store has no earlier one. "
+            f"Before the first run, give the Store changelog_config={{'{_LAG}': ...}} with more than the age of the oldest "
+            f"records; alter {_LAG} of changelogs that exist"
+        )
     return (
         f"task {owned}: its records are older than its changelog keeps them ({names}: retention.ms={least_ms}): the broker "
         "deletes their windows, and an instance that restores them counts anew. Before the first run, set "

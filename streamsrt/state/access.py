@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from streamsrt.errors import UserError
 from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
@@ -17,6 +18,7 @@ from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
 from topology.spec.codecs import ProgramSerde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
+from topology.spec.timestamps import is_timestamp, is_whole_ms
 from topology.spec.windows import Windowed
 
 KeySerde: TypeAlias = ProgramSerde
@@ -28,6 +30,14 @@ Change = TypeVar("Change", bound=Entry | SessionEntry | VersionPut)
 OnChange: TypeAlias = Callable[[Change], None]
 Now = Callable[[], tuple[int, Headers, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
+
+
+def _time(store: str, what: str, value: int, *, may_be_negative: bool = False) -> int:
+    """Returns a time that a program gave. Raises UserError here, not at the commit that writes it."""
+    if is_whole_ms(value) if may_be_negative else is_timestamp(value):
+        return value
+    since = "since 1970" if may_be_negative else "from 0 (1970) on"
+    raise UserError(f"store {store!r}: {what} is {value!r}; give a whole number of milliseconds {since}")
 
 
 class _Cache(Protocol):
@@ -82,6 +92,7 @@ class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
+            _time(self.name, "the timestamp of a value", timestamp, may_be_negative=True)
         entry = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(entry)
@@ -153,6 +164,8 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
+            _time(self.name, "the timestamp of a value", timestamp, may_be_negative=True)
+        _time(self.name, "the start of a window", window_start)
         entry = self._cache.put(self._serde.serialize(key), window_start, value, timestamp, headers, sequence)
         self._cache.count_if_expired(window_start)
         if self._on_change is not None:
@@ -196,6 +209,7 @@ class DuplicatesAccess(WindowAccess):
 
     def put(self, key: object, value: object, window_start: int) -> None:
         timestamp, _, _ = self._now()
+        _time(self.name, "the start of a window", window_start)
         raw_key = self._serde.serialize(key)
         self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
         if self._on_change is not None:
@@ -215,6 +229,8 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
     def put(self, session: Windowed[object], value: object) -> None:
         timestamp, headers, sequence = self._now()
         raw = self._serde.serialize(session.key)
+        _time(self.name, "the start of a session", session.start_ms)
+        _time(self.name, "the end of a session", session.end_ms)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
         self._cache.count_if_expired(session.end_ms)
         if self._on_change is not None:
@@ -244,6 +260,7 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
 
     def put(self, key: object, value: object, timestamp: int) -> int | None:
         _, headers, sequence = self._now()
+        _time(self.name, "the time from which a version is valid", timestamp)
         put = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)

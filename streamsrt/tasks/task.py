@@ -45,6 +45,7 @@ from topology.graph.nodes import SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import TimestampExtractor
 from topology.spec.row_versions import UpcastError
+from topology.spec.timestamps import is_whole_ms
 
 _STREAM_TIME, _PARTITION_TIMES, _TIME_OF = "stream time", "partition times", "time of "
 """What a snapshot has under which name."""
@@ -258,22 +259,31 @@ class Task:
                     self._runner.env.system_time_ms,
                 )
                 timestamp = extractor(record, latest)
-                latest = max(latest, timestamp)
             except BaseException as error:
                 if is_interrupt(error):
                     raise
-                raise ProcessingError(
-                    f"the timestamp extractor of {self._plan.location(source.name)} raised {type(error).__name__}: {error} "
-                    f"at {topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",
-                    topic,
-                    partition,
-                    offset,
-                ) from error
+                what = f"raised {type(error).__name__}: {error}"
+                raise self._extractor_error(source, what, topic, partition, offset) from error
+            if not is_whole_ms(timestamp):
+                what = f"returned {timestamp!r}, which is not a whole number of milliseconds since 1970,"
+                raise self._extractor_error(source, what, topic, partition, offset)
+            latest = max(latest, timestamp)
             timestamps.append(timestamp)
             keep.append(timestamp >= 0)
             self._dropped_timestamps += timestamp < 0
         self._partition_times[topic, partition] = latest
         return selected(columns, timestamps, keep)
+
+    def _extractor_error(
+        self, source: SourceNode, what: str, topic: str, partition: int, offset: int
+    ) -> ProcessingError:
+        return ProcessingError(
+            f"the timestamp extractor of {self._plan.location(source.name)} {what} at {topic}-{partition} offset {offset}. "
+            "Correct it, or let it return -1 to drop the record",
+            topic,
+            partition,
+            offset,
+        )
 
     def wait_for(self, partitions: Iterable[TopicPartition]) -> None:
         """The high watermarks of these input partitions will be noted: see ``max.task.idle.ms`` in

@@ -30,6 +30,7 @@ from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
 from topology.spec.stores import Store
+from topology.spec.timestamps import is_timestamp
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
 
@@ -113,6 +114,11 @@ class MockProcessorContext:
                 )
             if record.key != self._current.key:
                 raise UserError("process_values must not change the key; use process")
+        if not is_timestamp(record.timestamp):
+            raise UserError(
+                f"forward() got a record with the timestamp {record.timestamp!r}; give a whole number of milliseconds "
+                "from 0 (1970) on"
+            )
         self._forwarded.append(CapturedForward(record, child))
 
     @property

@@ -16,10 +16,26 @@ WallclockTimestampExtractor of Kafka Streams, whose class names are known here t
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, SupportsIndex
 
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import TimestampExtractor, check_function
+
+LATEST_MS = 2**63 - 1
+
+
+def is_whole_ms(value: object) -> bool:
+    """Whether it is a whole number of milliseconds that fits into a record: not a float, and at most 2^63 - 1."""
+    if type(value) is not int:
+        if not isinstance(value, SupportsIndex):
+            return False
+        value = value.__index__()
+    return -LATEST_MS <= value <= LATEST_MS
+
+
+def is_timestamp(value: object) -> bool:
+    """Whether a record can have it: a whole number of milliseconds from 0 (1970) on."""
+    return is_whole_ms(value) and value >= 0  # type: ignore[operator]  # it is a number
 
 
 class _Stamped(Protocol):

@@ -28,6 +28,7 @@ from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.cli.dlq import position_of
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, StreamsError
+from streamsrt.http import key_path
 from streamsrt.http.forwarding import InstanceUnreachableError
 from streamsrt.http.text import to_json
 
@@ -65,13 +66,14 @@ class Site:
 
     def application(self) -> Starlette:
         """The ASGI application."""
+        key_path.register()
         routes = [Route(path, self._file(*what), methods=["GET"]) for path, what in _FILES.items()]
         routes += [
             Route(path, self._asked(make), methods=["GET"])
             for path, make in (
                 ("/api/groups", lambda _: self._snapshots.overview()),
                 ("/api/groups/{group}", lambda request: self._snapshots.group(request.path_params["group"])),
-                ("/api/groups/{group}/stores/{store}/keys/{key:path}", self._key),
+                ("/api/groups/{group}/stores/{store}/keys/{key:key}", self._key),
                 ("/api/letters/{topic}", self._letters),
             )
         ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -57,6 +58,15 @@ class Scene:
                 collector.add(each.name, keys, [value] * len(keys), [at] * len(keys))
         collector.flush()
         network.producer.flush(PATIENCE_S)
+
+        self.network = network
+
+    def write(self, topic: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        collector = RecordCollector(self.network.producer.send, lambda _topic: PARTITIONS)
+        keys, values = zip(*rows, strict=True)
+        collector.add(f"{self.name}-{topic}", keys, values, [1_000 + MINUTE_MS] * len(rows))
+        collector.flush()
+        self.network.producer.flush(PATIENCE_S)
 
     def instance(self, folder: str) -> KafkaStreams:
         config = {
@@ -178,3 +188,31 @@ def _standbys_have_all(*instances: KafkaStreams) -> bool:
         if task.role == "standby"
         for each in task.restoring
     )
+
+
+ODD_KEYS = ["k", "k\n", "a\nb", "a/b", "\n"]
+
+
+def test_a_key_with_a_newline_is_that_key(scene: Scene) -> None:
+    scene.write("table", [(key.encode(), f"row of {key}".encode()) for key in ODD_KEYS])
+    with contextlib.closing(scene.instance("odd")) as streams:
+        server = streams.config.application_server
+
+        def found(key: str) -> object:
+            status, body = get(server, f"/stores/history/keys/{quote(key, safe='')}")
+            return (body["key"], body["value"]) if status == 200 else None
+
+        wait_until(lambda: all(found(key) == (key, f"row of {key}") for key in ODD_KEYS), "each key has its own row")
+
+
+def test_a_row_that_no_serde_reads_is_named(scene: Scene) -> None:
+    scene.write("words", [(b"\xff", b"counted, and not read")])
+    with contextlib.closing(scene.instance("unreadable")) as streams:
+        server = streams.config.application_server
+        wait_until(lambda: get(server, "/stores/counts/range")[0] == 500, "the row is there")
+        status, body = get(server, "/stores/counts/range")
+        assert (status, body["error"]) == (500, "UnreadableStoreRow")
+        assert r"store 'counts': the row with the key b'\xff' can't be read by the store's serdes" in body["message"]
+        assert get(server, f"/stores/counts/keys/{KEYS[0]}")[0] == 200
+        done = run_command("query", "range", "counts", "--server", server)
+        assert (done.returncode, "can't be read by the store's serdes" in done.stderr) == (1, True)

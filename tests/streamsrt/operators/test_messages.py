@@ -135,7 +135,7 @@ def test_a_timestamp_that_is_no_number_is_told_with_its_source() -> None:
             driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("k", "v")
 
     with pytest.raises(
-        ProcessingError, match=r"extractor of KSTREAM-SOURCE-0000000000 \(.*test_messages.py:\d+\) raised Type"
+        ProcessingError, match=r"extractor of KSTREAM-SOURCE-0000000000 \(.*test_messages.py:\d+\) returned 'x'"
     ):
         run()
 

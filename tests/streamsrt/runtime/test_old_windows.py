@@ -11,7 +11,7 @@ from streamsrt.membership.values import Tasks
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, Rig
-from topology import StreamsBuilder, TimeWindows, serdes
+from topology import Store, StreamsBuilder, TimeWindows, serdes
 from topology.graph.topology import Topology
 
 DAY_MS = 86_400_000
@@ -69,6 +69,25 @@ def test_old_windows_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptur
 )
 def test_nothing_else_is(topology: Topology, age_ms: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert warnings_of(tmp_path, caplog, topology, age_ms=age_ms) == []
+
+
+def versioned(lag_ms: int | None = None) -> Topology:
+    builder = StreamsBuilder()
+    configs = {} if lag_ms is None else {"min.compaction.lag.ms": lag_ms}
+    history = Store("per-minute", kind="versioned", retention=timedelta(minutes=1), changelog_config=configs)
+    prices = builder.table("lines", key=serdes.string, value=serdes.string, store=history)
+    prices.to_stream().to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def test_old_versions_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = warnings_of(tmp_path, caplog, versioned(), age_ms=30 * DAY_MS)
+    assert f"keeps their versions ({CHANGELOG}: min.compaction.lag.ms={DAY_MS + 60_000})" in line
+    assert "changelog_config={'min.compaction.lag.ms': ...}" in line
+
+
+def test_a_longer_lag_keeps_old_versions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings_of(tmp_path, caplog, versioned(100 * DAY_MS), age_ms=30 * DAY_MS) == []
 
 
 def test_windows_of_an_idle_instance_are_not_old(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

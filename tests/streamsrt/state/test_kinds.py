@@ -58,7 +58,7 @@ def test_every_kind_has_a_row_in_each_table() -> None:
 def test_every_sort_of_rows_is_read_and_named() -> None:
     assert set(VIEWS) == set(RowsOfKey) - {RowsOfKey.HELD}
     assert set(KEY_PATHS) == set(RowsOfKey)
-    assert {f"/stores/{{store}}/{path}/{{key:path}}" for path in KEY_PATHS.values()} == set(KEY_QUERIES)
+    assert {f"/stores/{{store}}/{path}/{{key:key}}" for path in KEY_PATHS.values()} == set(KEY_QUERIES)
     assert set(GETTERS) == set(RowsOfKey) - {RowsOfKey.HELD}
     assert all(hasattr(TopologyTestDriver, getter) for getter in GETTERS.values())
 

@@ -244,6 +244,20 @@ def test_an_extractor_gives_timestamps_and_may_drop_records() -> None:
     assert task.prepare_commit().offsets["in", 0][0] == 103
 
 
+@pytest.mark.parametrize("given", [1.5, None, "7", 2**63], ids=repr)
+def test_a_timestamp_that_no_record_can_have_names_the_extractor(given: Any) -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream(
+        "in", key=serdes.string, value=serdes.long, timestamp_extractor=lambda record, partition_time: given
+    )
+    stream.to("out", key=serdes.string, value=serdes.long)
+    task = new_task(builder.build(), Written())
+    with pytest.raises(
+        ProcessingError, match=r"the timestamp extractor of .*test_task\.py.* returned .*in-0 offset 100"
+    ):
+        task.add_batch("in", 0, columns(("a", long(7), 1)))
+
+
 class Beat(Processor[str, int, str, int]):
     """Forwards the time of each punctuation."""
 

@@ -94,6 +94,22 @@ def test_records_without_a_key_stay_together_and_move_on_with_the_next_call() ->
     assert [len(rows(batches, partition)) for partition in range(3)] == [2, 2, 2]
 
 
+def test_a_record_may_open_a_topic_while_others_are_sent() -> None:
+    """A refused record is handled while results are sent: its dead letter may be the first of its topic."""
+    sent: list[str] = []
+
+    def sink(topic: str, *_batch: object) -> None:
+        sent.append(topic)
+        if topic == "a":
+            out.send_alone("letters", None, b"refused", 1, ())
+
+    out = RecordCollector(sink, lambda topic: 1)
+    for topic in ("a", "b"):
+        out.add(topic, [b"k"], [b"v"], [1])
+    out.flush()
+    assert sent == ["a", "letters", "b"]
+
+
 def test_a_partitioner_may_choose_for_some_records_only() -> None:
     batches: list[Batch] = []
     out = collector(batches)
