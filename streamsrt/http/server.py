@@ -200,7 +200,7 @@ def application(instance: Instance) -> Starlette:
     routes += [Route(path, site.query(query)) for path, query in answers.QUERIES.items()]
     routes += [Route(path, site.key_query(query)) for path, query in answers.KEY_QUERIES.items()]
     routes += [Route("/metrics", site.metrics), Route("/topology", site.topology)]
-    paths = sorted(route.path.replace(":path", "") for route in routes)
+    paths = sorted(route.path.replace(":key", "") for route in routes)
     return Starlette(routes=[Route("/", index), *routes])
 
 
