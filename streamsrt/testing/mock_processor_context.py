@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.config import StreamsConfig, below
 from streamsrt.errors import ConfigError, UserError
+from streamsrt.operators.engine.forwarded_records import check_forwarded
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.columns import Headers
@@ -30,7 +31,6 @@ from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
 from topology.spec.stores import Store
-from topology.spec.timestamps import is_timestamp
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
 
@@ -114,11 +114,7 @@ class MockProcessorContext:
                 )
             if record.key != self._current.key:
                 raise UserError("process_values must not change the key; use process")
-        if not is_timestamp(record.timestamp):
-            raise UserError(
-                f"forward() got a record with the timestamp {record.timestamp!r}; give a whole number of milliseconds "
-                "from 0 (1970) on"
-            )
+        check_forwarded("the processor", record)
         self._forwarded.append(CapturedForward(record, child))
 
     @property

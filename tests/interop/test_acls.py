@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -202,6 +202,52 @@ def test_an_application_says_which_acl_is_missing(broker: GuardedBroker, tmp_pat
         assert "--allow-principal User:ada --operation READ --topic" in app.last_words
 
 
+@pytest.mark.parametrize("counts", [True, False], ids=["repartitioned", "stateless"])
+def test_nothing_is_committed_without_what_may_not_be_written(
+    broker: GuardedBroker, tmp_path: Path, counts: bool
+) -> None:
+    """Exactly once, with each batch sent at once: the refusal comes between two commits."""
+    group, source, target = (f"{name}-{'counts' if counts else 'maps'}" for name in ("unwritable", "given", "taken"))
+    written = "group_by(lambda k, v: v).count(store='counts').to_stream()" if counts else "map_values(str.upper)"
+    value = "integer" if counts else "string"
+    (tmp_path / "unwritable.py").write_text(
+        "from topology import StreamsBuilder, serdes\n"
+        "builder = StreamsBuilder()\n"
+        f"given = builder.stream('{source}', key=serdes.string, value=serdes.string)\n"
+        f"given.{written}.to('{target}', key=serdes.string, value=serdes.{value})\n"
+        "topology = builder.build()\n",
+        encoding="utf-8",
+    )
+    admin = AdminClient(broker.client("admin"))
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in (source, target)]).values():
+        future.result(PATIENCE_S)
+    assert produced(broker, "admin", source) is None
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ada",
+        "sasl.password": PASSWORD,
+        "processing.guarantee": "exactly_once_v2",
+        "linger.ms": 0,
+    }
+    internal = [f"{group}-counts-{kind}" for kind in ("repartition", "changelog")] if counts else []
+    grant(admin, ResourceType.GROUP, AclOperation.READ, group)
+    prefixed = ResourcePatternType.PREFIXED
+    grant(admin, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, group, pattern=prefixed)
+    for operation in (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.CREATE):
+        grant(admin, ResourceType.TOPIC, operation, source, target, *internal)
+    first = internal[0] if counts else target
+    app = AppProcess(tmp_path / "app", "unwritable:topology", group, broker.servers, settings, cwd=tmp_path)
+    for _ in range(3):
+        with app:
+            assert app.wait_end() != 0, app.last_words
+            assert f"lacks WRITE on topic '{first}'" in app.last_words
+            assert f"--operation WRITE --topic {first}" in app.last_words
+    (found,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    offsets = {each.topic: each.offset for each in found.result(PATIENCE_S).topic_partitions}
+    assert offsets.get(source, 0) <= 0
+
+
 def test_a_leader_that_may_not_make_topics_says_which_acl_is_missing(broker: GuardedBroker, tmp_path: Path) -> None:
     """With ``group.protocol=classic`` the instances make the internal topics; the application waits, and then runs."""
     program = APPLICATION.replace('"names"', '"called"').replace('"counted"', '"called-counts"')
@@ -231,9 +277,15 @@ def test_a_leader_that_may_not_make_topics_says_which_acl_is_missing(broker: Gua
         assert app.terminate() == 0
 
 
-def grant(admin: AdminClient, kind: ResourceType, operation: AclOperation, *names: str) -> None:
+def grant(
+    admin: AdminClient,
+    kind: ResourceType,
+    operation: AclOperation,
+    *names: str,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> None:
     """Grants ada something, and waits until the broker knows."""
-    rule = (ResourcePatternType.LITERAL, "User:ada", "*", operation, AclPermissionType.ALLOW)
+    rule = (pattern, "User:ada", "*", operation, AclPermissionType.ALLOW)
     for future in admin.create_acls([AclBinding(kind, name, *rule) for name in names]).values():
         future.result(PATIENCE_S)
     for name in names:

@@ -1,22 +1,49 @@
-"""Serializes a record that a punctuation forwarded, for its dead letter: such a record was never read.
+"""Records that processors forward: they are checked, and serialized for the dead letters of those that punctuations forward.
 
-A processor's output has no serdes. The serdes of the nearest sink downstream are used if that sink can write the
-record, otherwise the application's defaults. If neither can write it, it becomes text: strings unchanged, anything else
-as JSON or as its ``repr``.
+A record that a punctuation forwards was never read, and a processor's output has no serdes. The serdes of the nearest sink
+downstream are used if that sink can write the record, otherwise the application's defaults. If neither can write it, it
+becomes text: strings unchanged, anything else as JSON or as its ``repr``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import orjson
 
+from streamsrt.errors import UserError
 from streamsrt.operators.engine.plan import ResolvedSubtopology
 from streamsrt.wire.records import Headers
 from topology.graph.nodes import SinkNode
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import Record
+from topology.spec.timestamps import is_timestamp
+
+
+def check_forwarded(node: str, record: Record[Any, Any]) -> None:
+    """Raises UserError for what could not be written: at the call, and not in the step that writes it."""
+    if not is_timestamp(record.timestamp):
+        raise UserError(
+            f"{node}: forward() got a record with the timestamp {record.timestamp!r}; give a whole number of milliseconds "
+            "from 0 (1970) on"
+        )
+    if record.headers and not _are_headers(record.headers):
+        raise UserError(
+            f"{node}: forward() got a record with the headers {record.headers!r}; give a tuple of tuples of a str and bytes "
+            "(or None)"
+        )
+
+
+def _are_headers(headers: object) -> bool:
+    return isinstance(headers, tuple) and all(
+        isinstance(each, tuple)
+        and len(each) == 2
+        and isinstance(each[0], str)
+        and (each[1] is None or isinstance(each[1], bytes))
+        for each in headers
+    )
 
 
 def forwarded_record(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from streamsrt.config import below
 from streamsrt.errors import ProcessingError, StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, is_interrupt
-from streamsrt.operators.engine.forwarded_records import forwarded_record
+from streamsrt.operators.engine.forwarded_records import check_forwarded, forwarded_record
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import PunctuationSchedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
@@ -34,7 +34,6 @@ from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
 from topology.spec.processor import Processor, PunctuationType, Record, RecordMetadata
 from topology.spec.processor_wrapper import TableRecord
-from topology.spec.timestamps import is_timestamp
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
 if TYPE_CHECKING:
@@ -164,11 +163,7 @@ class Context:
     def forward(self, record: Record[object, object], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
-        if not is_timestamp(record.timestamp):
-            raise UserError(
-                f"{self._node.name}: forward() got a record with the timestamp {record.timestamp!r}; give a whole number of "
-                "milliseconds from 0 (1970) on"
-            )
+        check_forwarded(self._node.name, record)
         env = self._env
         if env.punctuation_time_ms is None or env.source is not None:
             self._forward(record, child)

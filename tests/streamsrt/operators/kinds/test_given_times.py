@@ -1,4 +1,4 @@
-"""Times that a program gives to its stores and to what it forwards are checked where it gives them."""
+"""Times and headers that a program gives are checked where it gives them: to its stores, and to what it forwards."""
 
 from __future__ import annotations
 
@@ -56,10 +56,19 @@ def test_so_is_a_time_before_1970(name: str) -> None:
     refused(CALLS[name], -7)
 
 
-def refused(call: Call, at: Any) -> None:
+@pytest.mark.parametrize(
+    "headers", [(("a", "text"),), {"a": b"x"}, [("a", b"x")], ((b"a", b"x"),), (("a", b"x", 1),)], ids=repr
+)
+def test_headers_that_can_not_be_written_are_refused_where_they_are_forwarded(headers: Any) -> None:
+    refused(
+        lambda context, record, at: context.forward(record.with_headers(at)), headers, "give a tuple of tuples of a str"
+    )
+
+
+def refused(call: Call, at: Any, said: str = "give a whole number of milliseconds") -> None:
     with TopologyTestDriver(giving(call, at), {"application.id": "app"}) as driver:
         source = driver.create_input_topic("in", serdes.string, serdes.string)
-        with pytest.raises(StreamsError, match=r"give a whole number of milliseconds") as failed:
+        with pytest.raises(StreamsError, match=said) as failed:
             source.pipe_input("k", "v", 3)
         assert isinstance(failed.value, ProcessingError)
         assert failed.value.offset == 0
