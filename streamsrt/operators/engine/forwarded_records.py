@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
 
 import orjson
 
@@ -22,7 +21,7 @@ from topology.spec.processor import Record
 from topology.spec.timestamps import is_timestamp
 
 
-def check_forwarded(node: str, record: Record[Any, Any]) -> None:
+def check_forwarded(node: str, record: Record[object, object]) -> None:
     """Raises UserError for what could not be written: at the call, and not in the step that writes it."""
     if not is_timestamp(record.timestamp):
         raise UserError(
