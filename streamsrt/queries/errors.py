@@ -11,7 +11,7 @@
     ├── StateStoreMigratedError                the store went away while it was read: try again
     └── QueryTimedOutError                     the processing thread is busy: try again
 
-    UnreadableStoreRowError (StreamsError)          the store's serdes can't read a row: the message says which
+    UnreadableStoreRowError (StreamsError)     the store's serdes can't read a row: the message says which
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from streamsrt.membership.values import Task as TaskKey
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.internal_topics import deleted_after_ms
 from topology.graph.nodes import Subtopology
+from topology.graph.store_kinds import Cleanup, store_traits
 
 _LAG = "min.compaction.lag.ms"
 
@@ -43,21 +44,26 @@ class OldWindows:
 
 
 def _kept_ms(part: Subtopology) -> dict[str, int]:
-    limits_ms = {topic.name: _kept_of(dict(topic.configs)) for topic in part.changelog_topics if not topic.is_source}
-    return {name: limit_ms for name, limit_ms in limits_ms.items() if limit_ms is not None}
+    of_versions = _of_versions(part)
+    found = {}
+    for topic in part.changelog_topics:
+        configs = dict(topic.configs)
+        limit_ms = int(configs[_LAG]) if topic.name in of_versions else deleted_after_ms(configs)
+        if limit_ms is not None and not topic.is_source:
+            found[topic.name] = limit_ms
+    return found
 
 
-def _kept_of(configs: dict[str, str]) -> int | None:
-    lag_ms = configs.get(_LAG)
-    return deleted_after_ms(configs) if lag_ms is None else int(lag_ms)
+def _of_versions(part: Subtopology) -> set[str]:
+    """The changelogs in which the broker keeps versions for a time."""
+    return {spec.changelog_name for spec in part.stores if store_traits(spec).cleanup is Cleanup.HISTORY}
 
 
 def _line(owned: OwnedTask, kept_ms: dict[str, int]) -> str:
     least_ms = min(kept_ms.values())
     shortest = [name for name, limit_ms in kept_ms.items() if limit_ms == least_ms]
     names = ", ".join(shortest)
-    of_versions = {topic.name for topic in owned.subtopology.changelog_topics if _LAG in dict(topic.configs)}
-    if of_versions.intersection(shortest):
+    if _of_versions(owned.subtopology).intersection(shortest):
         return (
             f"task {owned}: its records are older than its changelog keeps their versions ({names}: {_LAG}={least_ms}): "
             "the broker keeps the latest version of each key, and an instance that restores the store has no earlier one. "
