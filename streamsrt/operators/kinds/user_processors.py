@@ -34,6 +34,7 @@ from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
 from topology.spec.processor import Processor, PunctuationType, Record, RecordMetadata
 from topology.spec.processor_wrapper import TableRecord
+from topology.spec.timestamps import LATEST_MS
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
 if TYPE_CHECKING:
@@ -163,7 +164,10 @@ class Context:
     def forward(self, record: Record[object, object], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
-        check_forwarded(self._node.name, record)
+        timestamp = record.timestamp
+        if type(timestamp) is not int or not 0 <= timestamp <= LATEST_MS or record.headers:
+            # The usual record is not worth a call.
+            check_forwarded(self._node.name, record)
         env = self._env
         if env.punctuation_time_ms is None or env.source is not None:
             self._forward(record, child)
