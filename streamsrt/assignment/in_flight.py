@@ -269,8 +269,9 @@ def _cure(lost: Sequence[Backlog], known: Sequence[Topology]) -> str:
     epoch = lost[0].epoch
     if is_sent_back(known[0], known[1:], epoch):
         way = (
-            f"The version of topology epoch {epoch} was rolled back. Start it with the next epoch, "
-            f"{known[0].epoch + 1}, and continue from there: it reads them. {_READS_STORES}"
+            f"The version of topology epoch {epoch} was rolled back: the group has the topology of an earlier version "
+            f"again. Start it with the next epoch, {known[0].epoch + 1}, and continue from there: it reads them. "
+            f"{_READS_STORES}"
         )
     else:
         way = (

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
@@ -357,8 +357,8 @@ def _readers(now: GroupFacts) -> Iterator[str]:
             )
         elif version.is_sent_back:
             yield (
-                f"topology epoch {version.epoch} was rolled back: start its version with the next epoch, "
-                f"{(now.epoch or 0) + 1}; it reads {listed}"
+                f"topology epoch {version.epoch} was rolled back (the group has the topology of an earlier version again): "
+                f"start its version with the next epoch, {(now.epoch or 0) + 1}; it reads {listed}"
             )
         else:
             yield (
@@ -366,13 +366,21 @@ def _readers(now: GroupFacts) -> Iterator[str]:
                 f"reads {listed}{_so_do_others(now, version)}"
             )
     if len(found) > 1:
-        yield "start these beside each other, in any order: the earlier version reads its own topics first"
+        yield _order([version for version, _ in found], now)
     if topics:
         yield (
             f"the group does not know which version has {', '.join(sorted(topics))}: start that one with the next "
             f"epoch, {(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not "
             "matter, delete the topics"
         )
+
+
+def _order(versions: Sequence[KnownVersion], now: GroupFacts) -> str:
+    """In which order to start versions that each have unread topics."""
+    if any(version.is_sent_back for version in versions) and any(version.epoch == now.epoch for version in versions):
+        # The next epoch is refused while nobody reads the records of this one.
+        return f"start the version of topology epoch {now.epoch} first, and the other one beside it"
+    return "start these beside each other, in any order: the earlier version reads its own topics first"
 
 
 def _ran_before(now: GroupFacts) -> KnownVersion | None:

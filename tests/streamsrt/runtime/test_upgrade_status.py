@@ -147,8 +147,11 @@ def test_which_version_reads_what_is_left_is_said_with_the_epoch_that_it_is_take
     back = (KnownVersion(2, frozenset({"app-a-repartition"})), KNOWN[0]._replace(is_sent_back=True))
     (_, again) = status(group(epoch=2, left={"app-g-repartition": 7}, versions=back)).advice
     assert again == (
-        "topology epoch 1 was rolled back: start its version with the next epoch, 3; it reads app-g-repartition"
+        "topology epoch 1 was rolled back (the group has the topology of an earlier version again): start its version "
+        "with the next epoch, 3; it reads app-g-repartition"
     )
+    (*_, order) = status(group(epoch=2, left=BOTH, versions=back)).advice
+    assert order == "start the version of topology epoch 2 first, and the other one beside it"
     (_, unknown) = status(group(epoch=1, left={"app-z-repartition": 7}, versions=KNOWN[:1])).advice
     assert unknown.startswith(
         "the group does not know which version has app-z-repartition: start that one with the next"

@@ -340,7 +340,8 @@ def test_a_version_that_was_sent_back_is_not_taken_again() -> None:
     group.ask("new", member_epoch=-1)
     group.turn("back", "old")
     (told,) = group.beat("back").status
-    assert "topology epoch 1 was rolled back. Start it with the next epoch, 3" in told.status_detail
+    assert "topology epoch 1 was rolled back: the group has the topology of an earlier version" in told.status_detail
+    assert "again. Start it with the next epoch, 3," in told.status_detail
     assert group.join("new", RENAMED, 1)[0].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
     assert group.join("next", RENAMED, 3)[0].error_code == 0
 
