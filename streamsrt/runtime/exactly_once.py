@@ -44,7 +44,7 @@ _EPOCH_ATTEMPTS = 250
 def transactional_sink(producer: Producing) -> Callable[[str, int, bytes, int], None]:
     """Returns the function with which an exactly-once application's collector sends its batches.
 
-    A batch of a transaction that is lost already is dropped: the next commit says so, and the tasks start over.
+    A batch of a transaction that is lost already is dropped: the next iteration or commit says so, and the tasks start over.
     """
 
     def send(topic: str, partition: int, batch: bytes, record_count: int) -> None:

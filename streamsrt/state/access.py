@@ -18,8 +18,8 @@ from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
 from topology.spec.codecs import ProgramSerde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
-from topology.spec.timestamps import is_timestamp, is_whole_ms
-from topology.spec.windows import Windowed
+from topology.spec.timestamps import is_whole_ms
+from topology.spec.windows import END_OF_TIME_MS, Windowed
 
 KeySerde: TypeAlias = ProgramSerde
 Rows: TypeAlias = Iterator[tuple[Any, Any]]  # keys and values have the types that the program gave its store
@@ -32,12 +32,11 @@ Now = Callable[[], tuple[int, Headers, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
 
 
-def _time(store: str, what: str, value: int, *, may_be_negative: bool = False) -> int:
-    """Returns a time that a program gave. Raises UserError here, not at the commit that writes it."""
-    if is_whole_ms(value) if may_be_negative else is_timestamp(value):
-        return value
-    since = "since 1970" if may_be_negative else "from 0 (1970) on"
-    raise UserError(f"store {store!r}: {what} is {value!r}; give a whole number of milliseconds {since}")
+def _check_time(store: str, what: str, value: int, *, least_ms: int = 0) -> None:
+    """Checks a time that a program gave. Raises UserError here, not at the commit that writes it."""
+    if not is_whole_ms(value, least_ms):
+        since = "from 0 (1970) on" if least_ms == 0 else "since 1970"
+        raise UserError(f"store {store!r}: {what} is {value!r}; give a whole number of milliseconds {since}")
 
 
 class _Cache(Protocol):
@@ -92,7 +91,7 @@ class KeyValueAccess(_TimestampedAccess[KeyValueCache]):
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
-            _time(self.name, "the timestamp of a value", timestamp, may_be_negative=True)
+            _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
         entry = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(entry)
@@ -164,8 +163,8 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
-            _time(self.name, "the timestamp of a value", timestamp, may_be_negative=True)
-        _time(self.name, "the start of a window", window_start)
+            _check_time(self.name, "the timestamp of a value", timestamp, least_ms=-END_OF_TIME_MS)
+        _check_time(self.name, "the start of a window", window_start)
         entry = self._cache.put(self._serde.serialize(key), window_start, value, timestamp, headers, sequence)
         self._cache.count_if_expired(window_start)
         if self._on_change is not None:
@@ -201,7 +200,7 @@ class WindowAccess(_TimestampedAccess[Any]):  # of a WindowCache or a Duplicates
         return ((self._windowed(e), self._result(e)) for e in self._entries(time_from, time_to))
 
     def all(self) -> WindowedRows:
-        return self.fetch_all(0, 2**63 - 1)
+        return self.fetch_all(0, END_OF_TIME_MS)
 
 
 class DuplicatesAccess(WindowAccess):
@@ -209,7 +208,7 @@ class DuplicatesAccess(WindowAccess):
 
     def put(self, key: object, value: object, window_start: int) -> None:
         timestamp, _, _ = self._now()
-        _time(self.name, "the start of a window", window_start)
+        _check_time(self.name, "the start of a window", window_start)
         raw_key = self._serde.serialize(key)
         self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
         if self._on_change is not None:
@@ -229,8 +228,8 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
     def put(self, session: Windowed[object], value: object) -> None:
         timestamp, headers, sequence = self._now()
         raw = self._serde.serialize(session.key)
-        _time(self.name, "the start of a session", session.start_ms)
-        _time(self.name, "the end of a session", session.end_ms)
+        _check_time(self.name, "the start of a session", session.start_ms)
+        _check_time(self.name, "the end of a session", session.end_ms)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
         self._cache.count_if_expired(session.end_ms)
         if self._on_change is not None:
@@ -248,7 +247,7 @@ class SessionAccess(_Access[SessionCache, SessionEntry]):
         return iter([(Windowed(key, e.start, e.end), e.value) for e in found])
 
     def fetch(self, key: object) -> WindowedRows:
-        return self.find_sessions(key, 0, 2**63 - 1)
+        return self.find_sessions(key, 0, END_OF_TIME_MS)
 
     def all(self) -> WindowedRows:
         deserialize = self._serde.deserialize
@@ -260,7 +259,7 @@ class VersionedAccess(_Access[VersionedCache, VersionPut]):
 
     def put(self, key: object, value: object, timestamp: int) -> int | None:
         _, headers, sequence = self._now()
-        _time(self.name, "the time from which a version is valid", timestamp)
+        _check_time(self.name, "the time from which a version is valid", timestamp)
         put = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)

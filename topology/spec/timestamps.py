@@ -20,22 +20,16 @@ from typing import Protocol, SupportsIndex
 
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import TimestampExtractor, check_function
+from topology.spec.windows import END_OF_TIME_MS
 
-LATEST_MS = 2**63 - 1
 
-
-def is_whole_ms(value: object) -> bool:
-    """Whether it is a whole number of milliseconds that fits into a record: not a float, and at most 2^63 - 1."""
+def is_whole_ms(value: object, least_ms: int = -END_OF_TIME_MS) -> bool:
+    """Whether it is a whole number of milliseconds, not a float, from ``least_ms`` to the last time that there is."""
     if type(value) is not int:
         if not isinstance(value, SupportsIndex):
             return False
         value = value.__index__()
-    return -LATEST_MS <= value <= LATEST_MS
-
-
-def is_timestamp(value: object) -> bool:
-    """Whether a record can have it: a whole number of milliseconds from 0 (1970) on."""
-    return is_whole_ms(value) and value >= 0  # type: ignore[operator]  # it is a number
+    return least_ms <= value <= END_OF_TIME_MS
 
 
 class _Stamped(Protocol):

@@ -18,12 +18,12 @@ from streamsrt.wire.records import Headers
 from topology.graph.nodes import SinkNode
 from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import Record
-from topology.spec.timestamps import is_timestamp
+from topology.spec.timestamps import is_whole_ms
 
 
 def check_forwarded(node: str, record: Record[object, object]) -> None:
     """Raises UserError for what could not be written: at the call, and not in the step that writes it."""
-    if not is_timestamp(record.timestamp):
+    if not is_whole_ms(record.timestamp, 0):
         raise UserError(
             f"{node}: forward() got a record with the timestamp {record.timestamp!r}; give a whole number of milliseconds "
             "from 0 (1970) on"

@@ -34,8 +34,7 @@ from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
 from topology.spec.processor import Processor, PunctuationType, Record, RecordMetadata
 from topology.spec.processor_wrapper import TableRecord
-from topology.spec.timestamps import LATEST_MS
-from topology.spec.windows import Duration, Time, to_epoch_ms
+from topology.spec.windows import END_OF_TIME_MS, Duration, Time, to_epoch_ms
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
@@ -165,7 +164,7 @@ class Context:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
         timestamp = record.timestamp
-        if type(timestamp) is not int or not 0 <= timestamp <= LATEST_MS or record.headers:
+        if type(timestamp) is not int or not 0 <= timestamp <= END_OF_TIME_MS or record.headers:
             # The usual record is not worth a call.
             check_forwarded(self._node.name, record)
         env = self._env

@@ -5,7 +5,6 @@ from datetime import date
 from uuid import UUID
 
 import orjson
-import pytest
 from pydantic import BaseModel
 
 from streamsrt.backfill.json_text import json_text
@@ -23,11 +22,9 @@ class Order:
     number: UUID
 
 
-@pytest.mark.parametrize(
-    "value", [Order(Item(name="a", due=date(2026, 1, 2), tags=["x"]), UUID(int=7))], ids=["nested"]
-)
-def test_a_model_is_written_by_its_fields(value: Order) -> None:
-    assert orjson.loads(json_text(value)) == {
+def test_a_model_is_written_by_its_fields() -> None:
+    order = Order(Item(name="a", due=date(2026, 1, 2), tags=["x"]), UUID(int=7))
+    assert orjson.loads(json_text(order)) == {
         "item": {"name": "a", "due": "2026-01-02", "tags": ["x"]},
         "number": "00000000-0000-0000-0000-000000000007",
     }
