@@ -45,6 +45,7 @@ _CALLED = re.compile(
 
 NOBODY_READS = "Records are in flight that no member can read: "
 READ_TO_THE_END = "Repartition topics that the new version does not have are read to the end by old members first: "
+STILL_WRITTEN = "Old members still write to repartition topics that the new version does not have: "
 _DRAINED = re.compile(r"([\w.-]+) \(topology epoch \d+\)")
 
 
@@ -242,15 +243,56 @@ def held_detail(found: Iterable[Backlog], known: Sequence[Topology]) -> str:
 
 def draining_detail(found: Iterable[Backlog]) -> str:
     """Returns which topics are drained if nothing is held."""
-    topics = sorted({(each.topic, each.epoch) for each in found if each.readers})
-    listed = ", ".join(f"{topic} (topology epoch {epoch})" for topic, epoch in topics)
-    return f"{READ_TO_THE_END}{listed}."
+    return f"{READ_TO_THE_END}{_with_epochs((each.topic, each.epoch) for each in found if each.readers)}."
 
 
 def draining_topics(why: str) -> frozenset[str]:
     """Parses the topics of :func:`draining_detail` from the reason of an assignment; empty if none is drained."""
-    _, found, listed = why.partition(READ_TO_THE_END)
-    return frozenset(_DRAINED.findall(listed)) if found else frozenset()
+    return _named_after(READ_TO_THE_END, why)
+
+
+def written_detail(newest: Topology, older: Sequence[Topology], writing: Mapping[int, Collection[str]]) -> str:
+    """Returns which removed topics older versions write until the newest takes over; empty if there are none. ``writing``:
+    for each epoch that members run, subtopologies of which these may still run active tasks."""
+    found = {
+        (topic, old.epoch) for old in older for topic in still_written(old, newest, writing.get(old.epoch, frozenset()))
+    }
+    return f"{STILL_WRITTEN}{_with_epochs(found)}." if found else ""
+
+
+def written_topics(why: str) -> frozenset[str]:
+    """Parses the topics of :func:`written_detail` from the reason of an assignment; empty if none is written."""
+    return _named_after(STILL_WRITTEN, why)
+
+
+def _named_after(intro: str, why: str) -> frozenset[str]:
+    listed = why.partition(intro)[2]
+    return frozenset(_DRAINED.findall(listed.partition(";")[0]))
+
+
+def _with_epochs(found: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{topic} (topology epoch {epoch})" for topic, epoch in sorted(found))
+
+
+def still_written(old: Topology, newest: Topology, writing: Collection[str]) -> frozenset[str]:
+    """Returns removed topics that members with ``old`` write until the newest version takes over the writers.
+
+    Nothing takes over a subtopology that meets none of the newest, nor what reads its removed topics: these continue as
+    long as members run ``old``, so waiting for them would never end.
+    """
+    gone, versions = gone_topics(newest, [old]), versions_of(newest, (old,))
+    stays = {
+        part.id
+        for part in old.subtopologies
+        if part.id in writing and not any(each.epoch == newest.epoch for each in versions.meeting(old.epoch, part.id))
+    }
+    writes = {part.id: gone.intersection(part.repartition_sinks) for part in old.subtopologies}
+    while True:
+        fed = frozenset().union(*(writes[name] for name in stays))
+        more = {p.id for p in old.subtopologies if fed & {topic.name for topic in p.repartition_sources}} - stays
+        if not more:
+            return frozenset().union(*(writes[name] for name in (writes.keys() & writing) - stays))
+        stays |= more
 
 
 def names_held_tasks(why: str) -> bool:

@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 FIRST_PAUSE_MS = 15_000
 MAX_PAUSE_MS = 600_000
 FORGOTTEN_AFTER_MS = 600_000
 _DOUBLINGS = 16
+_PAUSED = re.compile(r"Members with topology epoch (\d+) left (\d+) times in a row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,9 @@ def after_setback(known: Setbacks | None, epoch: int, now_ms: int) -> Setbacks:
     is_another = known is None or known.epoch != epoch or now_ms >= known.until_ms + FORGOTTEN_AFTER_MS
     count = 1 if known is None or is_another else known.count + 1
     return Setbacks(epoch, count, now_ms + Setbacks(epoch, count, 0).pause_ms)
+
+
+def named_setbacks(why: str) -> tuple[int, int] | None:
+    """Parses epoch and number of the setbacks that pause a version from the reason of an assignment; None: no pause."""
+    found = _PAUSED.search(why)
+    return None if found is None else (int(found[1]), int(found[2]))

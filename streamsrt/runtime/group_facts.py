@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
-from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks
+from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks, written_topics
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
+from streamsrt.assignment.version_backoff import named_setbacks
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import ConfigError, RequestFailedError
@@ -116,6 +117,16 @@ class GroupFacts:
     def holds(self) -> bool:
         """Whether tasks are held back by records that no member reads, according to the newest assignment."""
         return names_held_tasks(self.why)
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Removed repartition topics to which old members still write, according to the newest assignment."""
+        return written_topics(self.why)
+
+    @property
+    def setbacks(self) -> tuple[int, int] | None:
+        """The version that gets no more tasks for now, by its epoch, and how often in a row its members have gone."""
+        return named_setbacks(self.why)
 
     @property
     def knows_versions(self) -> bool:

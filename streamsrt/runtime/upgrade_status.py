@@ -61,14 +61,17 @@ class WarmUp:
 @dataclass(frozen=True, slots=True)
 class Drain:
     """Repartition topics that old members read to the end before a new version takes over. ``records``: how many are
-    unread."""
+    unread. ``written``: those to which old members still write: the end is not known before new ones do that."""
 
     topics: tuple[str, ...]
     records: int
     records_per_second: float | None = None
+    written: tuple[str, ...] = ()
 
     @property
     def eta_s(self) -> float | None:
+        if self.written:
+            return None
         if not self.records:
             return 0.0
         return self.records / self.records_per_second if self.records_per_second else None
@@ -136,7 +139,8 @@ class UpgradeWatch:
         return _status(now, self._speeds, self._drain(now, at_s))
 
     def _drain(self, now: GroupFacts, at_s: float) -> Drain | None:
-        if not now.in_flight:
+        written = now.written if len(now.epochs) > 1 else frozenset()
+        if not now.in_flight and not written:
             self._drained = self._drain_speed = None
             return None
         records = sum(now.in_flight.values())
@@ -145,7 +149,8 @@ class UpgradeWatch:
             self._drain_speed = (before - records) / (at_s - since_s)
         if records != before or self._drained is None:
             self._drained = (at_s, records)
-        return Drain(tuple(sorted(now.in_flight)), records, self._drain_speed)
+        topics = tuple(sorted(written.union(now.in_flight)))
+        return Drain(topics, records, self._drain_speed, tuple(sorted(written)))
 
     def _note(self, key: tuple[str, Task], at_s: float, offset: int) -> None:
         since_s, before = self._seen.setdefault(key, (at_s, offset))
@@ -434,32 +439,63 @@ def _of_dropped_sources(now: GroupFacts) -> Iterator[str]:
 
 def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain | None) -> Iterator[str]:
     newest, *older = now.epochs
-    count, old = len(now.with_epoch(newest)), [each for each in now.members if each.epoch in older]
+    old = [each for each in now.members if each.epoch in older]
+    names = ", ".join(sorted(member_name(each) for each in old))
     if warming_up:
         yield f"{counted(len(warming_up), 'task')} warming up on new instances: old instances process them until then"
-    names = ", ".join(sorted(member_name(each) for each in old))
-    if drain is not None:
-        left = (
-            "" if drain.eta_s is None else f", about {drain.eta_s:.0f} s at {drain.records_per_second:,.0f} records/s"
-        )
+    if now.setbacks is not None and now.setbacks[0] == newest:
         yield (
-            f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
-            f"{counted(drain.records, 'record')} left{left}. Keep the remaining old instances running "
-            f"({names})"
+            f"instances with topology epoch {newest} stopped {now.setbacks[1]} times in a row, so the group gives them no "
+            f"more tasks of old instances for a while. Keep the old instances running ({names}), find the reason in the "
+            "logs of the new ones, and roll back if it can't be removed"
         )
-        yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"
-        return
-    digests = {each.digest for each in now.members}
-    if len(digests) == 1 and None not in digests:
+    if drain is not None:
+        yield from _while_draining(now, drain, names)
+    elif _have_same_topology(now):
         yield (
             f"all instances have the same topology, {len(old)} of them under an earlier epoch ({names}), as after upgrade "
             "abort: they go on as they are, but can't join again when they are stopped or lose their membership (exit code "
             f"2). Restart them one after the other with --config topology.epoch={newest}"
         )
         return
-    then = "when no task is warming up any more, stop" if warming_up else "stop"
-    yield (
-        f"{count} of {len(now.members)} instances run topology epoch {newest}: {then} one of the others, and start it with "
-        f"the new version ({names})"
-    )
+    elif now.setbacks is None:
+        then = "when no task is warming up any more, stop" if warming_up else "stop"
+        yield _next_step(now, then, names)
     yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"
+
+
+def _have_same_topology(now: GroupFacts) -> bool:
+    digests = {each.digest for each in now.members}
+    return len(digests) == 1 and None not in digests
+
+
+def _next_step(now: GroupFacts, then: str, names: str) -> str:
+    newest = now.epochs[0]
+    return (
+        f"{len(now.with_epoch(newest))} of {len(now.members)} instances run topology epoch {newest}: {then} one of the "
+        f"others, and start it with the new version ({names})"
+    )
+
+
+def _while_draining(now: GroupFacts, drain: Drain, names: str) -> Iterator[str]:
+    """Yields why old instances have to run on: they alone read, or still write, what the new version does not have."""
+    new, removed = len(now.with_epoch(now.epochs[0])), ", ".join(drain.written)
+    keep = f"Keep the remaining old instances running ({names})"
+    if drain.records:
+        eta_s = drain.eta_s
+        left = "" if eta_s is None else f", about {eta_s:.0f} s at {drain.records_per_second:,.0f} records/s"
+        yield (
+            f"old instances read {', '.join(drain.topics)} to the end, which the new version does not have: "
+            f"{counted(drain.records, 'record')} left{left}. {keep}"
+        )
+    if drain.written and 2 * new >= len(now.members):
+        yield (
+            f"old instances still write to {removed}, which the new version does not have, until new instances have warmed "
+            f"up these tasks and take them over. {keep}"
+        )
+    elif drain.written:
+        yield (
+            f"old instances still write to {removed}, which the new version does not have: new instances take these tasks "
+            "over when they are at least half of all instances. Always leave one old instance running until then"
+        )
+        yield _next_step(now, "stop", names)

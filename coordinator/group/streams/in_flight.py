@@ -26,6 +26,7 @@ from streamsrt.assignment.in_flight import (
     left_topics,
     repartition_topics,
     waiting,
+    written_detail,
 )
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
 from streamsrt.assignment.topology import Topology
@@ -82,12 +83,17 @@ def group_may_lose(group: StreamsGroup) -> bool:
 
 
 def waiting_of(group: StreamsGroup, unread: Unread) -> Waiting:
+    return waiting(group.topologies(), unread, _writing(group), may_lose=group_may_lose(group))
+
+
+def _writing(group: StreamsGroup) -> dict[int, set[str]]:
+    """Returns, for each epoch that members run, the subtopologies of their active tasks."""
     writing: dict[int, set[str]] = {}
     for name, member in group.members.items():
         current = group.current.get(name, NEVER_ASSIGNED)
         active = current.assigned.active | current.pending.active
         writing.setdefault(member.topology_epoch, set()).update(task.subtopology_id for task in active)
-    return waiting(group.topologies(), unread, writing, may_lose=group_may_lose(group))
+    return writing
 
 
 def reads_the_rest(group: StreamsGroup, requested: Topology, context: RequestContext) -> bool:
@@ -121,3 +127,8 @@ def waiting_detail(group: StreamsGroup, unread: Unread, waits: Waiting) -> str:
     if waits.held:
         return held_detail(found, group.topologies())
     return draining_detail(found) if any(each.readers for each in found) else ""
+
+
+def still_written_detail(group: StreamsGroup) -> str:
+    """Describes which removed topics members with older versions write until the newest takes over; empty if none."""
+    return "" if group.topology is None else written_detail(group.topology, group.older, _writing(group))

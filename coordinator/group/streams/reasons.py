@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from coordinator.group.streams.departure import REBALANCE, SESSION
-from coordinator.group.streams.in_flight import waiting_detail
+from coordinator.group.streams.in_flight import still_written_detail, waiting_detail
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import Event, GroupRequest
 from coordinator.machine.values import TimerExpired
@@ -114,6 +114,9 @@ def _hand_over(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:
             if left
             else "all records in flight in removed repartition topics have been read"
         )
+    written = still_written_detail(after)
+    if written:
+        yield written.rstrip(".")
 
 
 def _settings(before: StreamsGroup, after: StreamsGroup) -> Iterator[str]:

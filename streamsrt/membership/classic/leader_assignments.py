@@ -67,8 +67,8 @@ class LeaderSettings:
 class GenerationPlan:
     """The leader's decisions. ``group`` None: the group has no version yet. ``waiting``: why no new tasks are assigned;
     ``postponed``: why the next version is not accepted yet; ``unknown``: why it is not even considered; ``draining``: topics
-    that are read to the end before a hand-over; ``must_send_topology``: members; ``left``: consequences of
-    records that older versions have left unread."""
+    that are read to the end before a hand-over; ``pause``: why the newest version gets no more tasks of older ones for
+    now; ``must_send_topology``: members; ``left``: consequences of records that older versions have left unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -79,6 +79,7 @@ class GenerationPlan:
     postponed: str = ""
     unknown: str = ""
     draining: str = ""
+    pause: str = ""
     configuration: Configuration | None = None
     creation_detail: str = ""
     conflicts: tuple[str, ...] = ()
@@ -229,6 +230,8 @@ def _statuses(member: Participant, plan: GenerationPlan, settings: LeaderSetting
         found.append(Status(StatusCode.STALE_TOPOLOGY, detail))
     if plan.waiting and not member.held and not is_behind:
         found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.waiting))
+    if plan.pause and plan.group == member.version:
+        found.append(Status(StatusCode.ASSIGNMENT_DELAYED, f"{plan.pause}."))
     if plan.left.detail and plan.group == member.version:
         found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.left.detail))
     problem = None if plan.configuration is None else plan.configuration.problem
@@ -280,9 +283,19 @@ def _memory(view: View, plan: GenerationPlan, memory: Memory, everybody: Mapping
             if m.instance_id is not None
         },
         members={m.member_id: _name(m) for m in view.members},
-        version=plan.group,
+        version=plan.group or memory.version,
+        ahead=_ahead(view, plan, memory),
         javas=_sent_to_java_members(view, plan, everybody),
     )
+
+
+def _ahead(view: View, plan: GenerationPlan, memory: Memory) -> frozenset[str]:
+    """Members that have tasks of the group's version while others run older ones."""
+    if plan.group is None:
+        return memory.ahead.intersection(member.lasting_id for member in view.members)
+    if all(member.version.epoch >= plan.group.epoch for member in view.members):
+        return frozenset()
+    return frozenset(m.lasting_id for m in view.members if m.version == plan.group and plan.targets.get(m.member_id))
 
 
 def _sent_to_java_members(
@@ -324,7 +337,7 @@ def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
     """Returns why there is a new generation, if its leader also led the one before."""
     if plan.waiting:
         return plan.waiting
-    drains = [text.rstrip(".") for text in (plan.draining, plan.left.detail) if text]
+    drains = [text.rstrip(".") for text in (plan.pause, plan.draining, plan.left.detail) if text]
     if memory.generation != view.generation - 1:
         return "; ".join(drains)
     now = {m.member_id: _name(m) for m in view.members}

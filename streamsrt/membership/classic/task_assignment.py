@@ -30,6 +30,7 @@ from streamsrt.assignment.in_flight import (
     draining_detail,
     gone_topics,
     waiting,
+    written_detail,
 )
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.placement import AssignorMember
@@ -87,11 +88,13 @@ def targets_of(
     ends: Mapping[TaskId, int],
     unread: Unread = NOTHING_UNREAD,
     held: frozenset[TaskId] = frozenset(),
+    is_paused: bool = False,
 ) -> Mapping[str, Tasks]:
     """Computes the target of every member that may get tasks, in tasks of its own version.
 
     ``ends``: ends of changelogs of the group's version that the leader asked for. ``unread``: what the group has not read of
-    repartition topics that this version does not have. ``held``: tasks that nobody gets.
+    repartition topics that this version does not have. ``held``: tasks that nobody gets. ``is_paused``: this version gets no
+    more of what older ones run than it has.
     """
     excluded = set(without)
     older = older_versions(view, group, excluded)
@@ -106,6 +109,7 @@ def targets_of(
         settings,
         unread,
         held=held,
+        is_paused=is_paused,
     )
 
 
@@ -121,19 +125,28 @@ def gone_partitions(
 def waiting_of(view: View, group: Version, without: Container[str], unread: Unread) -> Waiting:
     """Subtopologies that are handed over stepwise because of such topics."""
     older = older_versions(view, group, without)
-    writing: dict[int, set[str]] = {version.epoch: set() for version in (group, *older)}
-    for member in view.members:
-        if member.version in older:
-            writing[member.version.epoch].update(task.subtopology_id for task in member.held.active)
+    writing = {group.epoch: frozenset[str](), **_writing(view, older)}
     return waiting([view.texts[version.digest] for version in (group, *older)], unread, writing)
 
 
+def _writing(view: View, older: Iterable[Version]) -> dict[int, frozenset[str]]:
+    """The subtopologies of active tasks that members hold, for each of these versions, by its epoch."""
+    return {
+        version.epoch: frozenset(
+            task.subtopology_id for member in view.members if member.version == version for task in member.held.active
+        )
+        for version in older
+    }
+
+
 def draining_text(view: View, group: Version, without: Container[str], unread: Unread) -> str:
-    """Describes the repartition topics that are read to the end first; empty if there are none."""
-    older = [view.texts[version.digest] for version in older_versions(view, group, without)]
-    epochs = [member.version.epoch for member in view.members]
-    found = backlogs(view.texts[group.digest], older, unread, epochs)
-    return draining_detail(found) if found else ""
+    """Describes the repartition topics that are read to the end first, and those that are still written; empty if there
+    are none."""
+    versions = older_versions(view, group, without)
+    newest, older = view.texts[group.digest], [view.texts[version.digest] for version in versions]
+    found = backlogs(newest, older, unread, [member.version.epoch for member in view.members])
+    details = [draining_detail(found) if found else "", written_detail(newest, older, _writing(view, versions))]
+    return "; ".join(detail.rstrip(".") for detail in details if detail)
 
 
 def older_versions(view: View, group: Version, without: Container[str]) -> list[Version]:

@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
+from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.membership.classic.java_members import (
     JavaMembers,
     SentAssignment,
@@ -85,7 +86,8 @@ class Memory:
 
     ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
     after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
-    ``unread_counted_for``: the version that runs alone, if it is known what older ones have left unread.
+    ``unread_counted_for``: the version that runs alone, if it is known what older ones have left unread. ``ahead``: members
+    that had tasks of that version while others ran older ones, by instance id, else by member id; ``setbacks``: of it.
     """
 
     texts: Mapping[bytes, WireTopology]
@@ -97,6 +99,8 @@ class Memory:
     version: Version | None = None
     javas: Mapping[str, SentAssignment] = field(default_factory=dict)
     unread_counted_for: Version | None = None
+    ahead: frozenset[str] = frozenset()
+    setbacks: Setbacks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,11 @@ class Participant:
     @property
     def version(self) -> Version:
         return Version(self.subscription.topology_epoch, self.subscription.topology_digest)
+
+    @property
+    def lasting_id(self) -> str:
+        """Its instance id, which it keeps when it is restarted, else its member id."""
+        return self.member_id if self.instance_id is None else self.instance_id
 
     @property
     def process_id(self) -> str:

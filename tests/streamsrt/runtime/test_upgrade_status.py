@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from streamsrt.assignment.in_flight import NOBODY_READS
+from streamsrt.assignment.in_flight import NOBODY_READS, STILL_WRITTEN
+from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
@@ -293,9 +294,49 @@ def test_a_drain_is_told_with_what_is_left_and_nothing_is_to_be_stopped() -> Non
         "records": 3_000,
         "records_per_second": 1_000.0,
         "eta_s": 3.0,
+        "written": (),
     }
     same = watch.status(draining(2_000, 1_000), 14.0)
     assert same.drain == later.drain, "nothing was read between the looks: the speed is the last one that was seen"
+
+
+WRITTEN = f"; {STILL_WRITTEN}app-0-repartition (topology epoch 0)"
+SETBACKS = str(Setbacks(1, 3, 0)).rstrip(".")
+
+
+def test_the_last_instance_that_writes_what_the_new_version_does_not_have_is_kept_though_nothing_is_unread() -> None:
+    found = status(group(member("a", 0, ("s", 0)), member("b", 1), why=f"member b joined{WRITTEN}"))
+    assert found.advice == (
+        "old instances still write to app-0-repartition, which the new version does not have, until new instances have "
+        "warmed up these tasks and take them over. Keep the remaining old instances running (a)",
+        "to roll back: streamsrt upgrade abort OLD --group app",
+    )
+    assert found.drain is not None
+    assert (found.drain.topics, found.drain.records, found.drain.eta_s) == (("app-0-repartition",), 0, None)
+
+
+def test_others_may_be_stopped_as_long_as_one_old_instance_is_left() -> None:
+    found = status(group(member("a", 0), member("b", 0), member("c", 1), why=WRITTEN))
+    assert "Always leave one old instance running until then" in found.advice[0]
+    assert "1 of 3 instances run topology epoch 1: stop one of the others" in found.advice[1]
+
+
+def test_what_is_still_written_and_read_is_said_with_what_is_left() -> None:
+    watch = UpgradeWatch()
+    watch.status(replace(draining(300), why=WRITTEN), 1.0)
+    found = watch.status(replace(draining(200), why=WRITTEN), 2.0)
+    assert found.advice[0].startswith("old instances read app-0-repartition to the end")
+    assert "200 records left. Keep" in found.advice[0], "records go on coming: no estimate"
+    assert found.advice[1].startswith("old instances still write to app-0-repartition")
+
+
+@pytest.mark.parametrize("why", [SETBACKS, f"member b left; {SETBACKS}{WRITTEN}"])
+def test_old_instances_are_kept_while_the_new_version_is_paused(why: str) -> None:
+    found = status(group(member("a", 0, ("s", 0)), member("b", 1), why=why))
+    assert found.advice[0].startswith("instances with topology epoch 1 stopped 3 times in a row")
+    assert "Keep the old instances running (a)" in found.advice[0]
+    assert not any("stop one of the others" in each for each in found.advice)
+    assert found.advice[-1] == "to roll back: streamsrt upgrade abort OLD --group app"
 
 
 def test_after_a_drain_the_next_instance_is_to_be_stopped() -> None:

@@ -26,6 +26,7 @@ from streamsrt.membership.classic.leading.outcome import (
     gone_of,
     keep,
     refused_of,
+    with_setback,
 )
 from streamsrt.membership.classic.leading.values import (
     CountUnread,
@@ -84,6 +85,7 @@ def begin(
     view = view_of(generation, everybody, memory, leader_id, protocol_name)
     is_mixed = protocol_name == STREAM_PROTOCOL
     verdicts = verdicts_on(view, settings.group_id)
+    memory = with_setback(memory, view, now_ms)
     leading = Leading(
         view=view,
         verdicts=verdicts,

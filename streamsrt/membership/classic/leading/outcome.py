@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.in_flight import Unread
@@ -10,6 +11,7 @@ from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.version_backoff import Setbacks, after_setback
 from streamsrt.membership.classic.leader_assignments import GenerationPlan, leader_outcome
 from streamsrt.membership.classic.leading.values import Leading, LeadingStep
 from streamsrt.membership.classic.task_assignment import (
@@ -23,7 +25,7 @@ from streamsrt.membership.classic.task_assignment import (
     without,
 )
 from streamsrt.membership.classic.version_checks import refusals
-from streamsrt.membership.classic.view import Version, View
+from streamsrt.membership.classic.view import Memory, Version, View
 from streamsrt.membership.values import TopicPartition
 
 FIRST_BACKOFF_MS = 1_000
@@ -81,6 +83,7 @@ def assign(
     claims = claims_of(view, leading.image)
     ends = _task_ends(view, lead, configuration, offsets)
     unread = unread_of(leading, committed)
+    pause = pause_of(leading, lead, now_ms)
     try:
         made = targets_of(
             view,
@@ -92,6 +95,7 @@ def assign(
             ends=ends,
             unread=unread,
             held=leading.left.held if lead == version else frozenset(),
+            is_paused=pause is not None,
         )
     except AssignedTwiceError as error:
         return keep(leading, f"The assignor failed: {error}.")
@@ -109,11 +113,30 @@ def assign(
         unknown=leading.unknown,
         conflicts=claims.twice,
         image=leading.image,
-        draining=draining_text(view, lead, refused, unread) if unread else "",
+        draining=draining_text(view, lead, refused, unread),
+        pause="" if pause is None else str(pause).rstrip("."),
         rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
         left=leading.left,
     )
     return _done(leading, plan)
+
+
+def pause_of(leading: Leading, lead: Version, now_ms: int) -> Setbacks | None:
+    """The setbacks of this version, if it gets no more tasks of older ones at this moment."""
+    setbacks = leading.memory.setbacks
+    if setbacks is None or not setbacks.is_paused(lead.epoch, now_ms):
+        return None
+    return setbacks if any(member.version.epoch < lead.epoch for member in leading.view.members) else None
+
+
+def with_setback(memory: Memory, view: View, now_ms: int) -> Memory:
+    """Counts a setback if a member that had tasks of the newest version is gone while others run older ones."""
+    version, there = memory.version, {member.lasting_id for member in view.members}
+    if memory.generation != view.generation - 1 or version is None or memory.ahead <= there:
+        return memory
+    if all(member.version.epoch >= version.epoch for member in view.members):
+        return memory
+    return replace(memory, setbacks=after_setback(memory.setbacks, version.epoch, now_ms))
 
 
 def refused_of(leading: Leading, version: Version) -> dict[str, Refusal]:
@@ -127,6 +150,9 @@ def _rejoin_after(
 ) -> int | None:
     """The time after which the leader joins again even if no other member does."""
     due = [IN_FLIGHT_MS] if leading.left.held else []
+    pause = None if leading.lead is None else pause_of(leading, leading.lead, now_ms)
+    if pause is not None:
+        due.append(pause.until_ms - now_ms)
     if unread and leading.lead is not None and leading.version is not None:
         waits = waiting_of(leading.view, leading.lead, refused_of(leading, leading.version), unread)
         drains = any(partitions is not None for _, parts in waits.draining for _, partitions in parts)

@@ -74,6 +74,18 @@ def test_old_members_read_what_is_in_flight_before_a_repartition_topic_is_left()
     assert group.state.epoch == epoch
 
 
+def test_why_the_group_has_a_new_assignment_names_what_old_members_still_write() -> None:
+    group = Backlogged("old", waits={})
+    before = group.state
+    group.join("new", RENAMED, 1)
+    asked = GroupRequest(group.context, Heartbeat(group_id="app", member_id="new", member_epoch=0))
+    written = "Old members still write to repartition topics that the new version does not have: r (topology epoch 0)"
+    assert written in reasons_between(before, group.state, asked)
+    group.turn("new", "old")
+    assert (group.runs("old"), group.runs("new")) == ({}, {"0": ALL, "1": ALL})
+    assert written not in reasons_between(before, group.state, asked)
+
+
 def test_a_version_is_refused_that_would_leave_records_in_flight_behind() -> None:
     group = Backlogged("old", waits={("r", 0): 5, ("r", 2): 1})
     group.ask("old", member_epoch=-1)

@@ -84,6 +84,7 @@ class Group:
         self.memories: dict[str, Memory] = {}
         self.generation = 0
         self.effects: list[Effect] = []
+        self.now_ms, self.takes_ms = NOW_MS, 15_000
 
     def lead(self, *, answers: Mapping[type, Event] | None = None) -> LeaderOutcome:
         """The next generation as its leader makes it; nobody has heard of it yet. ``answers``: instead of the cluster's."""
@@ -94,7 +95,7 @@ class Group:
             assert step.effect is not None
             self.effects.append(step.effect)
             event = (answers or {}).get(type(step.effect)) or self.cluster.answer(step.effect)
-            step = leading.step(step.leading, event, NOW_MS + 15_000)
+            step = leading.step(step.leading, event, self.now_ms + self.takes_ms)
         self.memories[self.leader] = step.outcome.memory
         return step.outcome
 
@@ -102,7 +103,7 @@ class Group:
         version = self.members[leader].version
         memory = self.memories.get(leader) or Memory(texts={version.digest: version.wire})
         return leading.begin(
-            self.generation, joined, memory=memory, settings=self.settings, leader_id=leader, now_ms=NOW_MS
+            self.generation, joined, memory=memory, settings=self.settings, leader_id=leader, now_ms=self.now_ms
         )
 
     def round(self, **arguments: Any) -> dict[str, ClassicAssignment]:
@@ -699,6 +700,61 @@ def test_old_members_read_a_repartition_topic_that_goes_to_its_end() -> None:
     assert told["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
     assert told["m1"].rejoin_after_ms is None
     assert told["m1"].why == ""
+
+
+def test_what_old_members_still_write_is_said_until_they_give_it_up() -> None:
+    group = draining()
+    group.cluster.committed = dict(group.cluster.ends)
+    assert "still write to repartition topics that the new version does not have: r (topology epoch 1)" in (
+        group.round()["m1"].why
+    )
+    told = rounds(group, 6)
+    assert (told["m1"].tasks.active, told["m1"].why) == (frozenset(), "")
+
+
+# ---------------------------------------------------------------------------------- a new version that fails repeatedly
+
+
+def fails(group: Group, name: str) -> ClassicAssignment:
+    """A member of the new version comes, gets what it can, and goes. Its last assignment."""
+    group.members[name] = Member(name, NEW, extra={"topology": NEW.wire})
+    for _ in range(6):
+        group.members[name].extra |= {"offsets": {("b", n): END for n in range(3)}}
+        told = group.round()[name]
+    del group.members[name]
+    group.round()
+    return told
+
+
+def test_a_version_whose_members_go_again_and_again_gets_no_more_tasks_for_a_while() -> None:
+    group = settled(Member("m1"))
+    group.takes_ms = 0
+    assert fails(group, "m2").tasks.active
+    assert fails(group, "m3").tasks.active, "the first one may have been restarted"
+    told = fails(group, "m4")
+    assert not {name for name, _ in told.tasks.active} & {"b"}
+    assert "Members with topology epoch 2 left 2 times in a row" in detail(told, StatusCode.ASSIGNMENT_DELAYED)
+    assert "left 2 times in a row" in told.why
+    group.now_ms += 15_000
+    assert fails(group, "m5").tasks.active
+    (told,) = group.round().values()
+    assert told.rejoin_after_ms is None or told.rejoin_after_ms <= 30_000
+
+
+def test_a_paused_version_gets_tasks_when_its_pause_is_over_though_nobody_came_or_went() -> None:
+    group = settled(Member("m1"))
+    group.takes_ms = 0
+    for name in ("m2", "m3"):
+        fails(group, name)
+    group.members["m4"] = Member("m4", NEW, extra={"topology": NEW.wire})
+    told = group.round()
+    assert told["m1"].rejoin_after_ms == 15_000
+    group.now_ms += 15_000
+    for _ in range(6):
+        group.members["m4"].extra |= {"offsets": {("b", n): END for n in range(3)}}
+        told = group.round()
+    assert "b" in {name for name, _ in told["m4"].tasks.active}
+    assert codes(told["m4"]) == []
 
 
 def test_what_an_old_version_wrote_and_never_read_is_unread() -> None:
