@@ -1,10 +1,11 @@
 """Why a member, or its topology, can't be part of a group: code and text, the same whoever leads the group.
 
-Each text says what is wrong, the group's current value, and what to do about it.
+Each text says what is wrong, the group's current value, and what to do about it. What a rollback leaves is said here, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from streamsrt.assignment.configuration import TopicProblem
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.wire.error_codes import ErrorCode
 
+_ROLLED_BACK = re.compile(r"rolled back to the topology of epoch (\d+)")
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Correct the "
@@ -103,3 +105,14 @@ def unlike_java(group_id: str, difference: str) -> Refusal:
         f"An incompatible member of Java's Kafka Streams joined group {group_id}. It gets no tasks: {difference}. "
         "Start it with the topology that the group runs, and with Kafka Streams 2.8 or later.",
     )
+
+
+def rolled_back(epoch: int) -> str:
+    """Returns the reason of an assignment of a group that has the topology of this earlier epoch again."""
+    return f"The group was rolled back to the topology of epoch {epoch}"
+
+
+def named_rollback(why: str) -> int | None:
+    """Parses the epoch of :func:`rolled_back` from the reason of an assignment; None: the group was not rolled back."""
+    found = _ROLLED_BACK.search(why)
+    return None if found is None else int(found[1])

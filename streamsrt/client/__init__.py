@@ -22,6 +22,7 @@
 - ``security``                  TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients,
                                 implemented with ``ssl`` and aiokafka
 - ``signal``                    how the network thread wakes the processing thread
+- ``spawned``                   tasks on the network thread that nobody waits for: what they raise is not lost
 - ``transaction_coordination``  transactions of a producer: the requests to its coordinator (KIP-98, KIP-360, KIP-447;
                                 transaction.version 1)
 - ``transactions``              transactions as the sending thread uses them: the producer and the coordination of its

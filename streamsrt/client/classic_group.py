@@ -16,6 +16,7 @@ from streamsrt.client.cluster import Cluster, Purpose
 from streamsrt.client.group import GroupDriver, GroupMachine, Todo
 from streamsrt.client.leading import LeaderAnswer, LeaderWork
 from streamsrt.client.signal import Signal
+from streamsrt.client.spawned import spawn
 from streamsrt.errors import StreamsError
 from streamsrt.wire.schema import Message, Request
 
@@ -82,13 +83,13 @@ class ClassicDriver(GroupDriver):
             return
         wanted = cast(ClassicTodo, todo)
         if wanted.rebalance_request is not None:
-            self._rebalance_task = asyncio.create_task(self._send_rebalance(wanted.rebalance_request))
+            self._rebalance_task = spawn(self._send_rebalance(wanted.rebalance_request))
         if wanted.describe is not None:
-            self._describe_task = asyncio.create_task(self._describe(wanted.describe))
+            self._describe_task = spawn(self._describe(wanted.describe))
         if wanted.work is not None:
             if self._work_task is not None and self._work_task is not asyncio.current_task():
                 self._work_task.cancel()
-            self._work_task = asyncio.create_task(self._lead(wanted.work))
+            self._work_task = spawn(self._lead(wanted.work))
 
     async def _send_rebalance(self, request: Request[Message]) -> None:
         try:

@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterable, Mapping
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
 from streamsrt.client.signal import Signal
+from streamsrt.client.spawned import spawn
 from streamsrt.client.values import FetchConfig, Fetched, FetchError, OffsetOutOfRangeError, TopicPartition
-from streamsrt.errors import RequestFailedError, UnsupportedBrokerError, missing_acl
+from streamsrt.errors import RequestFailedError, StreamsError, UnsupportedBrokerError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 
@@ -123,6 +124,7 @@ class Fetcher:
         self._node_wakes: dict[int, asyncio.Event] = {}
         self._failures: dict[int, int] = {}
         self._rotation = 0
+        self._failure: StreamsError | None = None
         metadata.on_update(self._wake)
 
     # ------------------------------------------------------------------------------------ from the processing thread
@@ -158,6 +160,8 @@ class Fetcher:
         self._wake_from_outside()
 
     def poll(self, timeout_s: float = 0.0, max_batches: int = 64) -> list[Fetched]:
+        if self._failure is not None:
+            raise self._failure
         self._on_poll()
         if timeout_s > 0 and not self.has_ready:
             self._signal.clear()
@@ -166,9 +170,14 @@ class Fetcher:
                 self._on_poll()
         return self._take(max_batches)
 
+    def fail(self, error: StreamsError) -> None:
+        """Has the next :meth:`poll` raise this: the network thread can't go on."""
+        self._failure = error
+        self._signal.set()
+
     @property
     def has_ready(self) -> bool:
-        return bool(self._ready)
+        return bool(self._ready) or self._failure is not None
 
     @property
     def buffered_bytes(self) -> int:
@@ -216,7 +225,7 @@ class Fetcher:
             leader = self._metadata.leader(topic, partition)
             if leader is not None and leader.node_id not in self._nodes:
                 self._node_wakes[leader.node_id] = asyncio.Event()
-                self._nodes[leader.node_id] = asyncio.create_task(self._fetch_from(leader.node_id))
+                self._nodes[leader.node_id] = spawn(self._fetch_from(leader.node_id))
         for wake in self._node_wakes.values():
             wake.set()
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import Cluster, Purpose
 from streamsrt.client.signal import Signal
+from streamsrt.client.spawned import spawn
 from streamsrt.errors import RequestFailedError, StreamsError, UnsupportedBrokerError
 from streamsrt.wire.error_codes import error_name, is_retriable
 from streamsrt.wire.schema import Message, Request
@@ -154,9 +155,9 @@ class GroupDriver:
         if todo.wake_at_ms is not None:
             self._timer = self._loop.call_at(todo.wake_at_ms / 1000 + 0.001, self._tick)
         if todo.find_coordinator:
-            self._task = asyncio.create_task(self._find_coordinator())
+            self._task = spawn(self._find_coordinator())
         elif todo.request is not None:
-            self._task = asyncio.create_task(self._send(todo.request))
+            self._task = spawn(self._send(todo.request))
 
     async def _find_coordinator(self) -> None:
         group_id = self._machine.group_id

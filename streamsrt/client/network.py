@@ -28,6 +28,7 @@ from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
 from streamsrt.client.security import AuthenticationError, check_security
 from streamsrt.client.signal import Signal
+from streamsrt.client.spawned import defect_in, spawn
 from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.transactions import ANSWER_SLACK_S, Transactions
 from streamsrt.client.values import (
@@ -95,6 +96,7 @@ class NetworkThread:
     def start(self, timeout_s: float = 30.0) -> ClusterInfo:
         check_security(self._config.security)
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._on_exception)
         self._thread.start()
         self._started = True
         try:
@@ -111,7 +113,7 @@ class NetworkThread:
         self.restorer = Fetcher(self._cluster, metadata, self._config.restore, Purpose.RESTORE, self.restore_signal)
         self.producer = self._make_producer(metadata)
         self.admin = BlockingAdmin(self, Admin(self._cluster, metadata), self._cluster)
-        self._metadata_task = asyncio.create_task(metadata.run())
+        self._metadata_task = spawn(metadata.run())
         return info
 
     def _make_producer(self, metadata: Metadata) -> Producer:
@@ -194,6 +196,22 @@ class NetworkThread:
             await self._cluster.close()
         await asyncio.sleep(0)
         await self._loop.shutdown_default_executor()
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        defect = defect_in(context)
+        if defect is None:
+            loop.default_exception_handler(context)
+            return
+        log.error("The network thread can't go on: an error in its own code", exc_info=defect)
+        failure = StreamsError(
+            f"the network thread ended with {type(defect).__name__}: {defect}. Restart the application, and report this "
+            "with the log"
+        )
+        failure.__cause__ = defect
+        self.fetcher.fail(failure)
+        self.producer.fail(failure)
+        for group in self._groups:
+            group.close()
 
     # ------------------------------------------------------------------------------------------------------ requests
 

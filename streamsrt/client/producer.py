@@ -36,6 +36,7 @@ from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
 from streamsrt.client.refused_batches import FATAL, BatchRefusal, Part, halves, records_of, refusal_text, without
+from streamsrt.client.spawned import spawn
 from streamsrt.client.transaction_coordination import (
     FENCED,
     LOST,
@@ -202,7 +203,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake_scheduled = False
         self._wake = asyncio.Event()
-        self._runner = asyncio.create_task(self._run())
+        self._runner = spawn(self._run())
         metadata.on_update(self._wake.set)
 
     # ------------------------------------------------------------------------------------ from the processing thread
@@ -412,7 +413,7 @@ class Producer:
                 raise RequestFailedError(text, response.error_code)
             except StreamsError as error:
                 if not may_be_retried(error):
-                    self._fail(ProductionError(f"The producer can't start: {error}"))
+                    self.fail(ProductionError(f"The producer can't start: {error}"))
                     return
                 log.debug("%s", error)
                 await asyncio.sleep(backoff_s(self._cluster.config, failures))
@@ -431,7 +432,7 @@ class Producer:
                 + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
             )
             if partition.in_flight or first.may_be_written or self.on_refused is None:
-                self._fail(DeliveryTimeoutError(text, *partition.tp))
+                self.fail(DeliveryTimeoutError(text, *partition.tp))
             elif not partition.refused:
                 with self._lock:
                     partition.queue.popleft()
@@ -465,7 +466,7 @@ class Producer:
                 partition.node_id = leader.node_id
                 by_node.setdefault(leader.node_id, []).append(partition)
         if to_add and (self._adding is None or self._adding.done()) and self._producer_id >= 0:
-            self._adding = asyncio.create_task(self._add_partitions(to_add, self._generation))
+            self._adding = spawn(self._add_partitions(to_add, self._generation))
             # Not in the coroutine: a task that is cancelled before it starts executes no line of it.
             self._adding.add_done_callback(lambda _: self._wake.set())
         for node_id, ready in by_node.items():
@@ -480,7 +481,7 @@ class Producer:
             await self._transaction.add_partitions(partitions, deadline)
         except StreamsError as error:
             if generation == self._generation:
-                self._fail(as_production_error(error, partitions))
+                self.fail(as_production_error(error, partitions))
 
     def _may_send(self, node_id: int, ready: list[_Partition]) -> bool:
         in_flight = self._requests.get(node_id, 0)
@@ -510,7 +511,7 @@ class Producer:
             if not batch.stamped:
                 self._stamp(partition, batch)
         self._requests[node_id] = self._requests.get(node_id, 0) + 1
-        task = asyncio.create_task(self._produce(node_id, chosen, self._generation))
+        task = spawn(self._produce(node_id, chosen, self._generation))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -531,7 +532,7 @@ class Producer:
                     self._retry(partition, batch, str(error).rstrip("."))
         except StreamsError as error:
             if generation == self._generation:
-                self._fail(ProductionError(f"Nothing can be written: {error}"))
+                self.fail(ProductionError(f"Nothing can be written: {error}"))
         else:
             for partition, batch in chosen:
                 if generation == self._generation:
@@ -596,13 +597,13 @@ class Producer:
             batch.may_be_written |= code in _MAYBE_WRITTEN
             self._retry(partition, batch, error_name(code))
         elif self._transaction is not None and (code in FENCED or code in LOST):
-            self._fail(transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp)))
+            self.fail(transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp)))
         elif self.on_refused is not None and batch.may_be_written and code not in FATAL:
-            self._fail(DeliveryTimeoutError(refusal_text(partition.tp, code, result.error_message), *partition.tp))
+            self.fail(DeliveryTimeoutError(refusal_text(partition.tp, code, result.error_message), *partition.tp))
         elif self.on_refused is None or code in FATAL:
             who = self._cluster.config.security.principal
             text = refusal_text(partition.tp, code, result.error_message, principal=who)
-            self._fail(RecordRefusedError(text, *partition.tp, error_code=code))
+            self.fail(RecordRefusedError(text, *partition.tp, error_code=code))
         else:
             said = refusal_text(partition.tp, code, result.error_message, "a record")
             errors = {
@@ -656,9 +657,10 @@ class Producer:
 
     async def _fail_generation(self, error: StreamsError, generation: int) -> None:
         if generation == self._generation:
-            self._fail(error)
+            self.fail(error)
 
-    def _fail(self, error: StreamsError) -> None:
+    def fail(self, error: StreamsError) -> None:
+        """Drops what is not acknowledged: whoever sends or waits next gets this error."""
         with self._changed:
             self._drop()
             self._error = self._failure = error

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
 from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks, written_topics
+from streamsrt.assignment.refused_update import named_rollback
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.assignment.version_backoff import named_setbacks
 from streamsrt.client.interface import Administering
@@ -69,8 +70,6 @@ class MemberFacts:
     reads: frozenset[str] = frozenset()
     may_lose: bool = False
     value_versions: ValueVersions = field(default_factory=lambda: NO_VERSIONS)
-    topology_digest: bytes | None = None
-    """Of a member of a classic group: the digest that :attr:`GroupFacts.digest` is one of."""
 
 
 class KnownVersion(NamedTuple):
@@ -151,8 +150,8 @@ class GroupFacts:
     def rolled_back_to(self) -> tuple[int, ...]:
         """The earlier epochs under which members run the topology of the group: it was rolled back to them."""
         sent_back = min((each.epoch for each in self.versions if each.is_sent_back), default=-1)
-        same = {each.epoch for each in self.members if self.digest is not None and each.topology_digest == self.digest}
-        return tuple(each for each in self.epochs if (each in same or each < sent_back) and each != self.epoch)
+        named = named_rollback(self.why)
+        return tuple(each for each in self.epochs if (each == named or each < sent_back) and each != self.epoch)
 
     def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
         return [each for each in self.members if each.epoch == epoch]
@@ -468,5 +467,4 @@ def _classic_member(
         reads=frozenset() if said is None else said.topics,
         may_lose=said is not None and may_lose_in_flight(said.client_tags),
         value_versions=NO_VERSIONS if said is None else read_versions(said.client_tags.get(VALUE_VERSIONS)),
-        topology_digest=None if said is None else said.topology_digest,
     )

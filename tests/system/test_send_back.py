@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,3 +50,29 @@ def test_killed_instances_are_removed_at_once_and_stay_out(
         scene.wait_done()
         assert a.terminate() == 0
     scene.assert_exact()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_after_a_rollback_nobody_is_told_to_roll_back_again(
+    bundled: Cluster, tmp_path: Path, application_id: str, protocol: str
+) -> None:
+    scene = Scene(bundled, tmp_path, application_id)
+    place = ("--group", application_id, "-b", bundled.address)
+
+    def status() -> dict[str, Any]:
+        return json.loads(run_command("upgrade", "status", *place, "--once", "--json").stdout)
+
+    with scene.app("A", FIRST, protocol=protocol) as a:
+        a.wait_running(tasks=PARTITIONS)
+        with scene.app("C", SECOND, protocol=protocol) as c:
+            wait_until(lambda: len(c.tasks("active", "running")) == 2, "it has its share")
+            done = run_command("upgrade", "abort", FIRST, *place, "--execute", "--json")
+            assert done.returncode == 0, done.stderr
+            assert c.wait_end() == 2
+        a.wait_running(tasks=PARTITIONS)
+        wait_until(lambda: status()["phase"] != "versions unknown", "the group has settled")
+        (advice,) = status()["advice"]
+        assert advice.startswith("the group was rolled back, and no instance runs topology epoch 2 yet")
+        assert a.terminate() == 0

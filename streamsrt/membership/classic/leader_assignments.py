@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, metadata_hash
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.assignment.patterns import resolve
-from streamsrt.assignment.refused_update import Refusal
+from streamsrt.assignment.refused_update import Refusal, rolled_back
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
@@ -25,6 +26,7 @@ from streamsrt.membership.classic.stream_layout import UserDataVersions
 from streamsrt.membership.classic.task_assignment import inputs_of, source_partitions
 from streamsrt.membership.classic.unread_records import NOTHING_LEFT, LeftBehind, waits_to_send
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo
+from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.classic.version_checks import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
 from streamsrt.membership.values import Status
@@ -337,7 +339,8 @@ def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
     """Returns why there is a new generation, if its leader also led the one before."""
     if plan.waiting:
         return plan.waiting
-    drains = [text.rstrip(".") for text in (plan.pause, plan.draining, plan.left.detail) if text]
+    back = "" if plan.group is None else _runs_again(view, plan.group)
+    drains = [text.rstrip(".") for text in (plan.pause, plan.draining, plan.left.detail, back) if text]
     if memory.generation != view.generation - 1:
         return "; ".join(drains)
     now = {m.member_id: _name(m) for m in view.members}
@@ -347,6 +350,23 @@ def _why(view: View, plan: GenerationPlan, memory: Memory) -> str:
     if plan.group is not None and memory.version is not None and plan.group.epoch > memory.version.epoch:
         reasons.append(f"the topology was updated to epoch {plan.group.epoch}")
     return "; ".join([*reasons, *drains])
+
+
+def _runs_again(view: View, group: Version) -> str:
+    """Says that members run the topology of the group under an earlier epoch; empty if they don't, or some run its own."""
+    if any(member.version == group for member in view.members):
+        return ""
+    epochs = {
+        member.version.epoch
+        for member in view.members
+        if (text := view.wire_texts.get(member.version.digest)) is not None
+        and topology_digest(_with_epoch(text, group.epoch), member.subscription.client_tags) == group.digest
+    }
+    return rolled_back(max(epochs)) if epochs else ""
+
+
+def _with_epoch(topology: WireTopology, epoch: int) -> WireTopology:
+    return WireTopology(epoch=epoch, subtopologies=topology.subtopologies)
 
 
 def _each(names: Sequence[str], what_one: str, what_many: str) -> list[str]:

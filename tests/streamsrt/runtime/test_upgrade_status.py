@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streamsrt.assignment.in_flight import NOBODY_READS, STILL_WRITTEN
+from streamsrt.assignment.refused_update import rolled_back
 from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
@@ -87,18 +88,15 @@ def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "told",
     [
-        group(
-            replace(member("a", 0), topology_digest=b"old"), replace(member("b", 1), topology_digest=b"new"), epoch=2
-        ),
-        group(member("a", 0), member("b", 1), epoch=2),
+        {"versions": (KnownVersion(2, frozenset()), KnownVersion(1, frozenset(), True), KnownVersion(0, frozenset()))},
+        {"why": f"member c is gone; {rolled_back(0)}"},
     ],
+    ids=["streams", "classic"],
 )
-def test_after_a_rollback_nobody_is_told_to_roll_back(facts: GroupFacts) -> None:
-    known = (KnownVersion(2, frozenset()), KnownVersion(1, frozenset(), True), KnownVersion(0, frozenset()))
-    is_classic = any(each.topology_digest for each in facts.members)
-    found = status(replace(facts, digest=b"old") if is_classic else replace(facts, versions=known))
+def test_after_a_rollback_nobody_is_told_to_roll_back(told: Mapping[str, Any]) -> None:
+    found = status(group(member("a", 0), member("b", 1), epoch=2, **told))
     assert found.phase == "no new member"
     assert (
         "restart the instances with epoch 0, one after the other, and those that were stopped, with topology.epoch=2"

@@ -291,7 +291,10 @@ def _runs_beside_older(leading: Leading) -> bool:
 
 
 def _needs_unread_count(leading: Leading) -> bool:
-    """Whether the leader still has to find out what versions without members have left unread."""
+    """Whether the leader still has to find out what versions without members have left unread. While nobody runs the
+    group's version, its tasks can't wait for that."""
+    if not leading.runners:
+        return False
     is_known = leading.memory.unread_counted_for == leading.version or _runs_beside_older(leading)
     return not leading.has_counted and (not is_known or bool(_unread_topics(leading)))
 

@@ -712,6 +712,54 @@ def test_what_old_members_still_write_is_said_until_they_give_it_up() -> None:
     assert (told["m1"].tasks.active, told["m1"].why) == (frozenset(), "")
 
 
+def test_that_the_group_has_an_earlier_topology_again_is_said_while_nobody_runs_its_epoch() -> None:
+    back = Version.of(3, "a: source=t changelog=c", "b: source=u")
+    group = settled(Member("m1"), Member("m2", NEW, extra={"topology": NEW.wire}))
+    group.members["m3"] = Member("m3", back, extra={"topology": back.wire})
+    assert "rolled back" not in group.round()["m1"].why
+    del group.members["m2"], group.members["m3"]
+    assert "rolled back to the topology of epoch 1" in group.round()["m1"].why
+    assert "rolled back to the topology of epoch 1" in group.round()["m1"].why
+    group.members["m4"] = Member("m4", LATER, extra={"topology": LATER.wire})
+    group.round()
+
+
+@pytest.mark.parametrize("unread", [0, 4], ids=["all read", "left unread"])
+@pytest.mark.parametrize("goes_first", ["m3", "m4"])
+@pytest.mark.parametrize("rounds_before", [1, 3, 6])
+def test_after_a_rollback_old_members_have_all_tasks_though_nobody_runs_the_version_of_the_group(
+    unread: int, goes_first: str, rounds_before: int
+) -> None:
+    old, new, back = (
+        Version.of(
+            epoch, f"w: source=t sink=app-{topic}-repartition", f"s: repartition=app-{topic}-repartition changelog=c"
+        )
+        for epoch, topic in ((1, "r"), (2, "x"), (3, "r"))
+    )
+    group = settled(Member("m1", old), Member("m2", old))
+    group.members["m3"] = Member("m3", new, extra={"topology": new.wire})
+    for _ in range(rounds_before):
+        group.members["m3"].extra |= {"offsets": {("s", n): END for n in range(3)}}
+        group.round()
+    group.cluster.left = {("app-x-repartition", 1): unread} if unread else {}
+    group.members["m4"] = Member("m4", back, extra={"topology": back.wire})
+    group.round()
+    for name in (goes_first, *({"m3", "m4"} - {goes_first})):
+        del group.members[name]
+        group.round()
+    for _ in range(3):
+        told = group.round()
+    assert told["m1"].tasks.active | told["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
+    assert "rolled back to the topology of epoch 1" in told["m1"].why
+    # Whoever runs the group's version at last asks what was left.
+    group.members["m5"] = Member("m5", back, extra={"topology": back.wire})
+    told = group.round()
+    assert not unread or any(isinstance(effect, leading.CountUnread) for effect in group.effects)
+    for _ in range(6):
+        told = group.round()
+    assert {task for each in told.values() for task in each.tasks.active} <= tasks("w0 w1 w2 s0 s1 s2").active
+
+
 # ---------------------------------------------------------------------------------- a new version that fails repeatedly
 
 
