@@ -16,7 +16,10 @@ def described_group(network: NetworkThread, group: str) -> Described:
     """The group. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
     described = network.admin.describe_streams_groups([group])[0]
     if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise no_such_group(group)
+        kind = kind_of_group(network, group)
+        raise ConfigError(
+            f"{group} is a {kind} group, which belongs to no application (streamsrt groups list shows all)"
+        )
     if described.error_code:
         reason = described.error_message or error_name(described.error_code)
         raise RequestFailedError(

@@ -162,6 +162,16 @@ def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
     return ConfigError(text) if code == ErrorCode.INVALID_SESSION_TIMEOUT else MembershipRefusedError(text, code)
 
 
+def consumers_group(membership: GroupMembership) -> StreamsError:
+    """Returns the error of a member whose group is one of consumers, in which the broker assigns partitions (KIP-848)."""
+    group = membership.group_id
+    return OtherGroupProtocolError(
+        f"Group {group!r}: it is a group of consumers with group.protocol=consumer, which this application can't be part of "
+        f"(`streamsrt groups list` shows it). Stop them first: they have the name {group} as their group.id. Or choose "
+        "another application.id."
+    )
+
+
 def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:
     """Returns the error of a member that can't be in one group with Java's Kafka Streams."""
     return StreamsInvalidTopologyError(

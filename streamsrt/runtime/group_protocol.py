@@ -49,11 +49,13 @@ def decided(seen: Seen) -> ProtocolDecision:
     if seen.classic_members:
         return ProtocolDecision("classic", f"that is the protocol of its group (members: {seen.classic_members})")
     if seen.announces_whole_protocol:
-        return ProtocolDecision("streams", "its group has no members, and the broker serves the whole of KIP-1071")
+        return ProtocolDecision(
+            "streams", "its group has no members with either protocol, and the broker serves the whole of KIP-1071"
+        )
     return ProtocolDecision(
         "classic",
-        "its group has no members, and the broker does not serve the whole of KIP-1071 (topology epochs, warm-up tasks, "
-        "source patterns)",
+        "its group has no members with either protocol, and the broker does not serve the whole of KIP-1071 (topology "
+        "epochs, warm-up tasks, source patterns)",
     )
 
 

@@ -19,7 +19,7 @@ from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaAssignment, decode_stream_assignment
 from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable
-from streamsrt.membership.errors import refusal, unlike_java, with_missing_right
+from streamsrt.membership.errors import consumers_group, refusal, unlike_java, with_missing_right
 from streamsrt.membership.values import NOTHING, Answers, Status, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.streams_user_data import (
@@ -53,11 +53,11 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
     """``data``: the assignment in the response to the session's SyncGroup."""
     if session.protocol_name != STREAM_PROTOCOL:
         assignment = decode_assignment(data)
-        return (
-            Assigned(why_not=assignment.reason)
-            if isinstance(assignment, Unreadable)
-            else _assigned(session, assignment)
-        )
+        if not isinstance(assignment, Unreadable):
+            return _assigned(session, assignment)
+        if session.is_leaderless:
+            return Assigned(error=consumers_group(session.membership))
+        return Assigned(why_not=assignment.reason)
     read = decode_stream_assignment(data)
     if isinstance(read, Unreadable):
         return Assigned(why_not=read.reason)

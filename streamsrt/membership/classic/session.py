@@ -334,6 +334,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         member_id=response.member_id,
         generation=response.generation_id,
         protocol_name=response.protocol_name or PROTOCOL_NAME,
+        is_leaderless=not response.leader,
         join=None,
         join_was_lost=False,
         id_taken_since_ms=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from streamsrt.errors import StreamsError
 from streamsrt.membership.errors import MembershipRefusedError, OtherGroupProtocolError
 from streamsrt.runtime.group_protocol import GroupProtocol, Seen, decided
 from streamsrt.runtime.values import State
+from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import VERSION
@@ -34,7 +36,11 @@ Start = Callable[[str | None], KafkaStreams]
 @pytest.mark.parametrize(
     ("seen", "protocol", "why"),
     [
-        (Seen(False, 0, True), "streams", "its group has no members, and the broker serves the whole of KIP-1071"),
+        (
+            Seen(False, 0, True),
+            "streams",
+            "its group has no members with either protocol, and the broker serves the whole of KIP-1071",
+        ),
         (Seen(False, 0, False), "classic", "the broker does not serve the whole of KIP-1071"),
         (Seen(False, 2, True), "classic", "that is the protocol of its group (members: 2)"),
         (Seen(False, 1, False), "classic", "that is the protocol of its group (members: 1)"),
@@ -147,7 +153,7 @@ def test_of_a_new_group_the_broker_decides_where_no_protocol_is_given(
     assert kind_of(any_admin, name) == KINDS[expected]
     assert chosen(caplog) == [expected]
     assert (
-        f"application {name}-app uses group.protocol={expected}: its group has no members, and the broker "
+        f"application {name}-app uses group.protocol={expected}: its group has no members with either protocol, and "
         in caplog.text
     )
 
@@ -169,6 +175,40 @@ def test_a_group_that_has_members_is_joined_by_its_protocol(
     expected = "streams" if version == "bundled" else protocol
     later = GroupProtocol().settle(auto(f"{name}-app"), any_admin)
     assert later.group_protocol == expected, "a streams group stays one also while nobody is in it"
+
+
+@pytest.mark.parametrize("protocol", [None, "classic", "streams"])
+def test_a_group_of_consumers_is_refused_whatever_the_protocol(
+    any_version: str, any_admin: BlockingAdmin, version: str, name: str, protocol: str | None, tmp_path: Path
+) -> None:
+    if version not in WITH_STREAMS_GROUPS:
+        pytest.skip("this broker has classic groups only")
+    any_admin.create_topics([NewTopic(name=name, partitions=2)])
+    group = f"{name}-app"
+    # Until there is a coordinator.
+    any_admin.describe_classic_groups([group])
+    beat = types.ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=str(uuid.uuid4()),
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[name],
+        topic_partitions=[],
+    )
+    with connected(any_version) as network:
+        joined = network.request(beat, coordinator_of=group).result(PATIENCE_S)
+        assert joined.error_code == 0, joined.error_message
+        builder = StreamsBuilder()
+        builder.stream(name)
+        config = {
+            "application.id": group,
+            "bootstrap.servers": any_version,
+            "state.dir": tmp_path,
+            **({} if protocol is None else {"group.protocol": protocol}),
+        }
+        with pytest.raises(OtherGroupProtocolError) as refused:
+            KafkaStreams(builder.build(), config).run(timeout_s=PATIENCE_S)
+    assert group in str(refused.value)
+    assert "group.protocol=consumer" in str(refused.value) or protocol != "classic"
 
 
 class _WhenSaid(logging.Handler):
