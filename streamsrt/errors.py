@@ -89,15 +89,25 @@ class RequestFailedError(BrokerError):
         self.error_code = error_code
 
 
-def missing_acl(operation: str, resource: str, names: Sequence[str] = (), principal: str | None = None) -> str:
+def missing_acl(
+    operation: str,
+    resource: str,
+    names: Sequence[str] = (),
+    principal: str | None = None,
+    *,
+    prefix: str | None = None,
+) -> str:
     """Which ACL is missing, and the command that grants it.
 
     ``operation`` by Kafka's name (``READ``); ``resource`` is ``topic``, ``group``, ``transactional-id`` or ``cluster``,
-    the last without ``names``; ``principal`` as ``User:name``, None if unknown.
+    the last without ``names``; ``principal`` as ``User:name``, None if unknown. ``prefix``: the command grants the right on
+    all names that begin like this, because others of them are needed as well.
     """
     who = principal or "this principal"
     what = " ".join((resource, ", ".join(map(repr, names)))).rstrip()
     options = " ".join(f"--{resource} {name}" for name in names) or f"--{resource}"
+    if prefix:
+        options = f"--resource-pattern-type prefixed --{resource} {prefix}"
     return (
         f"{who} lacks {operation} on {what}. Grant it: kafka-acls --bootstrap-server HOST:PORT --add "
         f"--allow-principal {principal or 'User:NAME'} --operation {operation} {options}"
@@ -148,6 +158,7 @@ class ProductionError(RecordError):
     settings, or
     skip such results with ``production.exception.handler=continue``.
 
+    The exit code is 3 if the broker would have refused any record, for example because of a missing right.
     ``is_retriable``: it may succeed if retried later.
     """
 

@@ -221,11 +221,11 @@ class Cluster:
             text = (
                 f"The coordinator of {kind.name.lower()} {key!r} can't be found ({error_name(found.error_code)}){said}"
             )
-            who = self.config.security.principal
+            who, prefix = self.config.security.principal, self.config.producer.transactional_id_prefix
             if found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 text = f"{text.rstrip('.')}. {missing_acl('READ', 'group', [key], who)}"
             elif found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                text = f"{text.rstrip('.')}. {missing_acl('WRITE', 'transactional-id', [key], who)}"
+                text = f"{text.rstrip('.')}. {missing_acl('WRITE', 'transactional-id', [key], who, prefix=prefix)}"
             raise RequestFailedError(text, found.error_code)
         self.brokers.setdefault(found.node_id, Broker(found.node_id, found.host, found.port))
         self._coordinators[kind, key] = found.node_id

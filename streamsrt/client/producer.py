@@ -603,7 +603,7 @@ class Producer:
         elif self.on_refused is None or code in FATAL:
             who = self._cluster.config.security.principal
             text = refusal_text(partition.tp, code, result.error_message, principal=who)
-            self.fail(RecordRefusedError(text, *partition.tp, error_code=code))
+            self.fail(RecordRefusedError(text, *partition.tp, error_code=code, would_be_any=code in FATAL))
         else:
             said = refusal_text(partition.tp, code, result.error_message, "a record")
             errors = {

@@ -60,9 +60,14 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 
 
 def transaction_error(
-    code: int, what: str, transactional_id: str | None = None, principal: str | None = None
+    code: int,
+    what: str,
+    transactional_id: str | None = None,
+    principal: str | None = None,
+    *,
+    prefix: str | None = None,
 ) -> StreamsError:
-    """Returns the error for a transactional producer's refused request."""
+    """Returns the error for a transactional producer's refused request. ``prefix``: of the application's ids."""
     text = f"{what} ({error_name(code)}). {error_message(code)}"
     if code in FENCED:
         return ProducerFencedError(
@@ -76,7 +81,7 @@ def transaction_error(
         return ConfigError(f"{text} Lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers.")
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         names = [] if transactional_id is None else [transactional_id]
-        text += " " + missing_acl("WRITE", "transactional-id", names, principal)
+        text += " " + missing_acl("WRITE", "transactional-id", names, principal, prefix=prefix)
     return RequestFailedError(text, code)
 
 
@@ -174,7 +179,15 @@ class TransactionCoordination:
                     group_id=group_id,
                 )
                 what = f"Group {group_id!r} could not be added to the transaction of {self._id!r}"
-                await self._ask(request, LAST_ADD_OFFSETS_VERSION, deadline, what, lambda response: response.error_code)
+                try:
+                    await self._ask(
+                        request, LAST_ADD_OFFSETS_VERSION, deadline, what, lambda response: response.error_code
+                    )
+                except RequestFailedError as error:
+                    if error.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                        raise
+                    advice = missing_acl("READ", "group", [group_id], self._cluster.config.security.principal)
+                    raise RequestFailedError(f"{error} {advice}", error.error_code) from error
                 self._groups.add(group_id)
         await self._commit_offsets(group_id, offsets, member_id, member_epoch, deadline)
 
@@ -212,8 +225,9 @@ class TransactionCoordination:
                     return response
                 if code in MOVED:
                     self._cluster.forget_coordinator(self._id, CoordinatorKind.TRANSACTION)
-                who = self._cluster.config.security.principal
-                error = transaction_error(code, what, self._id, who)
+                config = self._cluster.config
+                who, prefix = config.security.principal, config.producer.transactional_id_prefix
+                error = transaction_error(code, what, self._id, who, prefix=prefix)
             except StreamsError as caught:
                 error = caught
             if not _may_be_repeated(error):
@@ -324,8 +338,11 @@ def _offsets_error(failed: Mapping[TopicPartition, int], what: str, principal: s
 
 
 def as_production_error(error: StreamsError, partitions: Iterable[TopicPartition]) -> StreamsError:
-    """Converts an error of adding partitions: they can't be written, as if the batch itself had been refused."""
+    """Converts an error of adding partitions: they can't be written, as if the batch itself had been refused. The exit code
+    remains that of the error: no record is the reason."""
     if isinstance(error, TransactionLostError):
         return error
     topic, partition = next(iter(partitions))
-    return ProductionError(f"Nothing can be written to {topic}-{partition}: {error}", topic, partition)
+    made = ProductionError(f"Nothing can be written to {topic}-{partition}: {error}", topic, partition)
+    made.exit_code = error.exit_code
+    return made

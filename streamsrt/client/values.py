@@ -68,6 +68,8 @@ class ProducerConfig:
     max_in_flight_requests_per_connection: int = 5
     transactional_id: str | None = None
     """If set, everything is written in transactions (:class:`streamsrt.client.interface.Transacting`)."""
+    transactional_id_prefix: str | None = None
+    """How the transactional ids of all producers of the application begin."""
     transaction_timeout_ms: int = 60_000
 
 
@@ -146,12 +148,21 @@ class DeliveryTimeoutError(ProductionError):
 
 class RecordRefusedError(ProductionError):
     """The broker rejects a record. ``error_code`` is the broker's; the record was not written. Often it is too large:
-    raise the topic's ``max.message.bytes``."""
+    raise the topic's ``max.message.bytes``. ``would_be_any``: any other record would be rejected as well."""
 
     def __init__(
-        self, message: str, topic: str, partition: int, *, error_code: int = -1, is_retriable: bool = False
+        self,
+        message: str,
+        topic: str,
+        partition: int,
+        *,
+        error_code: int = -1,
+        is_retriable: bool = False,
+        would_be_any: bool = False,
     ) -> None:
         super().__init__(message, topic, partition)
+        if would_be_any:
+            self.exit_code = BrokerError.exit_code
         self.error_code = error_code
         self.is_retriable = is_retriable
 

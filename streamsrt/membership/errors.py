@@ -97,8 +97,9 @@ def refusal(
             "`streamsrt groups describe`); 2. stop all members (those with a group.instance.id are in the group until "
             "their sessions end, unless they ran with --leave); "
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
-            "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
-            "own. (The bundled broker takes new versions one member at a time.)"
+            "4. start the new version, with a higher topology.epoch than the old one. Or start it under another "
+            "application.id, from the beginning and with state of its own. (The bundled broker takes new versions one "
+            "member at a time.)"
         )
     if code == ErrorCode.GROUP_ID_NOT_FOUND or (
         code == ErrorCode.INVALID_REQUEST and message and _CAN_NOT_BE_UPGRADED in message

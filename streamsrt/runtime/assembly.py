@@ -537,6 +537,7 @@ def client_config(config: StreamsConfig, process_id: str = "", thread: int = 1) 
             max_block_ms=config.max_block_ms,
             delivery_timeout_ms=config.delivery_timeout_ms,
             transactional_id=f"{config.application_id}-{process_id}-{thread}" if config.is_exactly_once else None,
+            transactional_id_prefix=f"{config.application_id}-",
             transaction_timeout_ms=config.transaction_timeout_ms,
         ),
     )

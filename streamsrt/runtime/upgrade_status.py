@@ -280,8 +280,8 @@ def _without_new(now: GroupFacts) -> Iterator[str]:
 
 def _while_rebalancing(now: GroupFacts) -> Iterator[str]:
     yield (
-        "a classic group reports the versions of its members only between rebalances: wait for the next report, and don't "
-        "stop an old instance before"
+        "a classic group reports the versions of its members only between rebalances: wait for the next report before you "
+        "stop an old instance"
     )
     if now.unassigned:
         yield (

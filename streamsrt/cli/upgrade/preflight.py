@@ -39,8 +39,8 @@ def of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
     if kind == "streams" and WHOLE_STREAMS_PROTOCOL not in network.admin.cluster().features:
         yield (
             "this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "
-            f"forget-topology {group} --execute, and start the new version. With group.protocol=classic, rolling "
-            "upgrades work"
+            f"forget-topology {group} --execute, and start the new version with the next topology.epoch. With "
+            "group.protocol=classic, rolling upgrades work"
         )
 
 

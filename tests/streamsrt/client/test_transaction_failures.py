@@ -213,8 +213,9 @@ def test_a_failure_whose_error_was_raised_ends_the_transaction_too(
     network = begin(connect, coordinator)
     network.producer.send("t", 0, BATCH, 1)
     wait_until(lambda: not network.transactions.is_ready, "the producer has failed")
-    with pytest.raises(ProductionError, match=r"lacks WRITE on topic 't'\. Grant it: kafka-acls.*--topic t"):
+    with pytest.raises(ProductionError, match=r"lacks WRITE on topic 't'\. Grant it: kafka-acls.*--topic t") as refused:
         network.producer.send("t", 0, BATCH, 1)
+    assert refused.value.exit_code == 3, "any other record would be refused as well"
     assert not network.transactions.is_ready
     with pytest.raises(TransactionLostError, match=r"initialized.*TOPIC_AUTHORIZATION_FAILED"):
         network.transactions.commit("g", OFFSETS, member_id="m", member_epoch=4, timeout_s=WAIT_S)
@@ -292,6 +293,31 @@ def test_an_id_that_may_not_be_used_is_named(coordinator: ScriptedBroker, connec
     with pytest.raises(RequestFailedError, match=r"lacks WRITE on transactional-id 'id'.*--operation WRITE") as failed:
         begin(connect, coordinator)
     assert not isinstance(failed.value, TransactionLostError)
+
+
+def test_the_right_to_use_ids_is_asked_for_all_that_the_application_has(
+    coordinator: ScriptedBroker, connect: Connect
+) -> None:
+    """Each instance and stream thread has its own: the right to use this one would help it alone."""
+    key = ApiKey.INIT_PRODUCER_ID
+    coordinator.hooks[key] = answer(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    producer = ProducerConfig(transactional_id="app-0-1", transactional_id_prefix="app-")
+    network = connect(coordinator.address, producer=producer)
+    with pytest.raises(
+        RequestFailedError,
+        match=r"on transactional-id 'app-0-1'.*--resource-pattern-type prefixed --transactional-id app-$",
+    ):
+        network.transactions.initialize(WAIT_S)
+
+
+def test_the_right_to_read_the_group_is_named_where_its_offsets_are_refused(
+    coordinator: ScriptedBroker, connect: Connect
+) -> None:
+    key = ApiKey.ADD_OFFSETS_TO_TXN
+    coordinator.hooks[key] = answer(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    network = begin(connect, coordinator)
+    with pytest.raises(RequestFailedError, match=r"lacks READ on group 'g'\. Grant it: kafka-acls.*--group g"):
+        send_and_commit(network)
 
 
 def test_an_abort_ends_the_transaction_and_gets_a_new_epoch(coordinator: ScriptedBroker, connect: Connect) -> None:

@@ -350,7 +350,7 @@ def test_a_classic_group_that_rebalances_does_not_say_that_it_has_one_version() 
     rebalancing = replace(unknown, state="PreparingRebalance", unassigned={"app-by-g-repartition": 208})
     found = status(rebalancing)
     assert (found.phase, found.is_over) == ("versions unknown", False)
-    assert "don't stop an old instance before" in found.advice[0]
+    assert "before you stop an old instance" in found.advice[0]
     assert "unread in repartition topics: app-by-g-repartition: 208 records" in found.advice[1]
     assert found.to_json()["unread_unassigned"] == {"app-by-g-repartition": 208}
     assert summary(found).startswith("app: versions unknown while the group rebalances, PreparingRebalance")
