@@ -42,14 +42,17 @@ def check_feeding(
                 continue
             differing = list(_differing(network, directory, store.changelog, feeding[store.name]))
             if differing:
-                listed = ", ".join(f"0x{key.hex()}" for key in differing[:_LISTED])
-                raise HandOverError(
-                    f"store {repaired!r} is computed from store {store.name!r}, and the cluster has something else "
-                    f"in {counted(len(differing), 'row')} of {store.changelog.topic}-{store.changelog.partition} than the "
-                    f"history makes (keys {listed}{', ...' if len(differing) > _LISTED else ''}): {repaired!r} would not fit to "
-                    f"it. Repair {store.name!r} first (streamsrt backfill plan --store {store.name}), or replace the whole state with "
-                    "a backfill without --store, under another --application-id"
-                )
+                raise _unfit(repaired, store.name, store.changelog, differing)
+
+
+def _unfit(repaired: str, feeding: str, log: LogResult, keys: Sequence[bytes]) -> HandOverError:
+    listed = ", ".join(f"0x{key.hex()}" for key in keys[:_LISTED]) + (", ..." if len(keys) > _LISTED else "")
+    return HandOverError(
+        f"store {repaired!r} is computed from store {feeding!r}, and the cluster has something else in "
+        f"{counted(len(keys), 'row')} of {log.topic}-{log.partition} than the history makes (keys {listed}): {repaired!r} "
+        f"would not fit to it. Repair {feeding!r} first (streamsrt backfill plan --store {feeding}), or replace the whole "
+        "state with a backfill without --store, under another --application-id"
+    )
 
 
 def _differing(network: Network, directory: Path, log: LogResult, compared: Compared) -> Iterator[bytes]:
