@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from streamsrt.backfill.lake_formats import (
 )
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, opened, unreadable
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark.avro_files import OWN_SCHEMA, columns_of_all
 from streamsrt.backfill.spark.encoding import PARTS, SourceSerdes, refused_row
 from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
 from streamsrt.backfill.spark.mapping import full_name, mapped, mapping_digests
@@ -179,6 +180,8 @@ def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
             reader = reader.option("recursiveFileLookup", "true")
         if plan.format in _TEXTS:
             _check_packed(listed)
+        if plan.format == "avro" and OWN_SCHEMA.isdisjoint(option.lower() for option in plan.options):
+            reader = reader.schema(columns_of_all(_reader(spark, plan), _as_spark_takes(listed), plan.topic))
         frame = reader.load(spark_path(plan.location))
         if plan.format == "json":
             _check_types(reader, plan, frame)
@@ -190,6 +193,11 @@ def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
     if version is None:
         plan = plan.model_copy(update={"files": _files(_table_files(spark, plan, frame))})
     return plan, frame
+
+
+def _as_spark_takes(listed: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in listed:
+        yield path, spark_path(path)
 
 
 def _check_packed(listed: Iterable[str]) -> None:
