@@ -136,7 +136,7 @@ def package_of_format(name: str, versions: SparkVersions) -> str:
     minor = ".".join(versions.spark.split(".")[:2])
     return (
         f"{_packages(f'org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION')}. If there is none (for "
-        "Spark 4.2 there was none when this version was made, and that for 4.1 does not load), export the table to Parquet"
+        "Spark 4.2 there was none when this version was made, and those for 4.1 do not load), export the table to Parquet"
     )
 
 
