@@ -9,14 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from examples import flights
-from streamsrt.backfill import Archive, Backfill
+from streamsrt.backfill import Archive, Backfill, Lake
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.repair.handover import RepairHandOver
+from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError
 from streamsrt.wire.records import encode_batch
+from tests.streamsrt.backfill.delta_lake import COLUMNS
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 from tests.system.processes import wait_until
@@ -152,6 +154,9 @@ def test_an_interrupted_repair_goes_on(scene: Scene) -> None:
     assert scene.network.admin.committed(ID) == committed
     with pytest.raises(HandOverError, match="is repaired: there is nothing to abort"):
         backfill.abort()
+    # A later deletion of the group is no concern of the repair.
+    scene.network.admin.delete_groups([ID])
+    assert backfill.commit().step == "done"
 
 
 def test_files_of_the_store_are_replaced_in_a_state_directory(scene: Scene) -> None:
@@ -268,6 +273,26 @@ def test_what_the_log_has_lost_must_come_from_an_archive(scene: Scene) -> None:
     ahead = scene.archive_departures()
     with pytest.raises(BackfillError, match="and the application has read it up to"):
         planned(scene, "ahead", store=STORE, sources={flights.DEPARTURES: Archive(ahead)})
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_the_log_has_lost_may_come_from_a_lake(scene: Scene) -> None:
+    scene.load(departures(100))
+    scene.run_live(ID)
+    computed(scene, "whole", "whole").commit()
+    scene.write_json_departures(scene.folder / "lake")
+    scene.archive_departures()
+    columns = {**COLUMNS, "timestamp": "cast(at as timestamp)"}
+    backfill = planned(
+        scene,
+        "plan",
+        store=STORE,
+        sources={flights.DEPARTURES: Lake(scene.folder / "lake", columns=columns, format="json")},
+    )
+    backfill.run(SparkEngine())
+    follow(to_replace(backfill), scene)
+    assert records(scene, CHANGELOG) == records(scene, f"whole-{STORE}-changelog")
 
 
 def test_a_repair_is_not_continued_and_continues_nothing(scene: Scene) -> None:

@@ -27,12 +27,13 @@ def loaded(scene: Scene) -> None:
     scene._write("words", [word.encode() for word in WORDS], [b""] * len(WORDS), list(range(len(WORDS))))
 
 
-def run_live(scene: Scene) -> None:
+def run_live(scene: Scene, guarantee: str = "at_least_once") -> None:
     config = {
         "application.id": ID,
         "bootstrap.servers": scene.servers,
         "state.dir": scene.state_dir(ID),
         "statestore.cache.max.bytes": 0,
+        "processing.guarantee": guarantee,
     }
     KafkaStreams(two_stores.topology, config).run(until="quiet", timeout_s=60, signals=False)
 
@@ -43,9 +44,10 @@ def planned(scene: Scene, name: str, application_id: str, store: str | None) -> 
     return backfill
 
 
-def test_each_of_two_stores_is_rebuilt_alone(scene: Scene) -> None:
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_each_of_two_stores_is_rebuilt_alone(scene: Scene, guarantee: str) -> None:
     loaded(scene)
-    run_live(scene)
+    run_live(scene, guarantee)
     whole = planned(scene, "whole", "whole", None)
     whole.run(InProcess())
     whole.commit()
