@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
@@ -18,6 +19,8 @@ from streamsrt.backfill.errors import ArchiveError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
 
+_FILES_AT_ONCE = 8
+"""An object store takes its time for each."""
 OWN_SCHEMA = frozenset({"avroschema", "avroschemaurl"})
 """Options of Spark's reader, in lower case, by which the user gives the columns."""
 
@@ -25,15 +28,14 @@ OWN_SCHEMA = frozenset({"avroschema", "avroschemaurl"})
 def columns_of_all(reader: DataFrameReader, paths: Iterable[tuple[str, str]], topic: str) -> StructType:
     """Returns the columns of these files. ``paths``: of each file the path as Spark lists it, and as Spark takes it. Raises
     ArchiveError where two files give a column different types, Spark's errors where a file can't be read."""
-    found, first = StructType(), ""
-    seen: set[str] = set()
-    for listed, path in paths:
-        schema = reader.load(path).schema
-        # Most files of a lake have the same one.
-        if schema.json() not in seen:
-            seen.add(schema.json())
-            found = _merged(found, schema, "", f"{listed}, of the lake of {topic}", first or listed)
-        first = first or listed
+    files = list(paths)
+    found, seen = StructType(), set[str]()
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        for (listed, _), schema in zip(files, pool.map(lambda file: reader.load(file[1]).schema, files), strict=True):
+            # Most files of a lake have the same one.
+            if schema.json() not in seen:
+                seen.add(schema.json())
+                found = _merged(found, schema, "", f"{listed}, of the lake of {topic}", files[0][0])
     return found
 
 

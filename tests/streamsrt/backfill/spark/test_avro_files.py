@@ -14,13 +14,12 @@ INT, LONG, TEXT = IntegerType(), LongType(), StringType()
 class Headers:
     """What Spark says of files, by their paths."""
 
-    def __init__(self, **schemas: StructType) -> None:
+    def __init__(self, schemas: dict[str, StructType], schema: StructType) -> None:
         self._schemas = schemas
-        self.schema = StructType()
+        self.schema = schema
 
     def load(self, path: str) -> Headers:
-        self.schema = self._schemas[path]
-        return self
+        return Headers(self._schemas, self._schemas[path])
 
 
 def struct(**columns: DataType) -> StructType:
@@ -32,7 +31,7 @@ def struct(**columns: DataType) -> StructType:
 
 def merged(**schemas: StructType) -> str:
     paths = [(f"file:/lake/{path}", path) for path in schemas]
-    return columns_of_all(Headers(**schemas), paths, "words").simpleString()  # type: ignore[arg-type]
+    return columns_of_all(Headers(schemas, StructType()), paths, "words").simpleString()  # type: ignore[arg-type]
 
 
 def test_a_column_is_there_if_any_file_has_it() -> None:
