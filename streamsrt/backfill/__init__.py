@@ -41,6 +41,7 @@
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``repartition``           state moved to other partitions, after source topics got more of them
+``repair``                one store rebuilt of an application that has run; all else stays as it is
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             recomputes a sample of tasks in a different way
 ``earlier_backfill``      a plan that continues an earlier backfill: what must be the same, and where each partition starts

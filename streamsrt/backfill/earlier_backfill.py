@@ -67,6 +67,11 @@ def load_earlier(directory: Path) -> EarlierBackfill:
         manifests = verify_results(directory, plan)
     except BackfillError as error:
         raise PlanError(f"--after {directory}: that backfill can't be continued: {error}") from None
+    if plan.repair is not None:
+        raise PlanError(
+            f"--after {directory}: that plan rebuilds store {plan.repair.store!r} only (--store), and is not the state of "
+            "the application. Give the directory of a backfill of all stores"
+        )
     for manifest in manifests:
         _check_snapshot(directory, manifest)
     return EarlierBackfill(directory, plan, manifests)

@@ -114,7 +114,7 @@ class HandOver:
         if self.state.step == "done":
             self._check_still_done()
             return self.state
-        manifests = verify_results(self._directory, self._plan)
+        manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
         if self._before("marked"):
             self._prepare(manifests)
@@ -140,6 +140,10 @@ class HandOver:
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
 
+    def _results(self) -> list[TaskManifest]:
+        """The checked results that are handed over, in the order of the plan's tasks."""
+        return verify_results(self._directory, self._plan)
+
     def _before(self, step: Step) -> bool:
         return STEPS.index(self.state.step) < STEPS.index(step)
 
@@ -150,7 +154,7 @@ class HandOver:
         if self.state.step == "done":
             self._check_still_done()
             return
-        manifests = verify_results(self._directory, self._plan)
+        manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
         if self._before("marked"):
             self._check_group(manifests)
@@ -313,10 +317,14 @@ class HandOver:
         name = str(state_dir.absolute())
         again = name in self.state.state_dirs
         if not again:
-            check_no_stores(self._plan, manifests, state_dir)
+            self._check_state_dir(manifests, state_dir)
             self._save(state_dirs=(*self.state.state_dirs, name))
         count = install_bundles(self._directory, self._plan, manifests, ends, state_dir)
         self._report("verified", f"{count} stores installed in {state_dir}")
+
+    def _check_state_dir(self, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
+        """Raises HandOverError if files may not be installed there."""
+        check_no_stores(self._plan, manifests, state_dir)
 
     # ---------------------------------------------------------------------------------------------------------- 5 offsets
 

@@ -35,9 +35,12 @@ def install_bundles(
     count = 0
     with StateDirectory(state_dir, plan.application_id) as state:
         for partition, store, result, offset in _stores(plan, manifests, changelog_ends):
-            if result.bundle is None:
-                continue
             path = state.store_path(store.kept_as, partition)
+            if result.bundle is None:
+                if store.persistent and path.exists():
+                    # An empty store has no file, and must not keep rows of an earlier one.
+                    state.wipe(store.kept_as, partition)
+                continue
             state.wipe(store.kept_as, partition)
             opened = RocksDBStore(path, store.name, options)
             try:

@@ -32,6 +32,7 @@ from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan, load_pla
 from streamsrt.backfill.planning import SparkAccess, make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
+from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.report import BackfillReport, report_of
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
@@ -109,17 +110,24 @@ class Backfill:
         bundle: Path | str | None = None,
         py_files: Sequence[str] = (),
         after: Path | str | None = None,
+        store: str | None = None,
     ) -> BackfillPlan:
         """Makes the plan and stores it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: the topics that have an
         archive or a lake. ``changelogs``: ``full`` if other programs read the changelogs and need windows beyond their
         retention. ``is_bundled``: the cluster is the bundled broker of this directory; its address may change, so the
         plan does not store it. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark
         lists and counts; they are not stored in the plan. ``after``: the directory of a finished backfill of the same
-        application. The plan continues from its results and reads only what came later.
+        application. The plan continues from its results and reads only what came later. ``store``: the one store that is
+        rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else.
         """
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
+        if store is not None and after is not None:
+            raise BackfillError(
+                f"--store {store} with --after {after}: a store is rebuilt from the whole history, and --after leaves out "
+                "the older part. Leave out --after"
+            )
         with connected(self._servers) as network:
             plan = make_plan(
                 network,
@@ -132,6 +140,7 @@ class Backfill:
                 changelogs=changelogs,
                 spark=SparkAccess(master, conf or {}, _shipment(bundle, py_files)),
                 after=None if after is None else Path(after),
+                store=store,
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)
@@ -249,7 +258,8 @@ class Backfill:
             group = writer_group(plan)
             with connected(self._address(plan), transactional_id=group if transactions else None) as network:
                 writer = TransactionalLogWriter(network, group) if transactions else PlainLogWriter(network)
-                yield HandOver(self.directory, plan, network, writer, on_step)
+                kind = HandOver if plan.repair is None else RepairHandOver
+                yield kind(self.directory, plan, network, writer, on_step)
 
     def _address(self, plan: BackfillPlan) -> str:
         """Returns the addresses of the cluster. Raises BackfillError if none are given."""

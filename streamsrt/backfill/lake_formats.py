@@ -120,9 +120,11 @@ def mixed_fields(schema: str) -> tuple[str, ...]:
 def package_of_format(name: str, versions: SparkVersions) -> str:
     """Returns the remedy if Spark does not know a format."""
     if name == "avro":
+        # Not of every patch there is a package, and that of another one does.
+        minor = ".".join(versions.spark.split(".")[:2])
         return (
-            f"{_packages(f'org.apache.spark:spark-avro_2.13:{versions.spark}')}. If it can't be downloaded "
-            "(for Spark 4.2 there was none when this version was made), convert the files to Parquet"
+            f"{_packages(f'org.apache.spark:spark-avro_2.13:{minor}.0')}. If it can't be downloaded, convert the files to "
+            "Parquet"
         )
     if name == "delta":
         extension = "io.delta.sql.DeltaSparkSessionExtension"
@@ -134,7 +136,7 @@ def package_of_format(name: str, versions: SparkVersions) -> str:
     minor = ".".join(versions.spark.split(".")[:2])
     return (
         f"{_packages(f'org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:VERSION')}. If there is none (for "
-        "Spark 4.2 there was none when this version was made, and that for 4.1 does not load), export the table to Parquet"
+        "Spark 4.2 there was none when this version was made, and those for 4.1 do not load), export the table to Parquet"
     )
 
 

@@ -171,6 +171,26 @@ class After(_Value):
     fingerprint: str
 
 
+Compared = Literal["rows", "common rows", "keys"]
+"""What must be the same in two changelogs of a store: all rows; the rows that both have; the keys."""
+
+
+class ReadPosition(_Value):
+    """An offset that the application has committed, with its metadata."""
+
+    offset: int
+    metadata: str = ""
+
+
+class StoreRepair(_Value):
+    """The one store that a plan rebuilds, of an application that has run and is stopped. ``feeding``: the other stores that
+    it is computed from. ``committed``: by ``topic-partition``, where the application stands in the inputs."""
+
+    store: str
+    feeding: dict[str, Compared] = Field(default_factory=dict)
+    committed: dict[str, ReadPosition]
+
+
 class BackfillPlan(_Value):
     """A backfill of one application."""
 
@@ -196,6 +216,8 @@ class BackfillPlan(_Value):
     warnings: tuple[str, ...] = ()
     after: After | None = None
     """The earlier backfill; the ranges in ``sources`` begin at its end."""
+    repair: StoreRepair | None = None
+    """What is rebuilt, if it is one store only."""
     created_ms: int
     clock_ms: int | None = None
     """The fixed wall-clock time of tasks, if it is not the time of the plan: a plan that continues a backfill keeps the time
@@ -220,6 +242,8 @@ class BackfillPlan(_Value):
         if not self.module_digests:
             # Plans without it keep the fingerprint that they have.
             del content["module_digests"]
+        if self.repair is None:
+            del content["repair"]
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def sealed(self) -> BackfillPlan:

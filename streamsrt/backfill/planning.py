@@ -43,8 +43,11 @@ from streamsrt.backfill.plan import (
     RepartitionRange,
     SourceRange,
     StorePlan,
+    StoreRepair,
     TaskPlan,
 )
+from streamsrt.backfill.repair.inputs import check_counts, check_not_ahead, check_whole, repair_of, unread_range
+from streamsrt.backfill.repair.scope import RepairScope, scope_of
 from streamsrt.backfill.run_task import configured, subtopology_id
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
@@ -79,9 +82,10 @@ def make_plan(
     changelogs: Changelogs = "live",
     spark: SparkAccess | None = None,
     after: Path | None = None,
+    store: str | None = None,
 ) -> BackfillPlan:
     """The plan. ``sources``: topics whose history is not only in the log; ``after``: the directory of the earlier
-    backfill that it continues. Raises BackfillError, UserError, BrokerError."""
+    backfill that it continues; ``store``: the one store that is rebuilt. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
         raise PlanError(
             f"{application}: every worker imports the application by its name, and __main__ is another module in each of "
@@ -109,14 +113,19 @@ def make_plan(
     if earlier is not None:
         check_same(earlier, drafted)
         drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
-    check_new_group(
-        network,
-        application_id,
-        goes_on=earlier is not None,
-        internal_topics=internal_topic_names(application_id, topology.subtopologies),
-        servers=bootstrap_servers,
-    )
-    shape = _Shape(topology, settings, _topic_counts(network, topology))
+    scope = None if store is None else scope_of(topology, store)
+    if scope is not None:
+        repair = repair_of(network, topology, application_id, scope)
+        drafted = drafted.model_copy(update={"repair": repair})
+    else:
+        check_new_group(
+            network,
+            application_id,
+            goes_on=earlier is not None,
+            internal_topics=internal_topic_names(application_id, topology.subtopologies),
+            servers=bootstrap_servers,
+        )
+    shape = _Shape(topology, settings, _topic_counts(network, topology), scope)
     if earlier is not None:
         check_partitions(earlier, shape.counts)
     unknown = sorted(set(sources) - set(shape.source_topics))
@@ -128,8 +137,11 @@ def make_plan(
     times = {topic: TimesRead(is_extracted=shape.is_extracted(topic)) for topic in sources}
     lakes = _lakes(shape, sources, times, spark or SparkAccess(), drafted)
     shares = {topic: shares for topic, (_, shares) in lakes.items()}
-    ranges = _ranges(network, shape, sources, shares, times, earlier)
+    ranges = _ranges(network, shape, sources, shares, times, earlier, drafted.repair)
     internal_topics, tasks = tuple(shape.internal_topics()), shape.tasks(ranges)
+    if store is not None:
+        check_counts(network, internal_topics, application_id)
+        check_whole(ranges.values(), store)
     found = {
         "topics": dict(sorted(shape.counts.items())),
         "internal_topics": internal_topics,
@@ -178,11 +190,14 @@ def _topic_counts(network: Network, topology: Topology) -> dict[str, int]:
 class _Shape:
     """The topology in numbers: partitions, tasks, levels."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, counts: dict[str, int]) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, counts: dict[str, int], scope: RepairScope | None
+    ) -> None:
         self.topology = topology
         self.config = config
         self.counts = counts
-        self.source_topics = {topic for each in topology.subtopologies for topic in each.source_topics}
+        self.replayed = [each for each in topology.subtopologies if scope is None or each.number in scope.subtopologies]
+        self.source_topics = {topic for each in self.replayed for topic in each.source_topics}
         self._derive_repartition_counts()
         self.levels = self._levels()
 
@@ -278,9 +293,7 @@ class _Shape:
 
     def tasks(self, ranges: Mapping[TopicPartition, SourceRange]) -> list[TaskPlan]:
         found = [
-            self._task(each, partition, ranges)
-            for each in self.topology.subtopologies
-            for partition in range(self.task_count(each))
+            self._task(each, partition, ranges) for each in self.replayed for partition in range(self.task_count(each))
         ]
         return sorted(found, key=lambda task: task.level)
 
@@ -366,6 +379,7 @@ def _ranges(
     lakes: Mapping[str, Mapping[int, LakeShare]],
     times: Mapping[str, TimesRead],
     earlier: EarlierBackfill | None,
+    repair: StoreRepair | None,
 ) -> dict[TopicPartition, SourceRange]:
     partitions = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
     starts = network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
@@ -387,13 +401,34 @@ def _ranges(
         for index in range(shape.counts[topic]):
             tp = (topic, index)
             log, shares = (starts[tp].offset, ends[tp].offset), lakes.get(topic, {})
-            if earlier is None:
+            if repair is not None:
+                ranges[tp] = _read_range(network, tp, source, files.get(index, ()), shares, log, repair)
+            elif earlier is None:
                 ranges[tp] = _range(network, tp, source, files.get(index, ()), shares, log)
             else:
                 ranges[tp] = range_behind(read[tp], source, files.get(index, ()), shares, *log)
             if ranges[tp].allow_gaps:
                 _check_nothing_left_out(network, ranges[tp], log[0] if earlier is None else max(log[0], read[tp].end))
     return ranges
+
+
+def _read_range(
+    network: Network,
+    tp: TopicPartition,
+    source: Source | None,
+    files: tuple[ArchiveFile, ...],
+    shares: Mapping[int, LakeShare],
+    log: tuple[int, int],
+    repair: StoreRepair,
+) -> SourceRange:
+    """What the application has read of a partition, for a repair of one of its stores."""
+    read = repair.committed.get(f"{tp[0]}-{tp[1]}")
+    if read is None:
+        return unread_range(tp)
+    share = shares.get(tp[1])
+    lake_ends = [share.next_offset] if share is not None and share.next_offset is not None else []
+    check_not_ahead(tp, [*(file.next_offset for file in files), *lake_ends], read.offset)
+    return _range(network, tp, source, files, shares, (log[0], read.offset))
 
 
 def _range(

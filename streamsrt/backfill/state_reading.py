@@ -12,6 +12,7 @@
    JSON. Others stay bytes. What a column is depends on the serde alone. ``typed``: keys and values have the types of
    :mod:`streamsrt.backfill.column_types` instead, and times are timestamps.
 5. Expired windows that are not deleted yet are left out, as in a query.
+6. A row that its serdes can't read ends the reading, unless it is to be skipped: then it is counted (:class:`SkippedRows`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import fcntl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from struct import Struct
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 _TIME = Struct(">q")
 _FILE_ROWS = 100_000
 _WRITE_RECORDS = 100_000
+SHOWN_KEYS = 5
+"""Of so many rows that can't be read the keys are shown."""
 POSITION_KEY = b"streamsrt.position"
 """The key of a Parquet file's metadata with the positions of its rows: JSON, by topic and partition."""
 
@@ -109,12 +112,35 @@ class StoreSource(Protocol):
         """A context with the :class:`Snapshot` of one partition, which is read in the context."""
 
 
-class StoreReading:
-    """Returns the reader of one store of an application. ``typed``: with real types instead of text and milliseconds. Raises
-    ConfigError if there is no store of that name."""
+@dataclass(slots=True)
+class SkippedRows:
+    """Rows that could not be read. ``first``: partition and key's bytes of the first few."""
 
-    def __init__(self, application: str, application_id: str, store: str, *, typed: bool = False) -> None:
+    count: int = 0
+    first: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def add(self, partition: int, key: bytes) -> None:
+        self.count += 1
+        if len(self.first) < SHOWN_KEYS:
+            self.first.append((partition, key))
+
+
+class StoreReading:
+    """Returns the reader of one store of an application. ``typed``: with real types instead of text and milliseconds.
+    ``skipped``: takes the rows that can't be read; without it they are errors. Raises ConfigError if there is no store of
+    that name."""
+
+    def __init__(
+        self,
+        application: str,
+        application_id: str,
+        store: str,
+        *,
+        typed: bool = False,
+        skipped: SkippedRows | None = None,
+    ) -> None:
         self.typed = typed
+        self.skipped = skipped
         loaded = load_application(application)
         topology, config = configured(loaded.topology, dict(loaded.config), application_id)
         subtopology = _with_store(topology, store)
@@ -147,12 +173,17 @@ class StoreReading:
         """The rows of a byte store. Raises DeserializationError."""
         for stored in functions_of(self.spec).rows(self.spec, lay_out(self.spec, store)):
             try:
-                yield self._typed(stored, partition)
+                row = self._typed(stored, partition)
             except Exception as error:
-                raise DeserializationError(
-                    f"a row of store {self.spec.name}, partition {partition}, key {stored.key!r}, is not what its serde "
-                    f"reads: {error}"
-                ) from error
+                if self.skipped is None:
+                    raise DeserializationError(
+                        f"a row of store {self.spec.name}, partition {partition}, key 0x{stored.key.hex()}, is not what its "
+                        f"serde reads: {error}. Check that the application is the one that wrote it; streamsrt state export "
+                        "and state inspect leave such rows out with --skip-unreadable"
+                    ) from error
+                self.skipped.add(partition, stored.key)
+                continue
+            yield row
 
     def _typed(self, stored: StoredRow, partition: int) -> StateRow:
         unpack = functions_of(self.spec).unpack

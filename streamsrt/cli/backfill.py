@@ -147,6 +147,13 @@ def plan(
             help="directory of a finished backfill of this application: begin with its state and read only what came later",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            help="rebuild only this store of an application that has run and is stopped, from what it has read",
+        ),
+    ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
@@ -175,6 +182,7 @@ def plan(
             bundle=bundle,
             py_files=py_files or (),
             after=after,
+            store=store,
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -267,6 +275,12 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             note(_days_of(lake))
     for warning in made.warnings:
         note(f"warning: {warning}")
+    if made.repair is not None:
+        others = ", ".join(made.repair.feeding) or "none"
+        note(
+            f"store {made.repair.store} of {made.application_id} is rebuilt from what the application has read; stores that "
+            f"it is computed from, which commit compares with the cluster: {others}"
+        )
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"
@@ -552,11 +566,11 @@ def commit(
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
             Backfill(directory, bootstrap_servers=address).check_commit(transactions=transactions)
-        note(
-            f"would hand plan {found.plan.id} over to application {found.plan.application_id} (reached so far: "
-            f"{found.step}); "
-            "use --execute to do it"
-        )
+        repair, application_id = found.plan.repair, found.plan.application_id
+        what = f"hand plan {found.plan.id} over to application {application_id}"
+        if repair is not None:
+            what = f"write the changelog of store {repair.store} of {application_id}, and nothing else"
+        note(f"would {what} (reached so far: {found.step}); use --execute to do it")
         return
     with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(

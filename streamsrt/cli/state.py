@@ -17,6 +17,7 @@ from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
     COLUMNS,
     Exported,
+    SkippedRows,
     StateFiles,
     StateLog,
     StateRow,
@@ -69,6 +70,16 @@ def clean(
         note("nothing is changed: use --execute to do it")
 
 
+SKIPPED = 10
+
+SkipUnreadable = Annotated[
+    bool,
+    typer.Option(
+        "--skip-unreadable", help="leave out rows that the serdes can't read, and report their number and keys"
+    ),
+]
+
+
 @app.command("export")
 def export(
     store: Annotated[str, typer.Argument(help="name of the store")],
@@ -86,14 +97,17 @@ def export(
         bool,
         typer.Option("--typed", help="times as timestamps, keys and values with the types and fields of their serdes"),
     ] = False,
+    skip_unreadable: SkipUnreadable = False,
     as_json: AsJson = False,
 ) -> None:
     """Export a store as Parquet: key, value, timestamp, window start and end, valid_to, partition.
 
     All partitions are read from the store's changelog, each up to the position that is printed, whether or not the
-    application is running. With --state-dir, the files of the store in that directory are read instead.
+    application is running. With --state-dir, the files of the store in that directory are read instead. Exit codes: 0 all
+    rows are exported; 10 rows were skipped, with --skip-unreadable.
     """
-    reading = StoreReading(application, application_id, store, typed=typed)
+    skipped = SkippedRows() if skip_unreadable else None
+    reading = StoreReading(application, application_id, store, typed=typed, skipped=skipped)
     if state_dir is not None:
         exported = export_parquet(StateFiles(reading, state_dir), folder)
     else:
@@ -101,6 +115,7 @@ def export(
             exported = export_parquet(StateLog(reading, network), folder)
     print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
     note(f"wrote {counted(sum(each.rows for each in exported), 'row')} of store {store} to {folder}")
+    _end_with(skipped)
 
 
 DIFFERENT = 10
@@ -122,14 +137,20 @@ def inspect(
     from_key: Annotated[str | None, typer.Option("--from", help="first key to print")] = None,
     to_key: Annotated[str | None, typer.Option("--to", help="last key to print")] = None,
     limit: Annotated[int, typer.Option("--limit", help="maximum number of rows", min=1)] = 20,
+    skip_unreadable: SkipUnreadable = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the stores of a stopped instance on disk, with kind, size and position, or the rows of a store.
 
     The number of rows is RocksDB's estimate. The position is the changelog offset from which the store would be
     restored. Without --application, keys and values are shown as bytes, also of expired windows that are not deleted yet.
-    The stores are not changed.
+    The stores are not changed. Exit codes: 0 all rows that were read are shown; 10 rows were skipped, with
+    --skip-unreadable.
     """
+    if skip_unreadable and (store is None or application is None):
+        raise ConfigError(
+            "--skip-unreadable is for rows that are read by serdes: name the store with --store, and give --application"
+        )
     stopped = StoppedState(directory)
     if store is None:
         if application is not None or from_key is not None or to_key is not None:
@@ -144,9 +165,21 @@ def inspect(
         ]
         print_rows(_STORES, found, as_json=as_json)
         return
-    rows = stopped.rows(store, _reading(application, stopped, store))
+    skipped = SkippedRows() if skip_unreadable else None
+    rows = stopped.rows(store, _reading(application, stopped, store, skipped=skipped))
     chosen = (row for row in rows if _is_within(row, from_key, to_key))
     print_rows(COLUMNS, [_shown(row) for row in islice(chosen, limit)], as_json=as_json)
+    _end_with(skipped)
+
+
+def _end_with(skipped: SkippedRows | None) -> None:
+    """Says which rows were left out, and ends with the exit code for it."""
+    if skipped is None or not skipped.count:
+        return
+    listed = ", ".join(f"0x{key.hex()} of partition {partition}" for partition, key in skipped.first)
+    more = ", ..." if skipped.count > len(skipped.first) else ""
+    note(f"skipped {counted(skipped.count, 'row')} that the serdes can't read: key {listed}{more}")
+    raise typer.Exit(SKIPPED)
 
 
 @app.command("diff")
@@ -260,8 +293,17 @@ def _show_survey(survey: StateSurvey, *, as_json: bool) -> None:
         note(f"refused: {blocker}")
 
 
-def _reading(application: str | None, stopped: StoppedState, store: str, *, typed: bool = False) -> StoreReading | None:
-    return None if application is None else StoreReading(application, stopped.application_id, store, typed=typed)
+def _reading(
+    application: str | None,
+    stopped: StoppedState,
+    store: str,
+    *,
+    typed: bool = False,
+    skipped: SkippedRows | None = None,
+) -> StoreReading | None:
+    if application is None:
+        return None
+    return StoreReading(application, stopped.application_id, store, typed=typed, skipped=skipped)
 
 
 def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:

@@ -7,6 +7,7 @@
 | ``worker`` | what runs in Spark's workers: tasks, and how they answer |
 | ``lake`` | Spark distributes a lake's rows to their tasks, sorted in replay order |
 | ``reading`` | what Spark reads of a lake: files or a version, the rows, records made of them; its errors |
+| ``avro_files`` | the columns of all files of a lake of Avro |
 | ``encoding`` | keys and values with columns of types, encoded by the application's serdes |
 | ``mapping`` | a user's function that makes records of rows |
 | ``scan`` | counts the records of a lake for a plan |

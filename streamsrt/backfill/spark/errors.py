@@ -13,6 +13,9 @@ _FILE = re.compile(
     re.MULTILINE,
 )
 
+_HEADER = re.compile(r"Could not read file: (?P<path>[^\n]+)")
+"""Of a file whose columns are looked for."""
+
 
 def plain_path(uri: str) -> str:
     """A path as Spark lists it, of a path as Spark names it elsewhere."""
@@ -23,7 +26,8 @@ def file_in(text: str) -> str | None:
     """The file that an error of Spark's is about, as Spark lists it; None if it names none."""
     found = _FILE.search(text)
     if found is None:
-        return None
+        header = _HEADER.search(text)
+        return None if header is None else plain_path(header["path"].strip().replace("%", "%25"))
     # Only what is found in a footer names the file as it is; all else names its URI.
     return plain_path(found["path"].replace("%", "%25") if found["footer"] else found["path"])
 

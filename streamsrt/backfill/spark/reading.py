@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from streamsrt.backfill.lake_formats import (
 )
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, opened, unreadable
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.backfill.spark.avro_files import OWN_SCHEMA, columns_of_all
 from streamsrt.backfill.spark.encoding import PARTS, SourceSerdes, refused_row
 from streamsrt.backfill.spark.errors import file_in, last_cause, plain_path
 from streamsrt.backfill.spark.mapping import full_name, mapped, mapping_digests
@@ -59,6 +60,7 @@ _OPAQUE = re.compile(r"\bvariant\b(?!:)")
 """Types, and not names of fields, of values that a worker gets as Spark's own bytes."""
 _ROW = "__row"
 _MISSING_CLASS = re.compile(r"(?:ClassNotFoundException|NoClassDefFoundError): (?:Class )?([\w.$/]+)")
+_OTHER_SPARK = re.compile(r"java\.lang\.(?:IncompatibleClassChange|NoSuchMethod|AbstractMethod|NoSuchField)Error")
 _LISTING = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _ENTRIES = 3
 _ID, _NUMBER = "__id", "__number"
@@ -179,6 +181,8 @@ def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
             reader = reader.option("recursiveFileLookup", "true")
         if plan.format in _TEXTS:
             _check_packed(listed)
+        if plan.format == "avro" and OWN_SCHEMA.isdisjoint(option.lower() for option in plan.options):
+            reader = reader.schema(columns_of_all(_reader(spark, plan), _as_spark_takes(listed), plan.topic))
         frame = reader.load(spark_path(plan.location))
         if plan.format == "json":
             _check_types(reader, plan, frame)
@@ -190,6 +194,11 @@ def _located(spark: SparkSession, plan: LakePlan) -> tuple[LakePlan, DataFrame]:
     if version is None:
         plan = plan.model_copy(update={"files": _files(_table_files(spark, plan, frame))})
     return plan, frame
+
+
+def _as_spark_takes(listed: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for path in listed:
+        yield path, spark_path(path)
 
 
 def _check_packed(listed: Iterable[str]) -> None:
@@ -522,11 +531,9 @@ def explained(
     of_file = _explained_by_file(spark, lake, text, said)
     if of_file is not None:
         return of_file
-    if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
-        return BackfillError(
-            f"{where} has the format {lake.format}, for which Spark {versions.spark} has no package here: "
-            f"{package_of_format(lake.format, versions)}"
-        )
+    by_package = _explained_by_package(lake, text, where, versions)
+    if by_package is not None:
+        return by_package
     missing = _MISSING_CLASS.search(text)
     if missing is not None and ".fs." not in missing[1]:
         return BackfillError(
@@ -549,6 +556,18 @@ def explained(
         return BackfillError(f"--lake-where {lake.topic}={lake.where!r} is not a condition in Spark's SQL: {said}")
     at = f", at its version {lake.version}" if lake.version is not None else ""
     return BackfillError(f"{where} ({lake.location or lake.root}{at}) can't be read by Spark: {said}")
+
+
+def _explained_by_package(lake: LakePlan, text: str, where: str, versions: SparkVersions) -> BackfillError | None:
+    """Returns the error to raise where the package of a format is missing, or of another version; None if it is not that."""
+    if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find data source: avro" in text:
+        what = f"for which Spark {versions.spark} has no package here"
+    elif lake.format not in FILES and _OTHER_SPARK.search(text):
+        what = f"and the package that Spark was given for it is not made for Spark {versions.spark}"
+    else:
+        return None
+    remedy = package_of_format(lake.format if lake.format != TABLE else "iceberg", versions)
+    return BackfillError(f"{where} has the format {lake.format}, {what}: {remedy}")
 
 
 def _explained_by_file(spark: SparkSession, lake: LakePlan, text: str, said: str) -> ArchiveError | None:

@@ -44,7 +44,7 @@ def test_a_format_that_there_is_not_is_refused_with_those_that_there_are() -> No
 @pytest.mark.parametrize(
     ("name", "package"),
     [
-        ("avro", "spark.jars.packages=org.apache.spark:spark-avro_2.13:4.2.1"),
+        ("avro", "spark.jars.packages=org.apache.spark:spark-avro_2.13:4.2.0"),
         ("delta", "spark.jars.packages=io.delta:delta-spark_2.13:4.2.0 --conf spark.sql.extensions=io.delta"),
         ("iceberg", "org.apache.iceberg:iceberg-spark-runtime-4.2_2.13"),
     ],

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.backfill.sources import connected
 from streamsrt.cli.entry import run_command_line
 from streamsrt.state.directory import StateDirectory
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli import stopped_app
 from tests.streamsrt.cli.conftest import Command
@@ -193,3 +196,61 @@ def test_what_is_not_known_of_a_store_is_a_dash_and_null_in_json(
     assert inspected(command, tmp_path / "state")[0]["changelog"] is None
     shown = command("state", "inspect", tmp_path / "state").out
     assert (shown.splitlines()[1].split()[:3], "None" in shown) == (["counts", "0", "-"], False)
+
+
+@pytest.fixture
+def damaged(stopped: Stopped, tmp_path: Path) -> Path:
+    """The directory with rows that are none of the store: keys of two bytes, a value without a timestamp."""
+    shutil.copytree(stopped.before, tmp_path / "damaged")
+    path = tmp_path / "damaged" / "stopped" / "stores" / "counts" / "0"
+    files = RocksDBStore(path, "counts", RocksDBOptions())
+    files.write([(b"\xff" + bytes([number]), bytes(16)) for number in range(6)] + [(b"\x00\x00\x00\x04", b"?")])
+    files.close()
+    return tmp_path / "damaged"
+
+
+def test_a_row_that_cannot_be_read_is_refused_or_skipped(command: Command, damaged: Path, tmp_path: Path) -> None:
+    of_counts = ("--store", "counts", "--application", APPLICATION)
+    refused = command("state", "inspect", damaged, *of_counts)
+    assert refused.code == 5
+    assert "key 0x00000004, is not what its serde reads" in refused.err
+    assert "leave such rows out with --skip-unreadable" in refused.err
+    done = command("state", "inspect", damaged, *of_counts, "--skip-unreadable", "--json")
+    assert done.code == 10
+    assert {row["key"] for row in done.rows} == {"1", "2", "10"}
+    assert "skipped 7 rows that the serdes can't read: key 0x00000004 of partition 0, 0xff00 of" in done.err
+    assert "0xff03 of partition 0, ..." in done.err
+    export = ("state", "export", "counts", "--application", APPLICATION, "-a", "stopped", "--state-dir", damaged)
+    for form in ((), ("--typed",)):
+        refused = command(*export, "--parquet", tmp_path / "refused", *form)
+        assert (refused.code, "--skip-unreadable" in refused.err) == (5, True)
+        done = command(*export, "--parquet", tmp_path / "export", *form, "--skip-unreadable", "--json")
+        assert (done.code, done.rows[0]["rows"]) == (10, 3)
+        assert "wrote 3 rows" in done.err
+        assert "skipped 7 rows" in done.err
+
+
+def test_nothing_skipped_is_a_success(command: Command, stopped: Stopped) -> None:
+    of_counts = ("--store", "counts", "--application", APPLICATION)
+    done = command("state", "inspect", stopped.before, *of_counts, "--skip-unreadable", "--json")
+    assert (done.code, len(done.rows)) == (0, 3)
+    assert "skipped" not in done.err
+    refused = command("state", "inspect", stopped.before, "--store", "counts", "--skip-unreadable")
+    assert refused.code == 2
+    assert "--skip-unreadable is for rows that are read by serdes" in refused.err
+
+
+def test_a_row_of_a_changelog_that_cannot_be_read_is_skipped(
+    command: Command, stopped: Stopped, bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    address = bundled_broker.bootstrap_servers
+    assert stopped.before.is_dir(), "the application has run"
+    with connected(address) as network:
+        network.producer.send("stopped-counts-changelog", 0, encode_batch([b"\xff\x01"], [bytes(8)], [MINUTE_MS]), 1)
+        network.producer.flush()
+    export = ("state", "export", "counts", "--application", APPLICATION, "-a", "stopped", "-b", address)
+    refused = command(*export, "--parquet", tmp_path / "refused")
+    assert (refused.code, "key 0xff01" in refused.err) == (5, True)
+    done = command(*export, "--parquet", tmp_path / "export", "--skip-unreadable")
+    assert done.code == 10
+    assert "skipped 1 row that the serdes can't read: key 0xff01 of partition 0\n" in done.err

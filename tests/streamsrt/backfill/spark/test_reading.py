@@ -199,6 +199,20 @@ def test_one_sentence_says_what_is_wrong_with_a_lake(
     _is_one_sentence(str(raised.value))
 
 
+def test_a_package_for_another_spark_is_told_from_one_that_is_missing(spark: SparkSession) -> None:
+    plan = LakePlan(
+        topic="orders", files=(), order="", partitioned=False, headers=False, location="shop.orders", format="iceberg"
+    )
+    cause = "Found interface org.apache.spark.sql.connector.catalog.CatalogManager, but class was expected"
+    error = PySparkException(
+        f"An error occurred\n: java.lang.IncompatibleClassChangeError: {cause}\n\tat org.apache.iceberg"
+    )
+    said = str(explained(spark, plan, error))
+    assert f"the package that Spark was given for it is not made for Spark {spark.version}: give --conf" in said
+    assert "export the table to Parquet" in said
+    _is_one_sentence(said)
+
+
 def _is_one_sentence(said: str) -> None:
     assert "\n" not in said
     assert "Exception: " not in said.partition("can't be read")[0]

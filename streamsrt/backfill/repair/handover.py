@@ -1,0 +1,173 @@
+"""The changelog of one repaired store into the cluster. Outputs, other changelogs and offsets stay as they are.
+
+1. The steps are those of a hand-over (:mod:`streamsrt.backfill.handover`), for one changelog.
+2. Marks are put on the offsets that the application has committed, and in the end its own metadata are put back: they have
+   the stream times from which it continues.
+3. A changelog with records in it is refused, as the last check: the user deletes the topic when nothing else is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from streamsrt.backfill.errors import HandOverError
+from streamsrt.backfill.group import check_nobody_runs, marks_of
+from streamsrt.backfill.handover import HandOver, HandOverState, OnStep
+from streamsrt.backfill.log_writer import LogWriter
+from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.plan import BackfillPlan, StoreRepair
+from streamsrt.backfill.repair.feeding import check_feeding
+from streamsrt.backfill.verify import verify_results
+from streamsrt.client.interface import Network
+from streamsrt.client.values import OffsetAndMetadata, TopicPartition
+from streamsrt.tasks.input.offset_metadata import running_metadata
+from streamsrt.wording import counted
+
+
+class RepairHandOver(HandOver):
+    """The hand-over of a plan with ``repair``."""
+
+    def __init__(
+        self, directory: Path, plan: BackfillPlan, network: Network, writer: LogWriter, on_step: OnStep | None = None
+    ) -> None:
+        super().__init__(directory, _only_store(plan), network, writer, on_step)
+        assert plan.repair is not None
+        self._whole = plan
+        self._repair: StoreRepair = plan.repair
+        self._everything: Sequence[TaskManifest] = ()
+
+    def _results(self) -> list[TaskManifest]:
+        self._everything = verify_results(self._directory, self._whole)
+        wanted = {task.id for task in self._plan.tasks}
+        return [_only_changelog(each, self._repair.store) for each in self._everything if each.task in wanted]
+
+    def commit(self, state_dir: Path | None = None) -> HandOverState:
+        """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
+        if self.state.step == "fenced" and not self._marked():
+            # The offsets were put back, and this process ended before it could write that down.
+            self._delete_writer_group()
+            self._reach("done", f"store {self._repair.store} is repaired")
+            return self.state
+        return super().commit(state_dir)
+
+    # ------------------------------------------------------------------------------------------------------------ checks
+
+    def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
+        moved = [
+            f"{topic}-{partition}"
+            for (topic, partition), there in self._committed().items()
+            if there != self._originals().get((topic, partition))
+        ]
+        if moved or len(self._committed()) < len(self._originals()):
+            raise HandOverError(
+                f"application {self._plan.application_id!r} has run since the plan was made, or something else has "
+                f"committed its offsets ({', '.join(moved[:3]) or 'some are gone'}): the store would lack what it has read "
+                "since. Stop it, and plan again in another --dir"
+            )
+        self._check_sizes(manifests)
+        check_feeding(
+            self._network, self._directory, self._everything, self._repair.feeding, repaired=self._repair.store
+        )
+
+    def _check_empty(self, partitions: Sequence[TopicPartition]) -> None:
+        filled = [f"{tp[0]}-{tp[1]} (up to offset {end})" for tp, end in self._ends_of(partitions).items() if end]
+        if not filled:
+            return
+        servers = self._plan.bootstrap_servers
+        topic, where = partitions[0][0], f" -b {servers}" if servers else ""
+        folders = " and ".join(
+            sorted({f"stores/{store.kept_as}" for task in self._plan.tasks for store in task.stores})
+        )
+        raise HandOverError(
+            f"the old changelog of store {self._repair.store!r} is still there: {', '.join(filled[:5])}. All else is ready. "
+            f"To replace it: (1) stop all of its instances; (2) streamsrt topics delete {topic}{where} --execute; (3) "
+            f"delete the folders {folders} in the state directories of its instances; (4) streamsrt backfill commit --dir "
+            f"{self._directory} --execute"
+        )
+
+    def _check_still_done(self) -> None:
+        """What the application has done with its offsets since then does not matter."""
+
+    def _check_state_dir(self, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
+        """Old files of the store are what is to be replaced."""
+
+    # ----------------------------------------------------------------------------------------------------------- offsets
+
+    def _committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed now for the inputs of the replay."""
+        inputs = {topic for topic, _ in self._originals()}
+        found = self._network.admin.committed(self._plan.application_id)
+        return {tp: OffsetAndMetadata(at.offset, at.metadata) for tp, at in found.items() if tp[0] in inputs}
+
+    def _originals(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = {}
+        for name, at in self._repair.committed.items():
+            topic, _, partition = name.rpartition("-")
+            found[topic, int(partition)] = OffsetAndMetadata(at.offset, at.metadata)
+        return found
+
+    def _marked(self) -> list[TopicPartition]:
+        """The inputs with the mark of this repair."""
+        marks = marks_of(self._committed())
+        return [tp for tp, mark in marks.items() if mark is not None and mark.backfill_id == self._plan.id]
+
+    def _commit_marks(self) -> None:
+        originals, ours, metadata = self._originals(), set(self._marked()), running_metadata(self._plan.id)
+        others = [tp for tp, at in self._committed().items() if tp not in ours and at != originals.get(tp)]
+        if others:
+            raise HandOverError(
+                f"the offsets of {self._plan.application_id!r} were changed while store {self._repair.store!r} was being "
+                f"written ({others[0][0]}-{others[0][1]}): the application ran. Its state is of two times now: replace it "
+                "with a backfill without --store"
+            )
+        self._commit_offsets({tp: OffsetAndMetadata(at.offset, metadata) for tp, at in originals.items()})
+
+    def _commit_ends(self, manifests: Sequence[TaskManifest]) -> None:
+        self._commit_offsets(self._originals())
+
+    # ------------------------------------------------------------------------------------------------------------- abort
+
+    def abort(self, *, execute: bool) -> list[str]:
+        """Takes back marks and the new changelog; what that is, or would be. Raises HandOverError."""
+        if self.state.step == "done":
+            raise HandOverError(
+                f"store {self._repair.store!r} of {self._plan.application_id!r} is repaired: there is nothing to abort"
+            )
+        check_nobody_runs(self._network, self._plan.application_id)
+        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
+        marked = self._marked()
+        actions = [
+            f"delete topic {name}: unless this is committed again, the application starts with store "
+            f"{self._repair.store} empty"
+            for name in topics
+        ]
+        if marked:
+            actions.append(f"put back {counted(len(marked), 'offset')} of {self._plan.application_id} without marks")
+        if execute:
+            self._take_back(topics, delete_group=False)
+            self._put_back(marked)
+        return actions
+
+    def _put_back(self, marked: Sequence[TopicPartition]) -> None:
+        originals: Mapping[TopicPartition, OffsetAndMetadata] = self._originals()
+        if marked:
+            self._commit_offsets({tp: originals[tp] for tp in marked})
+
+
+def _only_store(plan: BackfillPlan) -> BackfillPlan:
+    """The same plan with nothing but the repaired store to hand over."""
+    assert plan.repair is not None
+    tasks, changelogs = [], set()
+    for task in plan.tasks:
+        stores = tuple(store for store in task.stores if store.name == plan.repair.store)
+        if stores:
+            tasks.append(task.model_copy(update={"stores": stores}))
+            changelogs |= {store.changelog for store in stores}
+    topics = tuple(topic for topic in plan.internal_topics if topic.name in changelogs)
+    return plan.model_copy(update={"tasks": tuple(tasks), "internal_topics": topics})
+
+
+def _only_changelog(manifest: TaskManifest, store: str) -> TaskManifest:
+    stores = tuple(each for each in manifest.stores if each.name == store)
+    return manifest.model_copy(update={"stores": stores, "outputs": (), "repartition": ()})
