@@ -50,13 +50,9 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/python -m tests.rerun_failures
 
-# All of tests/system can run with applications in classic groups (see CONTRIBUTING.md); these always do.
+# The system tests once more, with applications in classic groups (see CONTRIBUTING.md).
 test-classic: $(STAMP)
-	$(PYTEST) --group-protocol=classic --layer test \
-	  tests/system/test_results.py::test_word_counts_are_exact tests/system/test_results.py::test_two_processes_share_the_tasks \
-	  tests/system/test_failures.py::test_a_killed_application_is_taken_over \
-	  tests/system/test_failures.py::test_a_standby_takes_over_with_what_it_has \
-	  tests/system/test_bad_input.py::test_another_topology_at_the_same_epoch
+	$(PYTEST) --group-protocol=classic --layer test tests/system
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
