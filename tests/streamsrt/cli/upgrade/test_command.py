@@ -276,7 +276,8 @@ def test_what_is_unread_in_a_source_that_is_dropped_is_said_of_a_classic_group(c
 
 
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
-    plan_and_start(classic_group, "--old", classic_group.version("first"))
+    plan_and_start(classic_group)
+    classic_group.close()
     unknown = classic_group.upgrade("plan", classic_group.version("third"))
     assert (unknown.code, "give the running version with --old, as its module" in unknown.err) == (2, True)
 
