@@ -146,6 +146,29 @@ class RunningGroup:
         """Whether a member runs this version, or none tells what it runs."""
         return not self.digests or any(version.digest.startswith(each) for each in self.digests)
 
+    def check_runs(self, old: TopologyOutline, new: TopologyOutline) -> None:
+        """Raises ConfigError if the members tell that they run another version than ``old``, which was given as the running
+        one."""
+        if self.runs(old):
+            return
+        told = " and ".join(sorted(self.digests))
+        given = old.digest[: max(map(len, self.digests))]
+        if self.runs(new):
+            what = (
+                f"They run the new version: the upgrade has begun. `streamsrt upgrade status --group {self.name}` shows it, "
+                f"and a plan without --old what is left"
+            )
+        else:
+            what = (
+                "A plan would compare with state that is not there. Leave --old out: running instances tell what they keep. "
+                "Or give the version that runs, with its settings: `streamsrt topology describe APPLICATION --config "
+                "KEY=VALUE --json` writes its file, with the digest"
+            )
+        raise ConfigError(
+            f"group {self.name!r} does not run the version given with --old, whose digest is {given}: its instances with "
+            f"topology epoch {self.epoch} run {told}. {what}"
+        )
+
     def seen_by(self, old: TopologyOutline) -> TopologyOutline:
         """A version as the group runs it: with its epoch, and with what its changelogs really keep."""
         stores = tuple(self._kept(store) for store in old.stores)

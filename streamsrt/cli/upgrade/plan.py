@@ -112,9 +112,8 @@ def plan(
     """
     topology = ready_application(new, key_value_pairs(config or []))
     with cluster(bootstrap_servers) as network:
-        made = made_plan(
-            network, group, topology, None if old is None else version_of(old), lose_in_flight=lose_in_flight
-        )
+        given = None if old is None else version_of(old)
+        made = made_plan(network, group, topology, given, lose_in_flight=lose_in_flight)
         made = replace(made, bootstrap_servers=bootstrap_servers, cluster_id=network.admin.cluster().cluster_id)
     if out is not None:
         _write(out, made)
@@ -128,9 +127,12 @@ def plan(
 def made_plan(
     network: NetworkThread, group: str, new: Topology, old: TopologyOutline | None, *, lose_in_flight: bool
 ) -> UpgradePlan:
-    """The plan for a running group. Raises ConfigError if there is no such group."""
+    """The plan for a running group. Raises ConfigError if there is no such group, or if its instances run another version
+    than ``old``."""
     version = outline(new)
     running = running_group(network, group, version, old, how=" with --old")
+    if old is not None:
+        running.check_runs(old, version)
     before = running.outline(version) if old is None else running.seen_by(old)
     told = running.kept(before, version) if old is None else None
     found = compare(before, version, running.cluster_topics(), told)
