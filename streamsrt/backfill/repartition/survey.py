@@ -260,7 +260,8 @@ class _Closings:
 
     def __init__(self, store: MovedStore, times: OperatorTimes, marked: MarkedTimes) -> None:
         self._found = []
-        for closing in store.closings:
+        # After an interruption, closed rows lie in partitions that have no stream time yet. It was looked at when it began.
+        for closing in store.closings if len(store.counts) == 1 else ():
             by_partition = dict(marked.get(closing.marks or "", {}))
             for (_, index), operators in times.items():
                 by_partition[index] = max(by_partition.get(index, -1), operators.get(closing.operator, -1))
