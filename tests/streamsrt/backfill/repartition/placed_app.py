@@ -1,6 +1,6 @@
 """Applications that are run twice: moved to more partitions, and with these partitions from the start.
 
-``by_region`` places records with a partitioner of its own, ``closed_when_idle`` closes windows by the wall clock.
+``placed`` has a partitioner of its own, as ``counted_by_value``; ``closed_when_idle`` closes windows by the wall clock.
 """
 
 from __future__ import annotations
@@ -52,6 +52,18 @@ def placed(name: str) -> Topology:
     return builder.build()
 
 
+def by_size(_topic: str, _key: str, value: str, count: int) -> int:
+    return len(value) % count
+
+
+def counted_by_value(name: str) -> Topology:
+    """Counts whose records a partitioner places by their values, which counts don't have."""
+    builder = StreamsBuilder()
+    orders = builder.stream(orders_of(name), **TEXT).repartition(name="orders", partitioner=by_size, **TEXT)
+    orders.group_by_key().count(store="per-customer")
+    return builder.build()
+
+
 class Finals:
     """The final results that an application in this process has shown."""
 
@@ -86,4 +98,5 @@ def closed_when_idle(name: str, finals: Finals) -> Topology:
 
 finals = {name: Finals() for name in ("idle-moved", "idle-fresh")}
 moved_by_region, fresh_by_region = placed("region-moved"), placed("region-fresh")
+moved_by_value = counted_by_value("value-moved")
 moved_when_idle, fresh_when_idle = (closed_when_idle(name, finals[name]) for name in ("idle-moved", "idle-fresh"))

@@ -12,6 +12,7 @@ from threading import Event
 import pytest
 
 from streamsrt.app import KafkaStreams
+from streamsrt.backfill import Backfill
 from streamsrt.backfill.repartition.job import StateRepartition
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import StateLog, StoreReading
@@ -20,6 +21,7 @@ from streamsrt.client.values import NewTopic
 from streamsrt.runtime.values import State
 from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.repartition import placed_app
 from tests.streamsrt.backfill.repartition.placed_app import (
     REGIONS,
@@ -27,6 +29,7 @@ from tests.streamsrt.backfill.repartition.placed_app import (
     authors_of,
     books_of,
     by_region,
+    by_size,
     finals,
     orders_of,
 )
@@ -94,18 +97,21 @@ class Run:
         with self.streams():
             finals[self.name].wait_for(total)
 
-    def move(self, topics: Sequence[str]) -> None:
+    def raise_counts(self, topics: Sequence[str]) -> None:
         assert not any(self.network.admin.create_partitions(dict.fromkeys(topics, AFTER)).values())
         self.counts.update(dict.fromkeys(topics, AFTER))
+
+    def move(self, topics: Sequence[str]) -> None:
+        self.raise_counts(topics)
         with StateRepartition(f"{MODULE}:{self.attribute}", self.name, bootstrap_servers=self.servers) as job:
             survey = job.survey()
             assert survey.blockers == []
             assert survey.moves > 0
             job.execute(survey)
 
-    def rows(self, store: str) -> Rows:
-        """What the changelog of a store has, by partition."""
-        log = StateLog(StoreReading(f"{MODULE}:{self.attribute}", self.name, store), self.network)
+    def rows(self, store: str, application_id: str = "") -> Rows:
+        """What the changelog of a store has, by partition. ``application_id``: of another run of the same program."""
+        log = StateLog(StoreReading(f"{MODULE}:{self.attribute}", application_id or self.name, store), self.network)
         found: Rows = {}
         for partition in log.partitions():
             with log.snapshot(partition) as snapshot:
@@ -118,7 +124,8 @@ def runs(bundled_broker: BundledBroker, tmp_path: Path) -> Iterator[dict[str, Ru
     """By the word that the name has behind ``region-`` or ``idle-``."""
     servers = bundled_broker.bootstrap_servers
     with connected(servers) as network:
-        yield {
+        by_value = Run("value-moved", "moved_by_value", network, servers, tmp_path)
+        yield {by_value.name: by_value} | {
             f"{kind}-{word}": Run(f"{kind}-{word}", f"{word}_{by}", network, servers, tmp_path)
             for kind, by in (("region", "by_region"), ("idle", "when_idle"))
             for word in ("moved", "fresh")
@@ -155,6 +162,36 @@ def test_rows_that_a_partitioner_of_the_programs_placed(runs: dict[str, Run]) ->
         assert all(by_region("", key, None, AFTER) == partition for key, partition in keys.items())
     assert {row[2] for rows in found["region-moved"]["shelf"].values() for row in rows} == {
         f"author-{4 if number < 9 else number % 5}/{key} by once more" for number, key in enumerate(CUSTOMERS)
+    }
+
+
+@pytest.mark.slow
+def test_what_the_refusal_advises_works(runs: dict[str, Run], tmp_path: Path) -> None:
+    """A partitioner needs the values of the records: a backfill reads them, and places them by the new count."""
+    run = runs["value-moved"]
+    orders = orders_of(run.name)
+    run.counts = {orders: BEFORE}
+    run.create()
+    # Of unlike sizes, as the partitioner looks at them, and the same for each customer.
+    sizes = {customer: "x" * number for number, customer in enumerate(CUSTOMERS)}
+    for minute in range(3):
+        run.say(orders, CUSTOMERS, list(sizes.values()), minute)
+    run.run()
+    run.raise_counts([orders])
+    application = f"{MODULE}:{run.attribute}"
+    with StateRepartition(application, run.name, bootstrap_servers=run.servers) as job:
+        (refused,) = job.survey().blockers
+    assert "store 'per-customer' can't be repartitioned: the partitioner by_size (" in refused
+    assert f"of topic {run.name}-orders-repartition needs the values of the records" in refused
+    assert "Run the application under another application id, with state from streamsrt backfill" in refused
+    backfill = Backfill(tmp_path / "backfill", bootstrap_servers=run.servers)
+    backfill.plan(application, application_id="value-anew")
+    backfill.run(InProcess())
+    backfill.commit()
+    found = run.rows("per-customer", "value-anew")
+    assert found == {
+        partition: {(key, None, "3") for key, value in sizes.items() if by_size("", key, value, AFTER) == partition}
+        for partition in range(AFTER)
     }
 
 
