@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, name_mark
 from streamsrt.membership.state_settings import told_state
 from streamsrt.runtime.group_facts import MemberFacts
 from topology.graph.misread import PLAIN_ROWS, VALUE_SERDE, Kept, KeptVersions, kept_by
+from topology.graph.origins import Origin
 from topology.graph.outline import StoreOutline, TopologyOutline
 
 ANOTHER = "another one"
@@ -45,12 +46,14 @@ class ToldState:
             after={name: marks[name_mark(name)] for name in after},
         )
 
-    def store(self, now: StoreOutline, new: TopologyOutline) -> StoreOutline:
-        """A store of the new version as the running one has it. What is not told is as in the new one."""
-        mark = self.marks.get(name_mark(now.kept_as))
-        if mark is None or not mark.format:
+    def store(self, now: StoreOutline, kept: Mapping[str, Kept[Origin]]) -> StoreOutline:
+        """A store of the new version as the running one has it. What is not told is as in the new one. ``kept``: by the new
+        version."""
+        name = name_mark(now.kept_as)
+        mark = self.marks.get(name)
+        if mark is None or not mark.format or now.kept_as not in kept:
             return now
-        of_now = marks_of({now.kept_as: kept_by(new)[now.kept_as]})[name_mark(now.kept_as)]
+        of_now = marks_of({now.kept_as: kept[now.kept_as]})[name]
         was = _as_told(mark, of_now, now)
         if mark.settings is None:
             return was

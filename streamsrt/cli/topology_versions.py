@@ -206,17 +206,15 @@ class RunningGroup:
         logged = stores_of_new.keys() - unlogged.keys()
         is_same = len(parts) == len(parts_of_new) and all(part.digest for part in parts) and logged == set(names)
         known = {name: stores_of_new.get(name) or _unknown(name) for name in names}
+        kept = kept_by(new)
         described = TopologyOutline(
             digest=new.digest if is_new and (is_same or self.digests) else "",
             epoch=self.epoch,
             subtopologies=tuple(parts),
-            stores=tuple(self._store(store, new) for store in {**unlogged, **known}.values()),
+            stores=tuple(self.told.store(store, kept) for store in {**unlogged, **known}.values()),
             repartition_topics=repartition,
         )
         return self.seen_by(described)
-
-    def _store(self, store: StoreOutline, new: TopologyOutline) -> StoreOutline:
-        return self.told.store(store, new) if any(each.kept_as == store.kept_as for each in new.stores) else store
 
     def kept(self, before: TopologyOutline, new: TopologyOutline) -> KeptVersions[OriginMark]:
         """What both versions keep, as the members tell it. ``before``: of :meth:`outline`."""

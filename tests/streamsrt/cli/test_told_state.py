@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -26,8 +26,8 @@ from topology import (
     serdes,
 )
 from topology.graph.diff import StateChange, diff
-from topology.graph.misread import kept_by
-from topology.graph.outline import outline
+from topology.graph.misread import FORMAT, KeptSettings, kept_by
+from topology.graph.outline import StoreOutline, outline
 from topology.graph.topology import Topology
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
@@ -59,7 +59,7 @@ def changes(old: Topology, new: Topology, *, earlier: bool = False) -> list[Stat
         epoch=before.epoch,
         subtopologies=after.subtopologies,
         stores=tuple(
-            replace(told.store(store, after), changelog_retention_ms=logs_ms[store.kept_as])
+            replace(told.store(store, kept_by(after)), changelog_retention_ms=logs_ms[store.kept_as])
             for store in after.stores
             if store.kept_as in logs_ms
         ),
@@ -214,6 +214,13 @@ def test_what_only_hashes_tell_is_another_one(case: str) -> None:
     assert {each.name: each.fate for each in told} == known
     assert any(said in each.reason for each in told)
     assert fate in known.values()
+
+
+def test_all_of_a_store_is_told_or_known_otherwise() -> None:
+    """A new field of an outline is compared without the old program, too."""
+    of_names_and_topics = {"name", "renamed_from", "changelog", "changelog_retention_ms"}
+    told = {*FORMAT, *KeptSettings._fields, "version", "upcasts"} - {"advance_ms"}
+    assert {each.name for each in fields(StoreOutline)} == of_names_and_topics | told
 
 
 def test_generated_names_that_mean_something_else() -> None:
