@@ -6,7 +6,8 @@
     └── BackfillError               exit code 2
         ├── ArchiveError            files of an archive: missing, damaged, with holes or duplicates
         ├── PlanError               the plan can't be made, or does not belong to what is there now
-        └── HandOverError           the group or its topics are not in the state that this step needs
+        ├── HandOverError           the group or its topics are not in the state that this step needs
+        └── UnplacedRowError        nobody knows which partition a row of a store belongs to
     StreamsError
     └── WorkerDiedError             a worker process ended again and again; exit code 1
 """
@@ -33,6 +34,11 @@ class PlanError(BackfillError):
 class HandOverError(BackfillError):
     """The group or its topics are not in the state that this step of the hand-over requires. In most cases the
     application is still running: stop it, and run the step again."""
+
+
+class UnplacedRowError(BackfillError):
+    """The program's partitioner does not say which partition a row of a store belongs to. ``state repartition`` is refused
+    with this message: run the application under another application id, with state from a backfill."""
 
 
 class WorkerDiedError(StreamsError):

@@ -13,6 +13,8 @@ module                  commands
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the running group
+``told_state``          what running instances tell of their stores, for comparisons
+``told_topology``       the subtopologies of a classic group, as its members tell them
 ``upgrade``             ``upgrade plan|start|status|abort``
 ``restored_state``      what an instance of a new version reads to restore its stores, and how long that takes
 ``restore_speed``       how many records of a changelog this machine restores per second

@@ -67,15 +67,16 @@ def diff(
     """Show what happens to the state when NEW replaces OLD, and which topology epoch NEW needs.
 
     With --group, the partitions, settings and records of the topics are checked as well, and the restore time is
-    measured. OLD can then be omitted for a streams group, but serdes, value versions and generated names, which a group
-    does not know, are not compared. Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts
-    empty or is left behind; 12 incompatible.
+    measured. OLD can then be omitted: running instances tell what they keep, and what they don't tell is listed. Exit
+    codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind; 12
+    incompatible.
     """
     if len(versions) > 2 or len(versions) < (1 if group else 2):
         raise ConfigError("give OLD and NEW, or NEW and --group APPLICATION_ID")
     new = version_of(versions[-1], key_value_pairs(config or []))
     old = version_of(versions[0]) if len(versions) == 2 else None
     restored: RestoredState | None = None
+    not_compared = ""
     if group is None:
         assert old is not None
         found = compare(old, new)
@@ -85,12 +86,14 @@ def diff(
             if old is not None and not running.runs(old):
                 note(f"no member of group {group} runs the version given as OLD: another version runs")
             known = running.outline(new) if old is None else running.seen_by(old)
-            found = compare(known, new, running.cluster_topics())
+            told = running.kept(known, new) if old is None else None
+            found = compare(known, new, running.cluster_topics(), told)
+            not_compared = "" if old is not None else running.not_compared(known, new, "OLD before NEW")
             restored = restored_state(network, running, known, new, found)
     if as_json:
         print_json(_as_json(found, restored))
     else:
-        show(found, restored, knows_bytes=old is not None)
+        show(found, restored, not_compared)
     raise typer.Exit(int(found.verdict))
 
 
@@ -135,7 +138,7 @@ def _rows(found: TopologyDiff, restored: RestoredState | None) -> Iterator[dict[
         yield row
 
 
-def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bool) -> None:
+def show(found: TopologyDiff, restored: RestoredState | None, not_compared: str = "") -> None:
     running = None if restored is None else restored.running
     if running is not None:
         members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
@@ -163,11 +166,8 @@ def show(found: TopologyDiff, restored: RestoredState | None, *, knows_bytes: bo
             )
     if running is not None:
         sys.stdout.writelines(f"{each}\n" for each in running.unread_sources(found))
-    if not knows_bytes:
-        sys.stdout.write(
-            "serdes, versions of values and generated names were not compared: give the old module or file before "
-            "the new one\n"
-        )
+    if not_compared:
+        sys.stdout.write(f"{not_compared}\n")
     if found.verdict is Verdict.INCOMPATIBLE:
         sys.stdout.write("incompatible: the new version must not run with this state\n")
     else:
@@ -215,7 +215,7 @@ def lock(
             f"{found.epoch_needed} or higher, not {given}"
         )
     made = replace(new, epoch=max(found.epoch_needed, new.epoch))
-    show(replace(found, epoch_needed=made.epoch), None, knows_bytes=True)
+    show(replace(found, epoch_needed=made.epoch), None)
     is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
     outdated = outdated_text(agreed, new, file)
     if outdated and check:

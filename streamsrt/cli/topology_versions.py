@@ -12,15 +12,19 @@ import orjson
 
 from streamsrt.cli.application import load_described
 from streamsrt.cli.described_group import described_group
+from streamsrt.cli.told_state import ToldState
+from streamsrt.cli.told_topology import told_subtopologies
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
+from streamsrt.membership.state_marks import OriginMark
 from streamsrt.runtime.assembly import ready_topology, topology_settings
 from streamsrt.runtime.group_facts import describe_when_settled
 from streamsrt.wire import types
 from streamsrt.wording import counted
 from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff
+from topology.graph.misread import KeptVersions, kept_by
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
@@ -71,12 +75,15 @@ def version_of(name: str, config: Mapping[str, Any] | None = None) -> TopologyOu
         raise ConfigError(f"{name}: {error}; make one with `streamsrt topology describe APPLICATION --json`") from None
 
 
+_NOTHING_TOLD = ToldState({})
+
+
 @dataclass(frozen=True, slots=True)
 class RunningGroup:
     """An application as its cluster knows it: the group, and the topics of it and of its next version.
 
     ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
-    with the group's epoch, as far as they tell. ``topics``: by name.
+    with the group's epoch, as far as they tell. ``told``: what those say that they keep. ``topics``: by name.
     """
 
     name: str
@@ -87,6 +94,7 @@ class RunningGroup:
     digests: frozenset[str]
     subtopologies: Sequence[DescribedPart]
     topics: Mapping[str, TopicFacts]
+    told: ToldState = _NOTHING_TOLD
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -138,6 +146,29 @@ class RunningGroup:
         """Whether a member runs this version, or none tells what it runs."""
         return not self.digests or any(version.digest.startswith(each) for each in self.digests)
 
+    def check_runs(self, old: TopologyOutline, new: TopologyOutline) -> None:
+        """Raises ConfigError if the members tell that they run another version than ``old``, which was given as the running
+        one."""
+        if self.runs(old):
+            return
+        told = " and ".join(sorted(self.digests))
+        given = old.digest[: max(map(len, self.digests))]
+        if self.runs(new):
+            what = (
+                f"They run the new version: the upgrade has begun. `streamsrt upgrade status --group {self.name}` shows it, "
+                f"and a plan without --old what is left"
+            )
+        else:
+            what = (
+                "A plan would compare with state that is not there. Leave --old out: running instances tell what they keep. "
+                "Or give the version that runs, with its settings: `streamsrt topology describe APPLICATION --config "
+                "KEY=VALUE --json` writes its file, with the digest"
+            )
+        raise ConfigError(
+            f"group {self.name!r} does not run the version given with --old, whose digest is {given}: its instances with "
+            f"topology epoch {self.epoch} run {told}. {what}"
+        )
+
     def seen_by(self, old: TopologyOutline) -> TopologyOutline:
         """A version as the group runs it: with its epoch, and with what its changelogs really keep."""
         stores = tuple(self._kept(store) for store in old.stores)
@@ -151,12 +182,13 @@ class RunningGroup:
         return replace(store, changelog_retention_ms=int(retention_ms))
 
     def outline(self, new: TopologyOutline) -> TopologyOutline:
-        """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``.
+        """The version that runs, as far as a group and its members tell: topics and names, formats and settings of stores.
+        Everything else is as in ``new``.
 
-        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran. A
-        classic group says nothing but which version runs: ``new`` is that one.
+        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran.
+        If the members of a classic group tell no subtopologies, they run ``new``.
         """
-        if self.kind == "classic":
+        if self.kind == "classic" and not self.subtopologies:
             return self.seen_by(new)
         is_new, parts_of_new = self.runs(new), {part.id: part for part in new.subtopologies}
         # What another version calls a store is not known: its state's name is taken.
@@ -173,14 +205,27 @@ class RunningGroup:
         unlogged = {store.name: store for store in seen if store.changelog != store.own_changelog}
         logged = stores_of_new.keys() - unlogged.keys()
         is_same = len(parts) == len(parts_of_new) and all(part.digest for part in parts) and logged == set(names)
+        known = {name: stores_of_new.get(name) or _unknown(name) for name in names}
+        kept = kept_by(new)
         described = TopologyOutline(
             digest=new.digest if is_new and (is_same or self.digests) else "",
             epoch=self.epoch,
             subtopologies=tuple(parts),
-            stores=tuple({**unlogged, **{name: stores_of_new.get(name) or _unknown(name) for name in names}}.values()),
+            stores=tuple(self.told.store(store, kept) for store in {**unlogged, **known}.values()),
             repartition_topics=repartition,
         )
         return self.seen_by(described)
+
+    def kept(self, before: TopologyOutline, new: TopologyOutline) -> KeptVersions[OriginMark]:
+        """What both versions keep, as the members tell it. ``before``: of :meth:`outline`."""
+        return self.told.kept(new, kept_by(before))
+
+    def not_compared(self, before: TopologyOutline, new: TopologyOutline, how: str) -> str:
+        """What the members don't tell, so that it was not compared; empty if they tell everything. ``how``: the user can
+        compare it."""
+        if before.digest == new.digest:
+            return ""
+        return self.told.not_compared(kept_by(before).keys() & kept_by(new).keys(), how)
 
     def _part(self, number: int, part: DescribedPart, names: Mapping[str, str]) -> SubtopologyOutline:
         """A subtopology as the group describes it. ``names``: those of stores, by the names that their changelogs have."""
@@ -236,13 +281,16 @@ def running_group(
 ) -> RunningGroup:
     """The group as it is now. ``old``: the version that is said to run; ``how`` it is said, for messages.
 
-    Raises ConfigError where there is none, or where nobody but its members knows its topology.
+    Raises ConfigError where there is none, or where nobody tells its topology.
     """
     facts = describe_when_settled(network.admin, name)
-    parts = _described_parts(network, name) if facts.kind == "streams" else []
     epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
-    digests = frozenset(each.digest for each in facts.members if each.digest is not None and each.epoch == epoch)
-    if facts.kind == "classic":
+    newest = facts.with_epoch(epoch)
+    digests = frozenset(each.digest for each in newest if each.digest is not None)
+    parts = _described_parts(network, name) if facts.kind == "streams" else []
+    if facts.kind == "classic" and old is None and not any(new.digest.startswith(each) for each in digests):
+        parts = told_subtopologies(newest, network.admin.topics())
+    if facts.kind == "classic" and not parts:
         old = old or _version_of_members(name, digests, new, how)
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None
@@ -261,6 +309,7 @@ def running_group(
             repartitions | _other_topics(name, parts, (new, old)),
             repartitions | _dropped_sources(parts, old, new),
         ),
+        told=ToldState.of(newest),
     )
 
 
@@ -277,7 +326,7 @@ def _version_of_members(name: str, digests: frozenset[str], new: TopologyOutline
     if any(new.digest.startswith(each) for each in digests):
         return new
     raise ConfigError(
-        f"group {name!r} is a classic group, whose topology is known only to its members: "
+        f"group {name!r} is a classic group, whose topology is known only to its members, and no running one tells it: "
         f"give the running version{how}, as its module or as a file written by `topology describe --json`"
     )
 

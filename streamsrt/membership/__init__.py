@@ -10,8 +10,10 @@
 - ``session_events``     the events that the sessions of both protocols share
 - ``state``              the state of a member (``Session``), its events, and their results (``Step``): values only
 - ``state_marks``        marks of what a version keeps, which each member tells the group
+- ``state_settings``     what its stores are set to, which each member tells beside the marks
 - ``statuses``           what the statuses in a heartbeat's response mean for the operator: why nothing is processed,
                          and what to do
+- ``told_parts``         the subtopologies that a member of a classic group tells
 - ``topology_metadata``  a topology as it is sent to the group coordinator: ``StreamsGroupHeartbeatRequest.Topology``
 - ``values``             the interface of a membership: its settings, tasks, commands and events
 """

@@ -6,6 +6,8 @@
 2. A mark has hashes instead of names, serdes and code. Marks are compared as outlines are (:mod:`topology.graph.misread`).
    They are short, so two different things may have the same mark. Equal ones never have different marks.
 3. A tag in another format, such as a tag of the user, says nothing.
+4. Instances of earlier releases read this tag, so it stays as it is: what else is told is in a tag of its own
+   (:mod:`streamsrt.membership.state_settings`).
 """
 
 from __future__ import annotations
@@ -137,13 +139,18 @@ def _mark(kept: Kept[Origin]) -> Kept[OriginMark]:
         version=kept.version,
         upcasts={version: _hashed(serde, _HASHED[VALUE_SERDE]) for version, serde in kept.upcasts.items()},
         windows=kept.windows,
+        settings=kept.settings,
     )
+
+
+def told_names(kept: Mapping[str, Kept[Origin]]) -> list[str]:
+    """The names of what a member tells, of all that it keeps."""
+    return sorted(kept, key=lambda name: (not kept[name].is_generated, name))[:MOST_STORES]
 
 
 def marks_text(kept: Mapping[str, Kept[Origin]]) -> str:
     """The tag of a member that keeps this; empty if it keeps nothing."""
-    names = sorted(kept, key=lambda name: (not kept[name].is_generated, name))[:MOST_STORES]
-    data = b"".join(_packed(name_mark(name), _mark(kept[name])) for name in names)
+    data = b"".join(_packed(name_mark(name), _mark(kept[name])) for name in told_names(kept))
     return _FORMAT + base64.urlsafe_b64encode(data).decode().rstrip("=") if data else ""
 
 
@@ -153,7 +160,7 @@ def read_marks(text: str) -> Marks:
         return {}
     encoded = text.removeprefix(_FORMAT)
     try:
-        data = _Reader(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+        data = MarkReader(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
         found = {}
         while data.is_left:
             name, mark = _unpacked(data)
@@ -195,7 +202,7 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-class _Reader:
+class MarkReader:
     """Takes one value after the other. Raises ValueError or struct.error where there are no more."""
 
     def __init__(self, data: bytes) -> None:
@@ -213,7 +220,7 @@ class _Reader:
         return found
 
 
-def _unpacked(data: _Reader) -> tuple[str, Kept[OriginMark]]:
+def _unpacked(data: MarkReader) -> tuple[str, Kept[OriginMark]]:
     name, bits, windows = _SHAPE.unpack(data.take(_SHAPE.size))
     flags = _Flag(bits)
     form: dict[str, Hashable] = {}
@@ -234,7 +241,7 @@ def _unpacked(data: _Reader) -> tuple[str, Kept[OriginMark]]:
     )
 
 
-def _unpacked_origin(data: _Reader, *, has_sides: bool) -> OriginMark:
+def _unpacked_origin(data: MarkReader, *, has_sides: bool) -> OriginMark:
     filled_by, steps, topics, python, functions = _ORIGIN.unpack(data.take(_ORIGIN.size))
     sides = [SideMark(*_SIDE.unpack(data.take(_SIDE.size))) for _ in range(2 if has_sides else 0)]
     return OriginMark(filled_by, steps, topics, python, functions, tuple(sides))

@@ -23,6 +23,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, RequestFailedError, StreamsError, UserError
 from streamsrt.membership.member import Member
 from streamsrt.membership.statuses import ADVICE
+from streamsrt.membership.told_parts import parts_tag
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import (
     DEFAULT_SESSION_TIMEOUT_MS,
@@ -245,17 +246,19 @@ def _committer(
 
 def membership_of(config: StreamsConfig, topology: Topology, process_id: str, member_id: uuid.UUID) -> GroupMembership:
     """Returns what a member of the application's group sends when it joins."""
+    metadata = topology_metadata(topology, config.application_id, subtopology_id=config.subtopology_id)
     return GroupMembership(
         group_id=config.application_id,
         member_id=base64.urlsafe_b64encode(member_id.bytes).decode().rstrip("="),
         process_id=process_id,
-        topology=topology_metadata(topology, config.application_id, subtopology_id=config.subtopology_id),
+        topology=metadata,
         instance_id=config.group_instance_id,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         endpoint=endpoint(config.application_server),
         client_tags={
             **digest_tag(topology),
             **marks_tag(topology),
+            **(parts_tag(metadata) if config.group_protocol == "classic" else {}),
             **versions_tag(topology, config.application_id),
             **({LOSE_IN_FLIGHT: "true"} if config.upgrade_lose_in_flight else {}),
             **config.client_tags,

@@ -22,7 +22,14 @@ from streamsrt.assignment.version_backoff import named_setbacks
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST, VALUE_VERSIONS, may_lose_in_flight
+from streamsrt.wire.client_tags import (
+    STORE_MARKS,
+    STORE_SETTINGS,
+    TOPOLOGY_DIGEST,
+    TOPOLOGY_PARTS,
+    VALUE_VERSIONS,
+    may_lose_in_flight,
+)
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
@@ -52,7 +59,8 @@ class MemberFacts:
     ``tasks``: its assigned tasks. ``offsets`` and ``ends``: the offsets of its state and of the changelogs by task, as
     it reported them. ``is_away``: a static member that is stopped; None if its protocol does not report that.
     ``reads``: the topics to which a member of a classic group subscribes. ``may_lose``: it runs with
-    ``upgrade.lose.in.flight``. ``value_versions``: of the values that it writes into stores.
+    ``upgrade.lose.in.flight``. ``value_versions``: of the values that it writes into stores. ``state_tags``: the client tags
+    that say what it keeps (:mod:`streamsrt.membership.state_settings`) and, in a classic group, its subtopologies.
     """
 
     member_id: str
@@ -70,6 +78,7 @@ class MemberFacts:
     reads: frozenset[str] = frozenset()
     may_lose: bool = False
     value_versions: ValueVersions = field(default_factory=lambda: NO_VERSIONS)
+    state_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class KnownVersion(NamedTuple):
@@ -416,7 +425,12 @@ def _streams_member(member: _Member) -> MemberFacts:
         is_away=None if member.is_classic else member.member_epoch == _AWAY_EPOCH,
         may_lose=may_lose_in_flight(tags),
         value_versions=read_versions(tags.get(VALUE_VERSIONS)),
+        state_tags=_state_tags(tags),
     )
+
+
+def _state_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key: tags[key] for key in (STORE_MARKS, STORE_SETTINGS, TOPOLOGY_PARTS) if key in tags}
 
 
 # ------------------------------------------------------------------------------------------------------ classic groups
@@ -467,4 +481,5 @@ def _classic_member(
         reads=frozenset() if said is None else said.topics,
         may_lose=said is not None and may_lose_in_flight(said.client_tags),
         value_versions=NO_VERSIONS if said is None else read_versions(said.client_tags.get(VALUE_VERSIONS)),
+        state_tags={} if said is None else _state_tags(said.client_tags),
     )

@@ -23,8 +23,9 @@ from streamsrt.assignment.value_versions import ValueVersions, read_versions
 from streamsrt.client.interface import Administering
 from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, TopologyMismatchError
-from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, marks_text, name_mark, read_marks
-from streamsrt.wire.client_tags import STORE_MARKS, VALUE_VERSIONS
+from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, name_mark
+from streamsrt.membership.state_settings import state_tags, told_state
+from streamsrt.wire.client_tags import VALUE_VERSIONS
 from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, SWAP_BACK, name_both, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, kept_by, misread
 from topology.graph.nodes import StoreSpec, internal_topic_name
@@ -45,9 +46,8 @@ class RunningMember(NamedTuple):
 
 
 def marks_tag(topology: Topology) -> dict[str, str]:
-    """Returns the client tag with the marks of what the topology keeps; none if it keeps nothing."""
-    text = marks_text(kept_by(outline(topology)))
-    return {STORE_MARKS: text} if text else {}
+    """Returns the client tags with the marks and settings of what the topology keeps; none if it keeps nothing."""
+    return state_tags(kept_by(outline(topology)))
 
 
 def continues_generated(topology: Topology) -> bool:
@@ -76,7 +76,7 @@ def check_origins(application_id: str, topology: Topology, members: Iterable[Run
                 "Continue with a later version. To go back to this one, stop all instances that write later values: "
                 f"`streamsrt upgrade abort OLD --group {application_id}` says whether there are any"
             )
-        listed = "; ".join(mine.misread(read_marks(member.client_tags.get(STORE_MARKS, ""))))
+        listed = "; ".join(mine.misread(told_state(member.client_tags)))
         if listed:
             raise TopologyMismatchError(
                 f"Application {application_id!r}: the state of its running instances would be misread by this version: "

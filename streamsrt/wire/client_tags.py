@@ -9,6 +9,12 @@ distinguishes them."""
 STORE_MARKS = "store.marks"
 """Marks of what a member keeps in stores and repartition topics (:mod:`streamsrt.membership.state_marks`)."""
 
+STORE_SETTINGS = "store.settings"
+"""What its stores are set to, and what reads earlier values (:mod:`streamsrt.membership.state_settings`)."""
+
+TOPOLOGY_PARTS = "topology.parts"
+"""The subtopologies of a member of a classic group (:mod:`streamsrt.membership.told_parts`)."""
+
 LOSE_IN_FLIGHT = "upgrade.lose"
 """``true``: records in flight that only an older version of the topology could read may be lost."""
 

@@ -12,6 +12,7 @@ Source: KTableImpl.doJoinOnForeignKey of Kafka Streams (KIP-213).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import update_wrapper
 from typing import Any
 
 from topology.build.materialize import key_value_store, store_spec
@@ -72,7 +73,8 @@ def _by_key(partitioner: Function | None) -> Function | None:
     def chosen(topic: str, key: Any, value: Any, partitions: int) -> Any:
         return partitioner(topic, key, None, partitions)
 
-    return chosen
+    # Messages name the program's function.
+    return update_wrapper(chosen, partitioner, assigned=(), updated=())
 
 
 def add_foreign_key_join(left: PlannedTable, right: PlannedTable, join: ForeignKeyJoin) -> PlannedTable:

@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph.misread import VALUE_SERDE, Misread, kept_by, misread
+from topology.graph.misread import VALUE_SERDE, ComparedState, KeptVersions, Misread, kept_by
 from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
 from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
-from topology.graph.row_windows import RowWindows, misread_windows, partial_windows
+from topology.graph.row_windows import misread_windows, partial_windows
 from topology.graph.same_tasks import have_same_tasks, is_described
 
 Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
@@ -116,9 +116,15 @@ class ClusterTopics:
     internal: Mapping[str, int] = field(default_factory=dict)
 
 
-def diff(old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics | None = None) -> TopologyDiff:
-    """Compares two versions of an application's topology. ``topics``: those of its cluster, as far as they are known."""
-    compared = _Compared(old, new, topics or ClusterTopics())
+def diff(
+    old: TopologyOutline,
+    new: TopologyOutline,
+    topics: ClusterTopics | None = None,
+    kept: ComparedState | None = None,
+) -> TopologyDiff:
+    """Compares two versions of an application's topology. ``topics``: those of its cluster, as far as they are known.
+    ``kept``: what both keep, if the outline of the old one does not say it: what running instances tell."""
+    compared = _Compared(old, new, topics or ClusterTopics(), kept or KeptVersions(kept_by(old), kept_by(new)))
     state = (*compared.stores(), *compared.repartition_topics())
     if any(change.fate == "incompatible" for change in state):
         verdict = Verdict.INCOMPATIBLE
@@ -161,10 +167,10 @@ def _subtopologies(old: TopologyOutline, new: TopologyOutline) -> Iterator[Subto
 class _Compared:
     """Two versions, with the partitions that their topics have or need."""
 
-    def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics) -> None:
+    def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics, kept: ComparedState) -> None:
         self._old, self._new = old, new
         self._there = topics.internal
-        self._kept_before, self._kept_after = kept_by(old), kept_by(new)
+        self._kept = kept
         self._before = partitions_needed(old, topics.sources)
         self._after = partitions_needed(new, topics.sources)
 
@@ -244,7 +250,7 @@ class _Compared:
         return any(each.startswith("Subscription") for each in filled)
 
     def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
-        wrong = misread(new.kept_as, self._kept_before, self._kept_after)
+        wrong = self._kept.misread(new.kept_as)
         if wrong is not None:
             return "incompatible", self._why_misread(wrong, old, new)
         if old.changelog != new.changelog:
@@ -253,16 +259,12 @@ class _Compared:
                 f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
             )
         notes = (
-            self._fed_otherwise(old.name, new.name),
-            partial_windows(*self._windows(old, new)),
+            self._fed_otherwise(old, new),
+            partial_windows(*self._kept.row_windows(new.kept_as)),
             self._without_stream_time(old, new),
         )
         said = [each for each in notes if each]
         return self._partitions_of(old, new) or _carried_over(old, new, said)
-
-    def _windows(self, old: StoreOutline, new: StoreOutline) -> tuple[RowWindows | None, RowWindows | None]:
-        before, after = self._old.origins.get(old.name), self._new.origins.get(new.name)
-        return None if before is None else before.windows, None if after is None else after.windows
 
     def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""
@@ -283,7 +285,7 @@ class _Compared:
             case "format":
                 return f"{', '.join(_changed_format(wrong, old, new))}: give the new store another name"
             case "windows":
-                return misread_windows(*self._windows(old, new))
+                return misread_windows(*self._kept.row_windows(new.kept_as))
             case _:
                 return self._why_another(wrong, old.name, new.name, "store")
 
@@ -291,7 +293,9 @@ class _Compared:
         self, wrong: Misread, name: str, name_now: str, what: Literal["store", "repartition topic"]
     ) -> str:
         """Why a name now refers to something else."""
-        before, after = self._old.origins[name], self._new.origins[name_now]
+        before, after = self._old.origins.get(name), self._new.origins[name_now]
+        if before is None:
+            return self._why_another_runs(wrong, name, name_now, what)
         if wrong.why == "sides":
             return _sides_changed(before, after)
         if wrong.why == "swapped":
@@ -306,11 +310,28 @@ class _Compared:
             return f"{meaning}: {NAME_REPARTITION}"
         return f"{meaning}. {name_both(name, before)}"
 
-    def _fed_otherwise(self, name: str, name_now: str) -> str:
+    def _why_another_runs(
+        self, wrong: Misread, name: str, name_now: str, what: Literal["store", "repartition topic"]
+    ) -> str:
+        """The same, where running instances tell that the origin is another one, but not which."""
+        after = self._new.origins[name_now]
+        if wrong.why == "sides":
+            kept, met = after.sides
+            return f"{SIDES_CHANGED}: it would get records of {kept} now, joined with {met}. {KEEP_SIDES}"
+        if wrong.why == "swapped":
+            return f"it is {after} now, and was what is {wrong.other} now: {SWAP_BACK}"
+        if name != name_now:
+            return f"renamed_from={name} was another table, and {name_now} is {after}"
+        meaning = f"a generated name that means something else: it was another table, and is {after}"
+        return f"{meaning}: {NAME_REPARTITION}" if what != "store" else f"{meaning}. {name_both(name, after)}"
+
+    def _fed_otherwise(self, old: StoreOutline, new: StoreOutline) -> str:
         """A note about a store that is kept with other inputs or keys; empty if there is none."""
-        before, after = self._old.origins.get(name), self._new.origins.get(name_now)
-        if before is None or after is None or before.is_same_as(after):
+        before, after = self._old.origins.get(old.name), self._new.origins.get(new.name)
+        if after is None or not self._kept.is_fed_otherwise(new.kept_as):
             return ""
+        if before is None:
+            return f"other topics or steps fill it: it is {after} now, and the rows that it has stay. {_IF_ANOTHER}"
         return f"it was {before} and is {after}: the rows that it has stay. {_IF_ANOTHER}"
 
     def _without_stream_time(self, old: StoreOutline, new: StoreOutline) -> str:
@@ -342,7 +363,7 @@ class _Compared:
             known = before.pop(name)
             had = self._there.get(name, self._before.repartition.get(name))
             needs = self._after.repartition.get(name)
-            wrong = misread(name, self._kept_before, self._kept_after)
+            wrong = self._kept.misread(name)
             if known != partitions:
                 reason = (
                     f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
@@ -378,6 +399,7 @@ class _Compared:
 NO_WAY_BACK = "The old version can't read what the new one writes: once it has written, there is no way back"
 _NEW = "new: it starts empty"
 _NAME_JOIN = "give the join another store= (a foreign-key join: another name=): then it starts empty"
+SIDES_CHANGED = "the sides of the join have changed places"
 KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
 """What to do if the sides of a join have changed places."""
 
@@ -396,7 +418,7 @@ def _sides_changed(before: Origin, after: Origin) -> str:
     (mine, other), (now, other_now) = before.sides, after.sides
     by = ", with other functions" if str(mine) == str(now) else ""
     return (
-        f"the sides of the join have changed places: it had records of {mine}, joined with {other}, and would get "
+        f"{SIDES_CHANGED}: it had records of {mine}, joined with {other}, and would get "
         f"those of {now}, joined with {other_now}{by}. {KEEP_SIDES}"
     )
 
@@ -473,6 +495,13 @@ def _renamed_or_upcast(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
     unread = [version for version in old.upcasts if version not in new.upcasts]
     if unread:
         yield f"values of version {', '.join(unread)} can no longer be read"
+    for version, was in sorted(old.upcasts.items()):
+        now = new.upcasts.get(version, was)
+        if now != was:
+            yield (
+                f"the serde that reads values of version {version} is {now}, and was {was}: if such values are left, and "
+                "their bytes are not the same with both, they are misread"
+            )
 
 
 _FOLLOWS = "stop all instances and run streamsrt state repartition MODULE:TOPOLOGY"

@@ -16,7 +16,7 @@ from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, Type
 from topology.graph.join_sides import changed_places
 from topology.graph.origins import Origin
 from topology.graph.outline import StoreOutline, TopologyOutline
-from topology.graph.row_windows import misread_meaning
+from topology.graph.row_windows import RowWindows, misread_meaning
 from topology.spec.names import is_generated
 
 FORMAT = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
@@ -54,10 +54,22 @@ class ComparableOrigin(Protocol):
 T = TypeVar("T", bound=ComparableOrigin)
 
 
+class KeptSettings(NamedTuple):
+    """What a store is set to, and may change while its rows stay; in milliseconds, None where it has none. ``ttl_ms``:
+    UNKNOWN_TTL of a version that did not write it. ``advance_ms``: of the windows of its rows."""
+
+    persistent: bool
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    ttl_ms: int | None = None
+    advance_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(Generic[T]):
     """A store or repartition topic. ``format``: by the names of :data:`FORMAT`, empty for a topic; None for plain rows: not
-    known. ``upcasts``: value serdes by version. ``windows``: what those of the rows mean; empty: none, or not known."""
+    known. ``upcasts``: value serdes by version, as far as they are known. ``windows``: what those of the rows mean; empty:
+    none, or not known. ``settings``: None of a topic, and where they are not known."""
 
     is_generated: bool
     origin: T | None
@@ -65,6 +77,54 @@ class Kept(Generic[T]):
     version: int = 1
     upcasts: Mapping[int, Hashable] = field(default_factory=dict)
     windows: str = ""
+    settings: KeptSettings | None = None
+
+    @property
+    def row_windows(self) -> RowWindows | None:
+        """The windows of its rows; None: it has none, or they are not known."""
+        if not self.windows:
+            return None
+        return RowWindows(meaning=self.windows, advance_ms=None if self.settings is None else self.settings.advance_ms)
+
+
+class ComparedState(Protocol):
+    """What two versions keep, compared by the names that the topics have."""
+
+    def misread(self, name: str) -> Misread | None:
+        """Why the later version would misread what is kept under this name; None if it would not, or nobody can tell."""
+        ...
+
+    def row_windows(self, name: str) -> tuple[RowWindows | None, RowWindows | None]:
+        """The windows of the rows before and after."""
+        ...
+
+    def is_fed_otherwise(self, name: str) -> bool:
+        """Whether other topics or steps fill it; False where that is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVersions(Generic[T]):
+    """What two versions keep, by the names that the topics have: ``before``, as far as it is known, and ``after``."""
+
+    before: Mapping[str, Kept[T]]
+    after: Mapping[str, Kept[T]]
+
+    def misread(self, name: str) -> Misread | None:
+        """Why the later version would misread what is kept under this name; None if it would not, or nobody can tell."""
+        return misread(name, self.before, self.after) if name in self.before and name in self.after else None
+
+    def row_windows(self, name: str) -> tuple[RowWindows | None, RowWindows | None]:
+        """The windows of the rows before and after."""
+        before, after = self.before.get(name), self.after.get(name)
+        return None if before is None else before.row_windows, None if after is None else after.row_windows
+
+    def is_fed_otherwise(self, name: str) -> bool:
+        """Whether other topics or steps fill it; False where that is not known."""
+        before, after = (kept.get(name) for kept in (self.before, self.after))
+        if before is None or after is None or before.origin is None or after.origin is None:
+            return False
+        return not before.origin.is_same_as(after.origin)
 
 
 class Misread(NamedTuple):
@@ -95,6 +155,13 @@ def _kept(store: StoreOutline, origin: Origin | None) -> Kept[Origin]:
         version=store.version,
         upcasts={int(version): serde for version, serde in store.upcasts.items()},
         windows="" if windows is None else windows.meaning,
+        settings=KeptSettings(
+            persistent=store.persistent,
+            retention_ms=store.retention_ms,
+            segment_interval_ms=store.segment_interval_ms,
+            ttl_ms=store.ttl_ms,
+            advance_ms=None if windows is None else windows.advance_ms,
+        ),
     )
 
 

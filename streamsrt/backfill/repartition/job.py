@@ -19,9 +19,15 @@ from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
 from streamsrt.backfill.repartition.moving import CHUNK_ROWS, Mover, fence_earlier, transactional_id
 from streamsrt.backfill.repartition.offsets import final_offsets, marks, operator_times
-from streamsrt.backfill.repartition.rows import StoredRows
+from streamsrt.backfill.repartition.rows import StoredRows, closed_marks
 from streamsrt.backfill.repartition.shape import shape_of
-from streamsrt.backfill.repartition.survey import StateSurvey, survey_inputs, survey_store, survey_transactions
+from streamsrt.backfill.repartition.survey import (
+    StateSurvey,
+    survey_inputs,
+    survey_marks,
+    survey_store,
+    survey_transactions,
+)
 from streamsrt.backfill.run_task import configured
 from streamsrt.backfill.sources import connected
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
@@ -80,8 +86,13 @@ class StateRepartition:
             return found
         found.blockers += survey_inputs(self._network, shape, committed)
         times = {tp: names for part in shape.parts for tp, names in operator_times(part, committed).items()}
-        for store in shape.stores:
-            looked = survey_store(self._network, store, self._stored, times)
+        marked: dict[str, Mapping[int, int]] = {}
+        for store in (each for each in shape.stores if each.has_marks):
+            found.stores.append(survey_marks(self._network, store, self._stored))
+            rows = closed_marks(store, self._stored)
+            marked[store.store] = {index: row.timestamp for index, row in rows.items()}
+        for store in (each for each in shape.stores if not each.has_marks):
+            looked = survey_store(self._network, store, self._stored, times, marked)
             found.stores.append(looked)
             found.blockers += looked.blockers()
         return found

@@ -2,14 +2,15 @@
 
 1. A chunk of rows is one transaction: puts in their new partitions, tombstones in their old ones, and rows that are
    rewritten where they are. A row keeps its timestamp and headers.
-2. A new attempt fences an earlier one that is still alive, and ends the transaction that it left open.
+2. Where a store has a mark for each partition, the latest one is written to all of them.
+3. A new attempt fences an earlier one that is still alive, and ends the transaction that it left open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, with_hashes
+from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, closed_marks, latest_mark, with_places
 from streamsrt.backfill.repartition.shape import MovedStore
 from streamsrt.backfill.repartition.survey import rewritten
 from streamsrt.client.network import NetworkThread
@@ -48,10 +49,13 @@ class Mover:
 
     def move(self, store: MovedStore, stored: StoredRows) -> None:
         """Brings the rows of a store to where they belong."""
+        if store.has_marks:
+            self._spread(store, stored)
+            return
         for index in range(store.existing):
             here = store.changelog, index
-            for row, hashed in with_hashes(stored.rows(here), store.key_of):
-                target, value = hashed % store.after, rewritten(store, row.value)
+            for row, (target,) in with_places(stored.rows(here), store, (store.after,)):
+                value = rewritten(store, row.value)
                 if target == index and value is None:
                     continue
                 self._add(row, (store.changelog, target), value or row.value)
@@ -61,6 +65,18 @@ class Mover:
                     self._commit(store)
             if self._rows:
                 self._commit(store)
+
+    def _spread(self, store: MovedStore, stored: StoredRows) -> None:
+        """Writes the latest mark to all partitions that have another one, or none."""
+        marks = closed_marks(store, stored)
+        latest = latest_mark(marks)
+        if latest is None:
+            return
+        for index in range(store.after):
+            if index not in marks or marks[index].value != latest.value:
+                self._add(latest, (store.changelog, index), latest.value)
+        if self._rows:
+            self._commit(store)
 
     def _add(self, row: LoggedRow, target: TopicPartition, value: bytes) -> None:
         self._puts.setdefault(target, []).append((row.key, value, row.timestamp, row.headers))

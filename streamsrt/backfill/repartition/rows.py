@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
 from streamsrt.backfill.log_reading import read_log
-from streamsrt.backfill.repartition.placement import KeyOf
+from streamsrt.backfill.repartition.shape import MovedStore
 from streamsrt.client.interface import Network
 from streamsrt.client.values import TopicPartition
 from streamsrt.operators.kinds.asof_joins import pack_row, unpack_row
@@ -22,7 +22,7 @@ from streamsrt.wire.murmur2 import murmur2_many
 from streamsrt.wire.records import Headers, RecordColumns
 
 _TIME = Struct(">q")
-_HASHED_ROWS = 5_000
+_ROWS = 5_000
 
 
 class LoggedRow(NamedTuple):
@@ -73,11 +73,31 @@ def _puts(columns: RecordColumns) -> list[tuple[bytes, bytes | None]]:
     return list(last.items())
 
 
-def with_hashes(rows: Iterable[LoggedRow], key_of: KeyOf) -> Iterator[tuple[LoggedRow, int]]:
-    """Each row with the hash whose remainder is its partition."""
+def with_places(
+    rows: Iterable[LoggedRow], store: MovedStore, counts: Sequence[int]
+) -> Iterator[tuple[LoggedRow, tuple[int, ...]]]:
+    """Each row with its partition for each of these counts. Raises UnplacedRowError."""
     found = iter(rows)
-    while chunk := list(islice(found, _HASHED_ROWS)):
+    key_of, placing = store.key_of, store.placing
+    while chunk := list(islice(found, _ROWS)):
         keys = [key_of(row.key) for row in chunk]
-        hashes = murmur2_many(keys)
+        if placing is None:
+            hashes = murmur2_many(keys)
+            for row, key in zip(chunk, keys, strict=True):
+                hashed = hashes[key] & 0x7FFFFFFF
+                yield row, tuple(hashed % count for count in counts)
+            continue
         for row, key in zip(chunk, keys, strict=True):
-            yield row, hashes[key] & 0x7FFFFFFF
+            whole_key = store.whole_key_of(row.key)
+            yield row, tuple(placing.partition(key, whole_key, row.value, count) for count in counts)
+
+
+def closed_marks(store: MovedStore, stored: StoredRows) -> dict[int, LoggedRow]:
+    """The marks of a store that says for each partition up to when windows were closed, by partition."""
+    found = ((index, next(stored.rows((store.changelog, index)), None)) for index in range(store.existing))
+    return {index: row for index, row in found if row is not None}
+
+
+def latest_mark(marks: Mapping[int, LoggedRow]) -> LoggedRow | None:
+    """The mark that all partitions get; None if there is none. A window that was closed in one partition stays closed."""
+    return max(marks.values(), key=lambda row: row.timestamp, default=None)

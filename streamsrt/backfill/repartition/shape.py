@@ -18,7 +18,17 @@ from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology as AssignedPart
 from streamsrt.assignment.topology import topology_of
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.repartition.placement import Closing, KeyOf, closings_of, has_own_keys, key_of_rows, refusal_of
+from streamsrt.backfill.repartition.partitioners import Placements, Placing
+from streamsrt.backfill.repartition.placement import (
+    Closing,
+    KeyOf,
+    closings_of,
+    has_closed_marks,
+    has_own_keys,
+    key_of_rows,
+    refusal_of,
+    whole_key_of_rows,
+)
 from streamsrt.backfill.run_task import subtopology_id
 from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -27,7 +37,6 @@ from streamsrt.tasks.input.offset_metadata import parse_moving
 from streamsrt.wording import counted
 from topology.graph.join_sides import topics_of_other_side
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
-from topology.graph.partitioned_bytes import to_its_partition
 from topology.graph.topology import Topology
 
 _UNLESS = "or run it under another application id, with state from streamsrt backfill or with empty state"
@@ -37,8 +46,10 @@ _UNLESS = "or run it under another application id, with state from streamsrt bac
 class MovedStore:
     """A store whose rows are looked at. ``existing``: partitions of its changelog now. ``counts``: by which its rows may
     lie, the oldest first; ``after``: by which they lie in the end. ``has_own_keys``: the program chooses the keys, which
-    need not be those of its records. ``primary_counts``, ``primary_after``: the same for the left rows of its
-    subscriptions; none if it has none, or if those stay where they are."""
+    need not be those of its records. ``placing``: where the program's partitioners place records; None: the default one
+    does. ``has_marks``: it has no rows of records, but says for each partition up to when windows were closed.
+    ``primary_counts``, ``primary_after``, ``primary_placing``: the same for the left rows of its subscriptions; none if it
+    has none, or if those stay where they are."""
 
     store: str
     changelog: str
@@ -46,10 +57,14 @@ class MovedStore:
     counts: tuple[int, ...]
     after: int
     key_of: KeyOf
+    whole_key_of: KeyOf
+    placing: Placing | None = None
     has_own_keys: bool = False
+    has_marks: bool = False
     closings: tuple[Closing, ...] = ()
     primary_counts: tuple[int, ...] = ()
     primary_after: int = 0
+    primary_placing: Placing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +86,8 @@ class MovedPart:
 @dataclass(slots=True, kw_only=True)
 class Shape:
     """The work to do. ``grown_repartitions``: repartition topics and their required counts. ``drained``: repartition topics
-    that must be read to their ends. ``blockers``: reasons why the work can't be done."""
+    that must be read to their ends. ``placings``: of the source topics that the program writes with a partitioner.
+    ``blockers``: reasons why the work can't be done."""
 
     application_id: str
     parts: list[MovedPart] = field(default_factory=list)
@@ -79,6 +95,7 @@ class Shape:
     grown_repartitions: dict[str, int] = field(default_factory=dict)
     drained: set[str] = field(default_factory=set)
     source_counts: dict[str, int] = field(default_factory=dict)
+    placings: dict[str, Placing] = field(default_factory=dict)
     blockers: list[str] = field(default_factory=list)
 
     @property
@@ -143,6 +160,7 @@ class _Builder:
         self._committed = committed
         self._shape = shape
         self._record_keys = record_keys
+        self._placements = Placements(topology, config.application_id)
         assigned = {part.id: part for part in needed.resolved.subtopologies}
         self._parts = [(each, assigned[subtopology_id(each, config)]) for each in topology.subtopologies]
 
@@ -165,6 +183,8 @@ class _Builder:
         }
         for subtopology, assigned in self._parts:
             self._add_stores(subtopology, assigned)
+        placings = {name: self._placements.of_topic(name) for name in shape.source_counts}
+        shape.placings.update((name, placing) for name, placing in placings.items() if placing is not None)
 
     def _add_part(self, subtopology: Subtopology, assigned: AssignedPart) -> None:
         after = self._needed.task_counts[assigned.id]
@@ -222,14 +242,6 @@ class _Builder:
                 f"{part.after})"
             )
         yield from self._unmovable(part.subtopology)
-        read = {topic.name for topic in part.subtopology.repartition_source_topics}
-        for each in self._topology.subtopologies:
-            for sink in each.sinks:
-                if sink.topic in read and sink.repartition and sink.partitioner not in (None, to_its_partition):
-                    yield (
-                        f"repartition topic {sink.topic!r} is written with a partitioner of the program's, which may place "
-                        f"its keys elsewhere than the default one does: read its topics again, {_UNLESS}"
-                    )
 
     def _unmovable(self, subtopology: Subtopology) -> Iterator[str]:
         for spec in subtopology.stores:
@@ -260,12 +272,19 @@ class _Builder:
                     counts=(existing,) if part is None else part.counts,
                     after=existing if part is None else part.after,
                     key_of=key_of_rows(spec, subtopology),
+                    whole_key_of=whole_key_of_rows(spec, subtopology),
+                    placing=self._placements.of_store(spec, subtopology),
                     has_own_keys=spec.name not in self._record_keys and has_own_keys(spec, subtopology),
+                    has_marks=has_closed_marks(spec, subtopology),
                     closings=closings_of(spec, subtopology),
                     primary_counts=() if left is None else left.counts,
                     primary_after=0 if left is None else left.after,
+                    primary_placing=None if left is None else self._of_left_rows(spec, subtopology, left),
                 )
             )
+
+    def _of_left_rows(self, spec: StoreSpec, subtopology: Subtopology, left: MovedPart) -> Placing | None:
+        return self._placements.of_left_rows(topics_of_other_side(subtopology, spec.name), left.subtopology)
 
     def _left_part(self, spec: StoreSpec, subtopology: Subtopology) -> MovedPart | None:
         """The moved subtopology with the left table of the foreign-key join whose subscriptions the store has."""

@@ -1,8 +1,9 @@
 """Checks where rows are, and looks for records that are not processed yet. Changes nothing.
 
-1. Rows are moved only if each is where murmur2, Kafka's default partitioner, places its key for a count that the changelog
-   had. So another partitioner is noticed, and a program that uses other keys for its rows than for its records. Where the
-   program chooses the keys, there must be so many rows that chance is no explanation; one partition proves nothing.
+1. Rows are moved only if each is where the partitioner places its key for a count that the changelog had: murmur2, Kafka's
+   default, or one of the program's. So another partitioner is noticed, and a program that uses other keys for its rows than
+   for its records. Where the program chooses the keys, there must be so many rows that chance is no explanation; one
+   partition proves nothing, nor does a partitioner of the program's, which may prefer some partitions.
 2. Records that are not processed yet must be in the partition that their key has now: in another one they would be
    processed without their state. Repartition topics must be read to the end.
 3. No transaction may be open: more records could follow.
@@ -13,10 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import pairwise
 
+from streamsrt.backfill.errors import UnplacedRowError
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.repartition.partitioners import Placing
 from streamsrt.backfill.repartition.placement import KeyOf
-from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, with_hashes
+from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, closed_marks, latest_mark, with_places
 from streamsrt.backfill.repartition.shape import MovedPart, MovedStore, Shape
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
@@ -28,6 +33,9 @@ from streamsrt.wording import counted
 
 OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
 """For each input partition the stream times that operators have seen, by their names."""
+
+MarkedTimes = Mapping[str, Mapping[int, int]]
+"""By store with such marks, the stream times up to which the wall clock closed windows, by partition; in milliseconds."""
 
 PROOF_BITS = 20
 """Rows that lie in their places by chance do so once in a million times, or less often."""
@@ -43,7 +51,8 @@ _INSTEAD = (
 class StoreSurvey:
     """The rows of a store. ``moves``: rows that belong to another partition, or are rewritten in place. ``strays``: rows in
     a partition that no count explains. ``unemitted``: rows of windows that are open in their partition and would count as
-    emitted."""
+    emitted. ``unplaced``: why the program's partitioner names no partition for a row. ``twice``: a key that several
+    partitions have."""
 
     of: MovedStore
     rows: int = 0
@@ -51,6 +60,8 @@ class StoreSurvey:
     strays: int = 0
     first_stray: str = ""
     unemitted: int = 0
+    unplaced: str = ""
+    twice: bytes | None = None
 
     @property
     def is_unproven(self) -> bool:
@@ -59,16 +70,26 @@ class StoreSurvey:
         # An interrupted move was proven when it began.
         if not self.of.has_own_keys or len(counts) > 1 or not self.rows:
             return False
-        return self.rows * math.log2(counts[0]) < PROOF_BITS
+        return self.of.placing is not None or self.rows * math.log2(counts[0]) < PROOF_BITS
 
     def blockers(self) -> Iterator[str]:
         """Why its rows can't be moved."""
+        if self.unplaced:
+            yield f"store {self.of.store!r} can't be repartitioned: {self.unplaced}"
+            return
         if self.strays:
+            by = "Kafka's default partitioner" if self.of.placing is None else f"the {self.of.placing}"
             yield (
-                f"store {self.of.store!r}: {self.strays} of {self.rows} rows lie in other partitions than Kafka's default "
-                f"partitioner gives their keys, the first is {self.first_stray}. The producer of its input uses another "
-                "partitioner, or the program keeps rows under other keys than those of its records, so nobody knows where "
-                "they belong. Start the application under another application id and let it build its state anew"
+                f"store {self.of.store!r}: {self.strays} of {self.rows} rows lie in other partitions than {by} gives their "
+                f"keys, the first is {self.first_stray}. The producer of its input uses another partitioner, or the program "
+                "keeps rows under other keys than those of its records, so nobody knows where they belong. Start the "
+                "application under another application id and let it build its state anew"
+            )
+        elif self.twice is not None:
+            yield (
+                f"store {self.of.store!r}: several partitions have rows of one key, the first is {self.twice!r}. The "
+                f"{self.of.placing} places records of one key by their values, so nobody knows which row is the last one. "
+                "Start the application under another application id and let it build its state anew"
             )
         elif self.is_unproven:
             partitions = counted(self.of.counts[0], "partition")
@@ -82,8 +103,14 @@ class StoreSurvey:
             yield (
                 f"store {self.of.store!r}: {self.unemitted} rows are of windows that are still open in their partition, and "
                 "closed by the stream time of another one: they would never be emitted. Start the application under another "
-                "application id. Before you raise partition counts, write a record to each partition that closes all windows"
+                f"application id. Before you raise partition counts, {self._closes_first}"
             )
+
+    @property
+    def _closes_first(self) -> str:
+        if any(closing.marks is not None for closing in self.of.closings):
+            return "let the application run, without new records, until its idle_timeout has closed all windows"
+        return "write a record to each partition that closes all windows"
 
 
 @dataclass(slots=True)
@@ -115,11 +142,16 @@ def survey_inputs(
             yield f"{waiting} records of repartition topic {topic} are not processed yet. {_INSTEAD}"
     for part in shape.parts:
         for topic in part.sources:
-            astray = sum(
-                _elsewhere(columns, _source_key(part, topic), index, there[topic])
-                for index in range(there[topic])
-                for columns in _unread(network, (topic, index), committed)
-            )
+            placing, key_of = shape.placings.get(topic), _source_key(part, topic)
+            try:
+                astray = sum(
+                    _elsewhere(columns, key_of, placing, index, there[topic])
+                    for index in range(there[topic])
+                    for columns in _unread(network, (topic, index), committed)
+                )
+            except UnplacedRowError as error:
+                yield f"records of topic {topic} are not processed yet: {error}"
+                continue
             if astray:
                 yield (
                     f"{astray} records of topic {topic} are not processed yet and lie in another partition than their keys "
@@ -146,22 +178,53 @@ def survey_transactions(network: Network, shape: Shape) -> Iterator[str]:
         )
 
 
-def survey_store(network: Network, store: MovedStore, stored: StoredRows, times: OperatorTimes) -> StoreSurvey:
+def survey_marks(network: Network, store: MovedStore, stored: StoredRows) -> StoreSurvey:
+    """Reads the marks of a store that says for each partition up to when windows were closed."""
+    _read(network, store, stored)
+    marks = closed_marks(store, stored)
+    latest = latest_mark(marks)
+    if latest is None:
+        return StoreSurvey(store)
+    behind = sum(index not in marks or marks[index].value != latest.value for index in range(store.after))
+    return StoreSurvey(store, rows=len(marks), moves=behind)
+
+
+def survey_store(
+    network: Network, store: MovedStore, stored: StoredRows, times: OperatorTimes, marked: MarkedTimes
+) -> StoreSurvey:
     """Reads all rows of a store, and looks where they lie."""
     found = StoreSurvey(store)
+    _read(network, store, stored)
+    closings = _Closings(store, times, marked)
+    try:
+        for index in range(store.existing):
+            for row, (target, *places) in with_places(
+                stored.rows((store.changelog, index)), store, (store.after, *store.counts)
+            ):
+                found.rows += 1
+                found.moves += target != index or rewritten(store, row.value) is not None
+                if index not in places or not _knows(store, row):
+                    found.strays += 1
+                    found.first_stray = found.first_stray or f"key {row.key!r} in {store.changelog}-{index}"
+                found.unemitted += closings.loses(row.key, index)
+    except UnplacedRowError as error:
+        found.unplaced = str(error)
+    if store.placing is not None and store.placing.read_value is not None:
+        found.twice = _twice(store, stored)
+    return found
+
+
+def _read(network: Network, store: MovedStore, stored: StoredRows) -> None:
     partitions = [(store.changelog, index) for index in range(store.existing)]
     ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
-    closings = _Closings(store, times)
     for tp in partitions:
         stored.read(network, tp, ends[tp].offset)
-        for row, hashed in with_hashes(stored.rows(tp), store.key_of):
-            found.rows += 1
-            found.moves += hashed % store.after != tp[1] or rewritten(store, row.value) is not None
-            if all(hashed % count != tp[1] for count in store.counts) or not _knows(store, row):
-                found.strays += 1
-                found.first_stray = found.first_stray or f"key {row.key!r} in {tp[0]}-{tp[1]}"
-            found.unemitted += closings.loses(row.key, tp[1])
-    return found
+
+
+def _twice(store: MovedStore, stored: StoredRows) -> bytes | None:
+    """The first key that several partitions have."""
+    keys = ((row.key for row in stored.rows((store.changelog, index))) for index in range(store.existing))
+    return next((one for one, other in pairwise(merge(*keys)) if one == other), None)
 
 
 def rewritten(store: MovedStore, value: bytes) -> bytes | None:
@@ -171,7 +234,7 @@ def rewritten(store: MovedStore, value: bytes) -> bytes | None:
     found = ForeignKeySubscription.from_bytes(value)
     if found.partition is None:
         return None
-    belongs = partition_for_key(found.primary_key, store.primary_after)
+    belongs = _of_left_row(store, found.primary_key, store.primary_after)
     if found.partition == belongs:
         return None
     return ForeignKeySubscription(found.value_hash, found.instruction, found.primary_key, belongs).to_bytes()
@@ -183,17 +246,23 @@ def _knows(store: MovedStore, row: LoggedRow) -> bool:
         return True
     found = ForeignKeySubscription.from_bytes(row.value)
     return found.partition is None or any(
-        partition_for_key(found.primary_key, count) == found.partition for count in store.primary_counts
+        _of_left_row(store, found.primary_key, count) == found.partition for count in store.primary_counts
     )
+
+
+def _of_left_row(store: MovedStore, key: bytes, count: int) -> int:
+    placing = store.primary_placing
+    return partition_for_key(key, count) if placing is None else placing.partition(key, key, None, count)
 
 
 class _Closings:
     """Which rows would count as emitted though they are not, once each partition has the latest stream time of all."""
 
-    def __init__(self, store: MovedStore, times: OperatorTimes) -> None:
+    def __init__(self, store: MovedStore, times: OperatorTimes, marked: MarkedTimes) -> None:
         self._found = []
-        for closing in store.closings:
-            by_partition: dict[int, int] = {}
+        # After an interruption, closed rows lie in partitions that have no stream time yet. It was looked at when it began.
+        for closing in store.closings if len(store.counts) == 1 else ():
+            by_partition = dict(marked.get(closing.marks or "", {}))
             for (_, index), operators in times.items():
                 by_partition[index] = max(by_partition.get(index, -1), operators.get(closing.operator, -1))
             self._found.append((closing.at_ms, by_partition, max(by_partition.values(), default=-1)))
@@ -213,8 +282,12 @@ def _unread(
     return read_log(network, tp, start, end)
 
 
-def _elsewhere(columns: RecordColumns, key_of: KeyOf, partition: int, count: int) -> int:
-    """Returns the number of records whose keys belong to another partition. Records without a key don't count."""
+def _elsewhere(columns: RecordColumns, key_of: KeyOf, placing: Placing | None, partition: int, count: int) -> int:
+    """Returns the number of records that belong to another partition. Records without a key don't count."""
+    if placing is not None:
+        records = zip(columns.keys, columns.values, strict=True)
+        known = ((key, value) for key, value in records if key is not None)
+        return sum(placing.partition(key_of(key), key, value, count) != partition for key, value in known)
     keys = [key_of(key) for key in columns.keys if key is not None]
     return sum(1 for each in PartitionMemo().partitions(keys, count) if each != partition)
 

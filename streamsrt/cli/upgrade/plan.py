@@ -88,7 +88,7 @@ class UpgradePlan:
 
 Old = Annotated[
     str | None,
-    typer.Option("--old", help="the running version: MODULE:ATTRIBUTE or a saved file; required for a classic group"),
+    typer.Option("--old", help="the running version, MODULE:ATTRIBUTE or a saved file: for what instances don't tell"),
 ]
 LoseInFlight = Annotated[
     bool, typer.Option("--lose-in-flight", help="accept that records in removed topics stay unread")
@@ -112,9 +112,8 @@ def plan(
     """
     topology = ready_application(new, key_value_pairs(config or []))
     with cluster(bootstrap_servers) as network:
-        made = made_plan(
-            network, group, topology, None if old is None else version_of(old), lose_in_flight=lose_in_flight
-        )
+        given = None if old is None else version_of(old)
+        made = made_plan(network, group, topology, given, lose_in_flight=lose_in_flight)
         made = replace(made, bootstrap_servers=bootstrap_servers, cluster_id=network.admin.cluster().cluster_id)
     if out is not None:
         _write(out, made)
@@ -128,11 +127,15 @@ def plan(
 def made_plan(
     network: NetworkThread, group: str, new: Topology, old: TopologyOutline | None, *, lose_in_flight: bool
 ) -> UpgradePlan:
-    """The plan for a running group. Raises ConfigError if there is no such group."""
+    """The plan for a running group. Raises ConfigError if there is no such group, or if its instances run another version
+    than ``old``."""
     version = outline(new)
     running = running_group(network, group, version, old, how=" with --old")
+    if old is not None:
+        running.check_runs(old, version)
     before = running.outline(version) if old is None else running.seen_by(old)
-    found = compare(before, version, running.cluster_topics())
+    told = running.kept(before, version) if old is None else None
+    found = compare(before, version, running.cluster_topics(), told)
     restored = restored_state(network, running, before, version, found)
     rows = tuple(_row(each, restored) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
@@ -157,7 +160,8 @@ def made_plan(
             *(in_flight if are_lost else []),
         ),
         notes=(
-            *_notes(found, running, knows_bytes=old is not None),
+            *_notes(found, running),
+            *([] if old is not None else filter(None, [running.not_compared(before, version, "--old")])),
             *running.unread_sources(found),
             *([] if are_lost else in_flight),
         ),
@@ -199,7 +203,7 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
             )
 
 
-def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> Iterator[str]:
+def _notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     if not running.members:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
@@ -212,11 +216,6 @@ def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> 
         yield (
             f"an upgrade to epoch {running.epoch} is under way (on an older version: "
             f"{counted(sum(behind.values()), 'instance')}): finish it or roll it back before the next one"
-        )
-    if not knows_bytes:
-        yield (
-            "serdes, versions of values and generated names were not compared: a group does not know them (--old compares "
-            "them)"
         )
     for each in found.state:
         if NO_WAY_BACK in each.reason:

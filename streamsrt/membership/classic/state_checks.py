@@ -4,8 +4,9 @@
    brokers don't describe members while a group rebalances. The leader has the subscriptions of all of them in each
    generation, so it refuses what such an instance could not find out.
 2. Marks have no names. The names in a message are those of topics that a member has told.
-3. Marks have no upcasts either: the serde of a store whose values get a later version is not compared here. The versions
-   themselves are (:func:`streamsrt.assignment.value_versions.problem_of_values`).
+3. A member tells a limited number of upcasts, and one of an earlier release none: if that from the running version is not
+   told, the serde of a store whose values get a later version is not compared here. The versions themselves are
+   (:func:`streamsrt.assignment.value_versions.problem_of_values`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import replace
 
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.view import Version, View
-from streamsrt.membership.state_marks import Marks, OriginMark, name_mark, read_marks
-from streamsrt.wire.client_tags import STORE_MARKS
+from streamsrt.membership.state_marks import Marks, OriginMark, name_mark
+from streamsrt.membership.state_settings import told_state
 from topology.graph.diff import KEEP_SIDES, SWAP_BACK, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, misread
 from topology.graph.row_windows import misread_meaning
@@ -26,8 +27,8 @@ _CHANGELOG = "-changelog"
 
 def problem_of_state(view: View, version: Version, without: Container[str], group_id: str) -> str | None:
     """Why this version can't follow those that members run: the state that it would misread."""
-    known = {m.member_id: _marks(m.subscription.client_tags.get(STORE_MARKS, "")) for m in view.members}
-    mine = next((known[m.member_id] for m in view.members if m.version == version), {})
+    known = {m.member_id: told_state(m.subscription.client_tags) for m in view.members}
+    mine: Marks = next((known[m.member_id] for m in view.members if m.version == version), {})
     names = _names(view.texts.values(), group_id)
     for member in view.members:
         if member.version.epoch >= version.epoch or member.member_id in without:
@@ -40,10 +41,6 @@ def problem_of_state(view: View, version: Version, without: Container[str], grou
                 "shows all changes."
             )
     return None
-
-
-def _marks(text: str) -> dict[str, Kept[OriginMark]]:
-    return dict(read_marks(text))
 
 
 def _names(texts: Iterable[Topology], group_id: str) -> dict[str, str]:
@@ -68,8 +65,8 @@ def _misread(theirs: Marks, mine: Marks, names: dict[str, str]) -> Iterator[str]
 
 
 def _as_of_version(kept: Kept[OriginMark], before: Kept[OriginMark] | None) -> Kept[OriginMark]:
-    """What reads values of the earlier version that was kept before: its serde is not known, and taken for the right one."""
-    if before is None or kept.version <= before.version:
+    """What reads values of the earlier version that was kept before: a serde that is not known counts as the right one."""
+    if before is None or kept.version <= before.version or before.version in kept.upcasts:
         return kept
     return replace(kept, version=before.version, format={**kept.format, VALUE_SERDE: before.format.get(VALUE_SERDE)})
 

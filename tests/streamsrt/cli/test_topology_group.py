@@ -23,12 +23,14 @@ from topology import Store, StreamsBuilder, TimeWindows, serdes
 
 TEXT = dict(key=serdes.string, value=serdes.string)
 
-def version(topics, *, minutes=1, joined=False, clicks=False, added=False):
+def version(topics, *, minutes=1, joined=False, clicks=False, added=False, last=None, value=TEXT["value"]):
     builder = StreamsBuilder()
     orders = builder.table("{t}-orders", **TEXT, store="orders")
     customers = builder.table("{t}-customers", **TEXT, store="customers")
     words = builder.stream(topics, **TEXT).group_by_key()
     windows = TimeWindows(60_000, grace=60_000 * minutes)
+    if last is not None:
+        words.aggregate(str, lambda _key, value, _last: value, store=last, value=value)
     words.windowed_by(windows).count(store="per-minute")
     if clicks:
         words.count(store="clicks")
@@ -46,6 +48,9 @@ fewer = version("{t}-words")
 wider = version(["{t}-words", "{t}-wide"], clicks=True)
 joined = version("{t}-words", clicks=True, joined=True)
 lacking = version("{t}-nowhere", clicks=True)
+fading = version("{t}-words", last=Store("last", ttl=60_000))
+fading_soon = version("{t}-words", last=Store("last", ttl=30_000), minutes=2)
+fading_bytes = version("{t}-words", last=Store("last", ttl=60_000), value=serdes.json)
 """
 
 
@@ -123,13 +128,72 @@ def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: 
     assert re.search(r"source topic +\S+-words +same +3\b", shown.out)
     assert re.search(r"\nsource topic \S+-words: 2 partitions\n", shown.out)
     assert "topology epoch 3, members: 1 with epoch 3" in shown.out
-    assert "serdes, versions of values and generated names were not compared" in shown.out
+    assert "compared" not in shown.out, "the instance tells all of it"
     assert shown.out.endswith("run the new version with topology.epoch=4\n")
     for versions in ([old, old], [old]):
         same = on_broker("topology", "diff", *versions, "--group", group)
         assert (same.code, same.out.splitlines()[-1]) == (0, "the same topology: epoch 3 stays")
     other = on_broker("topology", "diff", new, old, "--group", group)
     assert "another version runs" in other.err
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_what_an_instance_keeps_is_compared_without_its_program(
+    on_broker: Command, module: str, topics: str, bundled_broker: BundledBroker, tmp_path: Path, protocol: str
+) -> None:
+    address, running = bundled_broker.bootstrap_servers, threading.Event()
+    group, old = f"{topics}-app", f"{module}:fading"
+    with instance(address, topics, old, tmp_path, running, **{"group.protocol": protocol}):
+        assert running.wait(PATIENCE_S)
+        for version, fate, said in (
+            ("fading_soon", "carried over", "ttl 60000 -> 30000 ms"),
+            ("fading_bytes", "incompatible", "value_serde another one -> json"),
+        ):
+            for command in (("topology", "diff"), ("upgrade", "plan")):
+                done = on_broker(*command, f"{module}:{version}", "--group", group, "--json")
+                rows = done.rows[0]["state" if command[0] == "topology" else "rows"]
+                (last,) = (each for each in rows if each["name"] == "last")
+                assert said in last.get("reason", last.get("why"))
+                assert last["fate"].replace("unchanged", "carried over") == fate
+                assert (done.code == 12) == (fate == "incompatible")
+                (window,) = (each for each in rows if each["name"] == "per-minute")
+                reason = window.get("reason", window.get("why"))
+                assert ("retention 120000 -> 180000 ms" in reason) == (version == "fading_soon")
+        done = on_broker("upgrade", "plan", f"{module}:fading_soon", "--group", group)
+        assert "not compared" not in done.out
+    nobody = on_broker("topology", "diff", f"{module}:fewer", "--group", group)
+    if protocol == "streams":
+        assert (
+            "generated names were not compared: no running instance tells them (OLD before NEW compares" in nobody.out
+        )
+        assert nobody.code == 11
+    else:
+        assert nobody.code == 2
+        assert "no running one tells it: give the running version before the new one" in nobody.err
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_a_running_group_gives_what_its_program_gives(
+    on_broker: Command, module: str, topics: str, bundled_broker: BundledBroker, tmp_path: Path, protocol: str
+) -> None:
+    address, running = bundled_broker.bootstrap_servers, threading.Event()
+    group, old = f"{topics}-app", f"{module}:joined"
+    with instance(address, topics, old, tmp_path, running, **{"group.protocol": protocol}):
+        assert running.wait(PATIENCE_S)
+        for name in ("first", "fewer", "wider", "lacking", "longer", "fading", "joined"):
+            found = [
+                on_broker("topology", "diff", *versions, f"{module}:{name}", "--group", group, "--json")
+                for versions in ([], [old])
+            ]
+            told, known = (each.rows[0] for each in found)
+            assert (found[0].code, told["epoch_needed"]) == (found[1].code, known["epoch_needed"]), name
+            for key, what in (
+                ("subtopologies", ("id", "change")),
+                ("state", ("kind", "name", "fate", "cure")),
+                ("sources", ()),
+            ):
+                mine, theirs = ([[row[each] for each in what or row] for row in rows[key]] for rows in (told, known))
+                assert sorted(mine) == sorted(theirs), (name, key)
 
 
 def test_a_group_without_members_runs_what_fits_its_description(

@@ -62,12 +62,60 @@ def _idle(name: str) -> Topology:
     return builder.build()
 
 
-def _placed(name: str) -> Topology:
+def by_last(_topic: str, key: str, _value: object, count: int) -> int:
+    """By the last digit of the key."""
+    return int(key[-1]) % count
+
+
+def by_value(_topic: str, _key: str, value: str, count: int) -> int:
+    return len(value) % count
+
+
+def to_all(_topic: str, _key: str, _value: object, count: int) -> list[int]:
+    return list(range(count))
+
+
+def up_to_two(_topic: str, key: str, _value: object, count: int) -> int:
+    return {1: 0, 2: int(key[-1]) % 2}[count]
+
+
+def _placed(name: str, partitioner: Any) -> Topology:
     builder = StreamsBuilder()
-    placed = _stream(builder, name).repartition(
-        name="placed", partitioner=lambda _topic, _key, _value, _count: 0, **TEXT
-    )
+    placed = _stream(builder, name).repartition(name="placed", partitioner=partitioner, **TEXT)
     placed.group_by_key().count(store="counts")
+    return builder.build()
+
+
+def _placed_table(name: str, partitioner: Any) -> Topology:
+    builder = StreamsBuilder()
+    placed = _stream(builder, name).repartition(name="placed", partitioner=partitioner, **TEXT)
+    placed.to_table(store="counts", **TEXT)
+    return builder.build()
+
+
+def _placed_once(name: str) -> Topology:
+    builder = StreamsBuilder()
+    placed = _stream(builder, name).repartition(name="placed", partitioner=by_last, **TEXT)
+    kept = placed.deduplicate(id=lambda _, value: value, ttl=WINDOW_MS, serde=serdes.string, store="counts")
+    kept.foreach(lambda _, __: None)
+    return builder.build()
+
+
+def _placed_by_two(name: str) -> Topology:
+    """A store behind two repartition topics whose partitioners agree for two partitions only."""
+    builder = StreamsBuilder()
+    last = _stream(builder, name).repartition(name="placed", partitioner=by_last, **TEXT)
+    other = _stream(builder, "merged").repartition(
+        name="other", partitioner=lambda _topic, key, _value, count: int(key[-1]) % 2 % count, **TEXT
+    )
+    last.merge(other).group_by_key().count(store="counts")
+    return builder.build()
+
+
+def _written_by_itself(name: str) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("raw", **TEXT).to(topic_of(name), partitioner=by_last, **TEXT)
+    _stream(builder, name).group_by_key().count(store="counts")
     return builder.build()
 
 
@@ -78,4 +126,12 @@ from_two, regrouped, final = _counted("from_two", "other"), _regrouped("regroupe
 versioned, unlogged = _table("versioned", kind="versioned", retention=WINDOW_MS), _table("unlogged", logging=False)
 typed = _counted("typed")
 read_again, missing = _table("read_again", "all"), _counted("missing")
-idle, placed = _idle("idle"), _placed("placed")
+idle, idle_open = _idle("idle"), _idle("idle_open")
+final_interrupted, idle_interrupted = _final("final_interrupted"), _idle("idle_interrupted")
+placed, placed_astray, placed_interrupted = (
+    _placed(name, by_last) for name in ("placed", "placed_astray", "placed_interrupted")
+)
+valued, several, failing = _placed("valued", by_value), _placed("several", to_all), _placed("failing", up_to_two)
+placed_table, placed_twice = (_placed_table(name, by_value) for name in ("placed_table", "placed_twice"))
+placed_once, placed_by_two = _placed_once("placed_once"), _placed_by_two("placed_by_two")
+written_by_itself = _written_by_itself("written_by_itself")

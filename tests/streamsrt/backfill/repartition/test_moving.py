@@ -7,11 +7,12 @@ import random
 import pytest
 
 from streamsrt.client.values import EARLIEST
+from streamsrt.state.windowed import window_key
 from streamsrt.tasks.input.offset_metadata import parse_moving, parse_partition_metadata, partition_metadata
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers
-from tests.streamsrt.backfill.repartition.counted_app import topic_of
-from tests.streamsrt.backfill.repartition.written import Record, Written, written
+from tests.streamsrt.backfill.repartition.counted_app import WINDOW_MS, topic_of
+from tests.streamsrt.backfill.repartition.written import Record, Written, closed_mark, written
 
 NOW_MS = 1_700_000_000_000
 
@@ -47,6 +48,59 @@ def interrupt(written: Written, after: int) -> None:
             job.execute(survey, on_step)
         except Interrupted:
             return
+
+
+def finish(written: Written) -> None:
+    with written.job(chunk_rows=4) as job:
+        survey = job.survey()
+        assert survey.blockers == []
+        assert survey.shape.is_begun
+        job.execute(survey)
+
+
+def test_rows_of_a_partitioner_of_the_programs_are_moved_on_after_an_interruption(bootstrap_servers: str) -> None:
+    keys = [b"key-%d" % number for number in range(40)]
+    with written(bootstrap_servers, "placed_interrupted") as scene:
+        topic = topic_of(scene.name)
+        scene.create({topic: 2, scene.changelog: 2, f"{scene.application_id}-placed-repartition": 2})
+        for partition in range(2):
+            rows = [key for key in keys if int(key[-1:]) % 2 == partition]
+            scene.write((scene.changelog, partition), [(key, b"12345678", NOW_MS, ()) for key in rows])
+        for count in (5, 7):
+            scene.raise_counts({topic: count})
+            interrupt(scene, 1)
+        finish(scene)
+        after = scene.rows(scene.changelog)
+        assert {partition: set(rows) for partition, rows in after.items()} == {
+            partition: {key for key in keys if int(key[-1:]) % 7 == partition} for partition in range(7)
+        }
+
+
+@pytest.mark.parametrize("name", ["final_interrupted", "idle_interrupted"])
+def test_closed_windows_are_moved_on_after_an_interruption(bootstrap_servers: str, name: str) -> None:
+    """Their rows lie in partitions whose stream time is not known yet, as if they had been open there."""
+    start_ms = NOW_MS - NOW_MS % WINDOW_MS
+    rows = {b"key-%d" % number: window_key(b"key-%d" % number, start_ms) for number in range(40)}
+    is_idle = name.startswith("idle")
+    with written(bootstrap_servers, name) as scene:
+        topic = topic_of(name)
+        scene.create({topic: 2, scene.changelog: 2, **({scene.closed_marks: 2} if is_idle else {})})
+        for partition in range(2):
+            keys = [row for key, row in rows.items() if partition_for_key(key, 2) == partition]
+            scene.write((scene.changelog, partition), [(key, b"12345678", start_ms, ()) for key in keys])
+            if is_idle:
+                scene.write((scene.closed_marks, partition), [closed_mark(start_ms + WINDOW_MS)])
+        time_ms = start_ms + (1 if is_idle else WINDOW_MS)
+        scene.commit(scene.ends(topic), partition_metadata(time_ms, {"@counts": time_ms}))
+        scene.raise_counts({topic: 5})
+        interrupt(scene, 1)
+        finish(scene)
+        assert {row: partition for partition, each in scene.rows(scene.changelog).items() for row in each} == {
+            row: partition_for_key(key, 5) for key, row in rows.items()
+        }
+        if is_idle:
+            marks = scene.rows(scene.closed_marks)
+            assert [list(each) for each in marks.values()] == [[b"closed"]] * 5
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill.repartition import counted_app
 from tests.streamsrt.backfill.repartition.counted_app import WINDOW_MS, topic_of
-from tests.streamsrt.backfill.repartition.written import Record, Written, written
+from tests.streamsrt.backfill.repartition.written import Record, Written, closed_mark, written
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Aggregate
 
@@ -22,6 +23,7 @@ RECORDS: list[Record] = [(b"key-%d" % number, b"12345678", 1_000, ()) for number
 MISPLACED = sum(1 for key, *_ in RECORDS if partition_for_key(key or b"", 2) != partition_for_key(key or b"", 5))
 
 Open = Callable[..., Written]
+Partitioner = Callable[[str, str, str, int], Any]
 
 
 @pytest.fixture
@@ -138,8 +140,6 @@ def test_counts_that_went_down(scene: Open) -> None:
             "store 'counts' can't be repartitioned",
             "it is restored from topic repartitioned-read_again itself",
         ),
-        ("idle", "can't be repartitioned", "up to when windows were closed by the wall clock (idle_timeout)"),
-        ("placed", "repartition topic 'placed-repartition'", "is written with a partitioner of the program's"),
     ],
 )
 def test_what_can_not_be_moved_is_refused_with_a_way_out_and_nothing_is_written(
@@ -188,6 +188,169 @@ def test_windows_that_would_never_be_emitted(scene: Open) -> None:
     assert made.refusals() == []
     at(place, start_ms + 2 * WINDOW_MS)
     assert made.refusals() == []
+
+
+def test_windows_that_the_wall_clock_closed_do_not_count_as_open(scene: Open) -> None:
+    """As above, where the wall clock closed them in their partition: the stream time of the commit does not say that."""
+    operator = next(
+        node.name
+        for part in counted_app.idle_open.subtopologies
+        for node in part.nodes
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, Aggregate)
+    )
+    now_ms = 1_700_000_040_000
+    start_ms = now_ms - now_ms % WINDOW_MS
+    made = scene("idle_open", rows=[])
+    place = partition_for_key(b"key", 2)
+    marks = made.closed_marks
+    made.create({marks: 2})
+    made.write((made.changelog, place), [(window_key(b"key", start_ms), b"12345678", start_ms, ())])
+    ends = made.ends(topic_of("idle_open"))
+    for partition, time_ms in ((place, start_ms + 1), (1 - place, start_ms + WINDOW_MS)):
+        tp = topic_of("idle_open"), partition
+        made.commit({tp: ends[tp]}, partition_metadata(time_ms, {operator: time_ms}))
+    text = only(made.refusals())
+    assert "1 rows are of windows that are still open in their partition" in text
+    assert "until its idle_timeout has closed all windows" in text
+    made.write((marks, place), [closed_mark(start_ms + WINDOW_MS)])
+    assert made.refusals() == []
+
+
+def test_the_latest_mark_of_what_the_wall_clock_closed_is_for_all_partitions(scene: Open) -> None:
+    made = scene("idle", rows=[])
+    marks = made.closed_marks
+    made.create({marks: 2})
+    for partition, at_ms in ((0, 1_700_000_000_000), (1, 1_700_000_060_000)):
+        made.write((marks, partition), [closed_mark(at_ms)])
+    with made.job() as job:
+        survey = job.survey()
+        assert survey.blockers == []
+        assert [(each.of.changelog, each.rows, each.moves) for each in survey.stores if each.of.has_marks] == [
+            (marks, 2, 4)
+        ]
+        assert job.execute(survey) == 4
+    key, value, time_ms, headers = closed_mark(1_700_000_060_000)
+    assert made.rows(marks) == {index: {key: (value, time_ms, headers)} for index in range(5)}
+    assert made.refusals() == []
+
+
+# ------------------------------------------------------------------------------------------- partitioners of the program's
+
+
+def by_partitioner(records: list[Record], partitioner: Partitioner, count: int) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = {}
+    for record in records:
+        key, value = (record[0] or b"").decode(), (record[1] or b"").decode()
+        found.setdefault(partitioner("", key, value, count), []).append(record)
+    return found
+
+
+def placed(scene: Open, name: str, partitioner: Partitioner, records: list[Record] = RECORDS) -> Written:
+    """Opens the scene of an application whose rows are where a partitioner puts them."""
+    made = scene(name, rows=[])
+    made.create({f"{made.application_id}-placed-repartition": 2})
+    for partition, rows in by_partitioner(records, partitioner, 2).items():
+        made.write((made.changelog, partition), rows)
+    return made
+
+
+def move(made: Written, *record_keys: str) -> dict[int, set[bytes]]:
+    """Moves what there is; the keys in each partition."""
+    with made.job(record_keys=record_keys) as job:
+        survey = job.survey()
+        assert survey.blockers == []
+        job.execute(survey)
+    assert made.refusals() == []
+    return {partition: set(rows) for partition, rows in made.rows(made.changelog).items()}
+
+
+def keys(records: list[Record], partitioner: Partitioner) -> dict[int, set[bytes]]:
+    found = by_partitioner(records, partitioner, 5)
+    return {partition: {key or b"" for key, *_ in found.get(partition, [])} for partition in range(5)}
+
+
+def test_rows_go_where_the_programs_partitioner_puts_their_keys(scene: Open) -> None:
+    made = placed(scene, "placed", counted_app.by_last)
+    assert move(made) == keys(RECORDS, counted_app.by_last)
+    between = f"{made.application_id}-placed-repartition"
+    assert made.network.admin.partitions_for([between]) == {between: 5}
+
+
+def test_rows_that_are_not_where_the_programs_partitioner_puts_them(scene: Open) -> None:
+    made = scene("placed_astray", rows=[])
+    made.write((made.changelog, 1), RECORDS)
+    text = only(made.refusals())
+    assert "store 'counts': 15 of 30 rows lie in other partitions than the partitioner by_last (" in text
+    assert (
+        f"counted_app.py:{counted_app.by_last.__code__.co_firstlineno}) of topic {made.application_id}-placed" in text
+    )
+
+
+def test_a_table_has_the_values_that_the_partitioner_needs(scene: Open) -> None:
+    records: list[Record] = [(b"key-%d" % number, b"x" * number, 1_000, ()) for number in range(30)]
+    made = placed(scene, "placed_table", counted_app.by_value, records)
+    assert move(made) == keys(records, counted_app.by_value)
+
+
+def test_a_key_in_two_partitions_has_no_last_row(scene: Open) -> None:
+    records: list[Record] = [(b"key", b"x" * number, 1_000 + number, ()) for number in (1, 2)]
+    made = placed(scene, "placed_twice", counted_app.by_value, records)
+    text = only(made.refusals())
+    assert "several partitions have rows of one key, the first is b'key'" in text
+    assert "partitioner by_value (" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "partitioner", "why"),
+    [
+        ("valued", counted_app.by_value, "needs the values of the records, and the rows do not have them"),
+        ("several", lambda *_: 0, "sends a record to 5 partitions"),
+        ("failing", counted_app.up_to_two, "fails for key b'key-0' and 5 partitions: KeyError: 5"),
+    ],
+)
+def test_a_partitioner_that_names_no_place_is_refused_with_what_to_do(
+    scene: Open, name: str, partitioner: Partitioner, why: str
+) -> None:
+    made = placed(scene, name, partitioner)
+    text = only(made.refusals())
+    assert "store 'counts' can't be repartitioned: the partitioner " in text
+    assert why in text
+    assert "streamsrt backfill" in text or "do this again" in text
+    assert made.network.admin.partitions_for([made.changelog]) == {made.changelog: 2}
+
+
+def test_a_programs_own_keys_are_never_proven_by_its_own_partitioner(scene: Open) -> None:
+    """It may prefer some partitions, so that a place says little."""
+    made = placed(scene, "placed_once", counted_app.by_last)
+    assert "30 rows in 2 partitions do not prove" in only(made.refusals())
+    assert move(made, "counts") == keys(RECORDS, counted_app.by_last)
+
+
+def test_partitioners_of_what_is_merged_must_agree(scene: Open) -> None:
+    made = placed(scene, "placed_by_two", counted_app.by_last)
+    made.create({topic_of("merged"): 5, f"{made.application_id}-other-repartition": 2})
+    text = only(made.refusals())
+    assert "key b'key-10' has no one place among 5 partitions: the partitioner" not in text
+    assert "has no one place among 5 partitions" in text
+    assert "Topics that one step reads need the same partitioner" in text
+
+
+def test_unread_records_of_a_topic_that_the_program_writes_are_judged_by_its_partitioner(scene: Open) -> None:
+    name = "written_by_itself"
+    made = scene(name, rows=[])
+    made.create({"raw": 1})
+    for partition, rows in by_partitioner(RECORDS, counted_app.by_last, 2).items():
+        made.write((made.changelog, partition), rows)
+    for partition, rows in by_partitioner(RECORDS, counted_app.by_last, 5).items():
+        made.write((topic_of(name), partition), rows)
+    assert made.refusals() == []
+    for partition, rows in by_partitioner(RECORDS, counted_app.by_last, 2).items():
+        made.write((topic_of(name), partition), rows)
+    texts = [(key or b"").decode() for key, *_ in RECORDS]
+    away = sum(counted_app.by_last("", key, "", 5) != counted_app.by_last("", key, "", 2) for key in texts)
+    assert f"{away} records of topic {topic_of(name)} are not processed yet" in only(made.refusals())
+    made.commit(made.ends(topic_of(name)))
+    assert move(made) == keys(RECORDS, counted_app.by_last)
 
 
 def test_an_application_that_could_not_run_is_said_so(scene: Open, bundled_broker: BundledBroker) -> None:

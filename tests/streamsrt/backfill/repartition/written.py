@@ -17,6 +17,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, encode_batch
+from topology import serdes
+from topology.build.materialize import closed_store_name
 
 _NUMBERS = itertools.count()
 
@@ -35,6 +37,11 @@ class Written:
     @property
     def changelog(self) -> str:
         return f"{self.application_id}-counts-changelog"
+
+    @property
+    def closed_marks(self) -> str:
+        """The changelog of the marks of what the wall clock closed."""
+        return f"{self.application_id}-{closed_store_name('counts')}-changelog"
 
     def create(self, counts: Mapping[str, int]) -> None:
         topics = [
@@ -102,6 +109,11 @@ class Written:
             chunk_rows=chunk_rows,
             record_keys=record_keys,
         )
+
+
+def closed_mark(at_ms: int) -> Record:
+    """The mark that windows were closed up to that stream time."""
+    return b"closed", serdes.long.serialize(at_ms), at_ms, ()
 
 
 @contextmanager

@@ -246,6 +246,33 @@ def test_a_streams_group_is_planned_for(streams_group: Scene) -> None:
     assert not [each for each in made.rows[0]["notes"] if "were not compared" in each]
 
 
+def test_another_version_than_that_of_a_streams_group_is_not_taken_for_it(streams_group: Scene) -> None:
+    plan_from_another(streams_group)
+
+
+def test_another_version_than_that_of_a_classic_group_is_not_taken_for_it(classic_group: Scene) -> None:
+    plan_from_another(classic_group)
+
+
+def plan_from_another(scene: Scene) -> None:
+    scene.start("a", "second", 3)
+    scene.wait_done()
+    wrong = ("--old", scene.version("first"), "--out", "plan.json")
+    refused = scene.upgrade("plan", scene.version("third"), *wrong)
+    first, second = (load_application(scene.version(name)).topology.digest[:16] for name in ("first", "second"))
+    said = f"the version given with --old, whose digest is {first}: its instances with topology epoch 3 run {second}. "
+    assert (refused.code, f"{said}A plan would compare with state that is not there" in refused.err) == (2, True)
+    assert not Path("plan.json").exists()
+    begun = scene.upgrade("plan", scene.version("second"), *wrong)
+    assert (begun.code, f"{said}They run the new version: the upgrade has begun" in begun.err) == (2, True)
+    for old in ((), ("--old", scene.version("second"))):
+        (made,) = scene.upgrade("plan", scene.version("third"), *old, "--json").rows
+        assert (made["epoch_needed"], rows_of(made)["last"][0]) == (4, "rebuilt")
+    # Nobody tells what ran: it is taken for what it is called.
+    scene.close()
+    assert scene.upgrade("plan", scene.version("third"), *wrong).code == 11
+
+
 def unread_source(scene: Scene, *old: object) -> None:
     scene.start("a", "second", 3)
     scene.wait_done()
@@ -276,7 +303,8 @@ def test_what_is_unread_in_a_source_that_is_dropped_is_said_of_a_classic_group(c
 
 
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
-    plan_and_start(classic_group, "--old", classic_group.version("first"))
+    plan_and_start(classic_group)
+    classic_group.close()
     unknown = classic_group.upgrade("plan", classic_group.version("third"))
     assert (unknown.code, "give the running version with --old, as its module" in unknown.err) == (2, True)
 

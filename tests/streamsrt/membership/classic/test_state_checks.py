@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -50,13 +52,15 @@ def member(name: str, topology: Topology, **tags: str) -> Marked:
     return Marked(name, version, tags={**marks_tag(topology), **versions_tag(topology, "app"), **tags})
 
 
-def after_joining(old: Topology, new: Topology, **tags: str) -> tuple[dict[str, ClassicAssignment], Group]:
-    """A member of a new version joins one of an old version, which leads."""
+def after_joining(
+    old: Topology, new: Topology, new_tags: Mapping[str, str] = MappingProxyType({}), **tags: str
+) -> tuple[dict[str, ClassicAssignment], Group]:
+    """A member of a new version joins one of an old version, which leads. ``tags``: of the old one."""
     group = Group(member("m1", old, **tags))
     group.cluster.topics |= {"in": 2, "in-sums": 2, "in-maxima": 2}
     for _ in range(3):
         group.round()
-    group.members["m2"] = member("m2", new)
+    group.members["m2"] = member("m2", new, **new_tags)
     group.round()
     return group.round(), group
 
@@ -96,6 +100,11 @@ REFUSED = [
         counted_and_summed("A", "B"),
         counted_and_summed("A", "B", epoch=1, kind=serdes.integer),
         "store 'A': another value_serde: give the new store another name; store 'B': another value_serde",
+    ),
+    (
+        kept(Store("A"), 0),
+        kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.integer)}), 1, serdes.json),
+        "store 'A': another value_serde: give the new store another name",
     ),
     (twice(0, 1, 2), twice(1, 1), "store 'A': its values have version 3, which version 2 can't read"),
     (through("in", "in-sums"), through("in-sums", "in", epoch=1), "repartition topic 'KSTREAM-REPARTITION-"),
@@ -139,4 +148,11 @@ def test_a_version_that_reads_the_state_is_accepted(old: Topology, new: Topology
 
 def test_members_that_tell_nothing_are_not_compared() -> None:
     told, _ = after_joining(counted_and_summed("A", "B"), counted_and_summed("B", "A", epoch=1), **{"store.marks": "?"})
+    assert {each.group_epoch for each in told.values()} == {1}
+
+
+def test_the_serde_of_an_upcast_that_is_not_told_counts_as_the_right_one() -> None:
+    """A member that joins with an earlier release tells no upcasts."""
+    wrong = kept(Store("A", version=2, upcast={1: Upcast(str, serde=serdes.integer)}), 1, serdes.json)
+    told, _ = after_joining(kept(Store("A"), 0), wrong, new_tags={"store.settings": "?"})
     assert {each.group_epoch for each in told.values()} == {1}
