@@ -24,6 +24,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import CallAbandonedError
 from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
 from streamsrt.errors import ConfigError, StreamsError, UserError
+from streamsrt.http.missing_module import missing_module
 from streamsrt.queries.errors import (
     InvalidStateStoreError,
     StreamsNotStartedError,
@@ -647,10 +648,7 @@ class KafkaStreams(Queryable):
         try:
             from streamsrt.http.server import HttpServer, application, bound_socket
         except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"http.listen={self.config.http_listen} needs packages that are not installed ({error.name}): "
-                "pip install 'streamsrt[http]'"
-            ) from error
+            raise missing_module(error, self.config.http_listen) from error
         listening = bound_socket(self.config.http_listen)
         if not self.config.application_server:
             host, port = self.config.http_listen.rpartition(":")[0], listening.getsockname()[1]

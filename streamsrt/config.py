@@ -192,7 +192,8 @@ class StreamsConfig(BaseModel):
     """How long a member may be silent before the group removes it. This setting and the next five apply to classic
     groups; a streams group has its own."""
     heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
-    """How often this member sends a heartbeat to the group; at most a third of ``session.timeout.ms``."""
+    """How often this member sends a heartbeat to the group. It must be below ``session.timeout.ms``, and should be at most
+    a third of it."""
     acceptable_recovery_lag: int = Field(default=10_000, ge=0)
     """Maximum number of records left to restore for an instance to count as caught up, so that a task may move
     there."""
@@ -437,8 +438,8 @@ class StreamsConfig(BaseModel):
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError(
                 f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below "
-                f"session.timeout.ms={self.session_timeout_ms}, at most a third of it: otherwise the group would "
-                "remove this member between two heartbeats"
+                f"session.timeout.ms={self.session_timeout_ms}, and should be at most a third of it: otherwise the group "
+                "would remove this member between two heartbeats"
             )
         if self.processing_guarantee == "exactly_once_v2":
             if self.isolation_level != "read_committed":

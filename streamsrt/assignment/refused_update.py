@@ -17,9 +17,9 @@ _ROLLED_BACK = re.compile(r"rolled back to the topology of epoch (\d+)")
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Correct the "
-    "numbers of partitions, or give the store or repartition step another name, so that it gets its own topic, and "
-    "start this version again. After a raise of partition counts, stop all instances and run streamsrt state repartition, "
-    "which moves the state."
+    "numbers of partitions, also those that the program itself fixes with repartition(partitions=), or give the store or "
+    "repartition step another name, so that it gets its own topic, and start this version again. After a raise of partition "
+    "counts, stop all instances and run streamsrt state repartition, which moves the state."
 )
 
 

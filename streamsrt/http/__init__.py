@@ -8,6 +8,7 @@
 | ``answers`` | the response of each path, as values |
 | ``upgrade`` | the progress of an upgrade, from the group and from this instance |
 | ``forwarding`` | forwards requests to the other instances |
+| ``missing_module`` | why HTTP can't start if a module is not found |
 | ``server`` | paths, status codes, the socket and its thread |
 | ``pages`` | responses with many rows, sent in pieces: nobody holds all of them at once |
 

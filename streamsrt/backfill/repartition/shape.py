@@ -125,8 +125,8 @@ def shape_of(
     if needed.problem is not None and needed.problem.is_fatal:
         raise PlanError(
             f"application {application_id!r} could not run with its topics: {needed.problem.detail.rstrip('.')}. Create "
-            "missing topics (streamsrt topics create), and give joined topics equal partition counts (streamsrt topics "
-            "add-partitions)"
+            "missing topics (streamsrt topics create), and give joined topics equal partition counts: source topics with "
+            "streamsrt topics add-partitions, and those that the program fixes with repartition(partitions=) there"
         )
     found = Shape(application_id=application_id)
     builder = _Builder(

@@ -85,7 +85,7 @@ class AssignmentChanges:
         if becomes is not None:
             self._note(task_id, "closed", f"the group runs it elsewhere and wants it here as {becomes}")
         elif role == "active":
-            self._note(task_id, "closed", "the group reassigned it to another member")
+            self._note(task_id, "closed", "the group no longer assigns it to this member")
         else:
             self._note(task_id, "closed", f"the group no longer wants a {role} of it here")
 

@@ -403,7 +403,7 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     assert told == [
         ("0", "opened as active", "the group gave it to this member after it joined"),
         ("1", "opened as active", "the group gave it to this member after it joined"),
-        ("0", "closed", "the group reassigned it to another member"),
+        ("0", "closed", "the group no longer assigns it to this member"),
         ("1", "closed", "this member lost its membership: fenced"),
     ]
     rig.clock_ms += 1_000

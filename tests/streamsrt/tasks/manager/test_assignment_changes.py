@@ -32,7 +32,7 @@ def test_the_first_tasks_come_since_the_member_joined() -> None:
 @pytest.mark.parametrize(
     ("role", "becomes", "why"),
     [
-        ("active", None, "the group reassigned it to another member"),
+        ("active", None, "the group no longer assigns it to this member"),
         ("active", "standby", "the group runs it elsewhere and wants it here as standby"),
         ("warmup", None, "the group no longer wants a warmup of it here"),
     ],
@@ -93,6 +93,6 @@ def test_what_the_coordinator_says_is_told_with_the_epochs() -> None:
         changes.opened("a_1", "standby")
     assert [change.why for change in changes.latest()] == [
         "the group gave it to this member after it joined, which has state of it on disk (member epoch 2)",
-        "the group reassigned it to another member: member b (10.0.0.2) joined (member epoch 2 -> 4)",
+        "the group no longer assigns it to this member: member b (10.0.0.2) joined (member epoch 2 -> 4)",
         "the group gave it to this member (member epoch 4)",
     ]
