@@ -28,6 +28,10 @@ def _report(task: asyncio.Task[None]) -> None:
 
 def defect_in(context: Mapping[str, object]) -> BaseException | None:
     """The exception that a spawned task or a callback of the loop has raised, out of what the loop says; None: it tells
-    something else, such as the failure of a transport, which closes its connection."""
+    something else, such as the failure of a transport, which closes its connection. A callback that comes too late for a
+    future leaves nothing undone."""
     error = context.get("exception")
-    return error if isinstance(error, BaseException) and (_OURS in context or "handle" in context) else None
+    if not isinstance(error, BaseException):
+        return None
+    is_callback = "handle" in context and not isinstance(error, OSError | asyncio.InvalidStateError)
+    return error if _OURS in context or is_callback else None
