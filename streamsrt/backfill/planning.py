@@ -125,7 +125,7 @@ def make_plan(
             internal_topics=internal_topic_names(application_id, topology.subtopologies),
             servers=bootstrap_servers,
         )
-    shape = _Shape(topology, settings, _topic_counts(network, topology), scope)
+    shape = _Shape(topology, settings, _topic_counts(network, topology, settings), scope)
     if earlier is not None:
         check_partitions(earlier, shape.counts)
     unknown = sorted(set(sources) - set(shape.source_topics))
@@ -164,11 +164,14 @@ def _version() -> str:
         return ""
 
 
-def _topic_counts(network: Network, topology: Topology) -> dict[str, int]:
-    """Partition counts of the topics that there are: sources, outputs, and internal ones of an earlier life."""
+def _topic_counts(network: Network, topology: Topology, config: StreamsConfig) -> dict[str, int]:
+    """Partition counts of the topics that there are: sources, outputs with that of dead letters, and internal ones of an
+    earlier life."""
     wanted = {topic for each in topology.subtopologies for topic in each.source_topics}
     sinks = [sink for each in topology.subtopologies for sink in each.sinks]
     outputs = {sink.topic for sink in sinks if sink.topic is not None and not sink.repartition}
+    if config.errors_dead_letter_queue_topic_name is not None:
+        outputs.add(config.errors_dead_letter_queue_topic_name)
     if any(sink.topic is None for sink in sinks):
         # Records go to topics that only the records themselves know.
         everything = network.admin.topics()
