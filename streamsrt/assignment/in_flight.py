@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsrt.assignment.tasks import TaskId
-from streamsrt.assignment.topology import Topology
+from streamsrt.assignment.topology import Subtopology, Topology
 from streamsrt.assignment.versions import versions_of
 from streamsrt.wording import counted
 
@@ -439,3 +439,58 @@ def _partitions(old: Topology, name: str, waits: Waits, unread: Unread) -> Itera
     part = next(part for part in old.subtopologies if part.id == name)
     reads = {topic.name for topic in part.repartition_sources}
     yield from (waits if waits is not None else {p for topic, p in unread if topic in reads})
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFeed:
+    """A changelog whose store is fed by other repartition topics in the newest version, of which both versions have some.
+    ``before`` and ``after``: only these others."""
+
+    changelog: str
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+def moved_feeds(old: Topology, newest: Topology) -> list[MovedFeed]:
+    """Returns what can't be handed over while records are in flight: those in a topic that both versions have would not
+    reach a store that is fed by another one from now on, or reach it twice."""
+    feeds = {log.name: _fed_by(part) for part in old.subtopologies for log in part.changelogs}
+    both = repartition_topics(old) & repartition_topics(newest)
+    found = []
+    for part in newest.subtopologies:
+        for log in part.changelogs:
+            now = _fed_by(part)
+            before, after = feeds.get(log.name, now) - now, now - feeds.get(log.name, now)
+            if before and after and both & (before | after):
+                found.append(MovedFeed(log.name, before, after))
+    return found
+
+
+def refusal_of_moved_feeds(
+    newest: Topology, known: Iterable[Topology], unread: Unread, epochs: Collection[int]
+) -> str | None:
+    """Returns why ``newest`` must not follow the ``known`` versions: they feed a store by another way. ``epochs``: those
+    that other members run; of a version without members, only what it left unread matters."""
+    waiting = {topic for topic, _ in unread}
+    for old in known:
+        for moved in moved_feeds(old, newest):
+            if old.epoch in epochs or waiting & moved.before:
+                before, after = (", ".join(sorted(topics)) for topics in (moved.before, moved.after))
+                return (
+                    f"{moved.changelog} is the changelog of a store that was fed by {before}, and is fed by {after} now. "
+                    "Records in flight in a topic that both versions have would not reach it, or reach it twice. "
+                    f"{NEW_WAYS}"
+                )
+    return None
+
+
+NEW_WAYS = (
+    "Give the repartition steps that feed it names that the old version does not have (name=): old members read their "
+    "topics to the end then. Or stop the producers, let the old version read everything (streamsrt run --until quiet), "
+    "stop all its instances, and start the new version afterwards."
+)
+"""What to do if a store is fed by another way."""
+
+
+def _fed_by(part: Subtopology) -> frozenset[str]:
+    return frozenset(topic.name for topic in part.repartition_sources)

@@ -2,7 +2,8 @@
 
 1. A subtopology is the same in two versions if its id, what it reads and its changelogs are the same. Its tasks are the
    same tasks, whatever its operators are. But a subtopology that writes a repartition topic which a newer version does
-   not have is a different one there: nobody would read what its tasks write.
+   not have is a different one there: nobody would read what its tasks write. So is one that writes in the newer version
+   what the older one does not have, if the topic's reader meets another version: what the old tasks read would not reach it.
 2. Subtopologies of two versions meet if they are not the same and have the id, or a topic that both read or log to, in
    common. Tasks of theirs with the same partition are never active at once.
 3. A bundle is a set of subtopologies that meet, directly or through others. For each of its partitions, the tasks of one
@@ -48,7 +49,8 @@ class Versions:
         self._topologies = (lead, *older)
         self._parts = {Part(topology.epoch, p.id): p for topology in self._topologies for p in topology.subtopologies}
         self._gone = _gone(self._topologies)
-        self._meeting = _meeting(self._parts, self._gone)
+        self._coming = _coming(self._topologies, self._gone)
+        self._meeting = _meeting(self._parts, self._gone, self._coming)
         self.bundles = tuple(self._bundles()) if older else ()
 
     def knows(self, epoch: int) -> bool:
@@ -65,7 +67,11 @@ class Versions:
         theirs = self._parts.get(Part(epoch, subtopology_id))
         if theirs is None or theirs.resources != mine.resources:
             return False
-        return epoch == self.lead.epoch or not self._gone[epoch, self.lead.epoch] & set(theirs.repartition_sinks)
+        way = epoch, self.lead.epoch
+        return epoch == self.lead.epoch or not (
+            self._gone[way].intersection(theirs.repartition_sinks)
+            or self._coming[way].intersection(mine.repartition_sinks)
+        )
 
     def meeting(self, epoch: int, subtopology_id: str) -> frozenset[Part]:
         """Returns subtopologies of other versions that conflict with this one."""
@@ -153,8 +159,30 @@ def _gone(topologies: Iterable[Topology]) -> dict[tuple[int, int], frozenset[str
     return {(one, other): reads[one] - reads[other] for one in reads for other in reads}
 
 
+def _coming(
+    topologies: Iterable[Topology], gone: Mapping[tuple[int, int], frozenset[str]]
+) -> dict[tuple[int, int], frozenset[str]]:
+    """Returns repartition topics that the second version has and the first does not, by their epochs, if a subtopology that
+    reads one has the id, an input or a changelog of one of the first."""
+    versions = list(topologies)
+    names = {each.epoch: each.topics().union(part.id for part in each.subtopologies) for each in versions}
+    return {
+        (first.epoch, second.epoch): frozenset(
+            topic.name
+            for part in second.subtopologies
+            for topic in part.repartition_sources
+            if topic.name in gone[second.epoch, first.epoch]
+            and not names[first.epoch].isdisjoint((part.id, *part.input_topics, *(log.name for log in part.changelogs)))
+        )
+        for first in versions
+        for second in versions
+    }
+
+
 def _meeting(
-    parts: Mapping[Part, Subtopology], gone: Mapping[tuple[int, int], frozenset[str]]
+    parts: Mapping[Part, Subtopology],
+    gone: Mapping[tuple[int, int], frozenset[str]],
+    coming: Mapping[tuple[int, int], frozenset[str]],
 ) -> dict[Part, frozenset[Part]]:
     by_name: dict[str, set[Part]] = {}
     patterns: dict[str, set[Part]] = {}
@@ -178,15 +206,21 @@ def _meeting(
             met.setdefault(part, set()).update(
                 other
                 for other in crowd
-                if other.epoch != part.epoch and not _is_same(part, parts[part], other, parts[other], gone)
+                if other.epoch != part.epoch and not _is_same(part, parts[part], other, parts[other], gone, coming)
             )
     return {part: frozenset(others) for part, others in met.items() if others}
 
 
 def _is_same(
-    part: Part, one: Subtopology, met: Part, other: Subtopology, gone: Mapping[tuple[int, int], frozenset[str]]
+    part: Part,
+    one: Subtopology,
+    met: Part,
+    other: Subtopology,
+    gone: Mapping[tuple[int, int], frozenset[str]],
+    coming: Mapping[tuple[int, int], frozenset[str]],
 ) -> bool:
     if one.id != other.id or one.resources != other.resources:
         return False
-    older, newer, writer = (part, met, one) if part.epoch < met.epoch else (met, part, other)
-    return not gone[older.epoch, newer.epoch] & set(writer.repartition_sinks)
+    older, newer = (one, other) if part.epoch < met.epoch else (other, one)
+    way = min(part.epoch, met.epoch), max(part.epoch, met.epoch)
+    return gone[way].isdisjoint(older.repartition_sinks) and coming[way].isdisjoint(newer.repartition_sinks)

@@ -185,8 +185,8 @@ class RunningGroup:
         """The version that runs, as far as a group and its members tell: topics and names, formats and settings of stores.
         Everything else is as in ``new``.
 
-        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran.
-        If the members of a classic group tell no subtopologies, they run ``new``.
+        Where no member tells what it runs, nobody knows whether it was ``new``, even if the topics are the same. If the
+        members of a classic group tell no subtopologies, they run ``new``.
         """
         if self.kind == "classic" and not self.subtopologies:
             return self.seen_by(new)
@@ -204,11 +204,10 @@ class RunningGroup:
         }
         unlogged = {store.name: store for store in seen if store.changelog != store.own_changelog}
         logged = stores_of_new.keys() - unlogged.keys()
-        is_same = len(parts) == len(parts_of_new) and all(part.digest for part in parts) and logged == set(names)
         known = {name: stores_of_new.get(name) or _unknown(name) for name in names}
         kept = kept_by(new)
         described = TopologyOutline(
-            digest=new.digest if is_new and (is_same or self.digests) else "",
+            digest=new.digest if is_new and self.digests else "",
             epoch=self.epoch,
             subtopologies=tuple(parts),
             stores=tuple(self.told.store(store, kept) for store in {**unlogged, **known}.values()),

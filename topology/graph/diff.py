@@ -11,7 +11,8 @@
    old topology reads the records in flight there, and it can't read the store any more. A store with the same name but
    another format is *incompatible*: the new topology would misread the old values, so the store needs another name. Also
    incompatible are a store whose rows have windows of another meaning (:mod:`topology.graph.row_windows`), one whose
-   changelog does not have as many partitions as its subtopology has tasks, and a repartition topic with another number of
+   changelog does not have as many partitions as its subtopology has tasks, one that is fed by another repartition topic
+   while both versions have one of these, and a repartition topic with another number of
    partitions, as far as the numbers are known.
 5. A generated name says nothing about the contents. A store whose generated name stands for something else now
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
@@ -253,6 +254,9 @@ class _Compared:
         wrong = self._kept.misread(new.kept_as)
         if wrong is not None:
             return "incompatible", self._why_misread(wrong, old, new)
+        moved = self._moved_feed(old, new)
+        if moved:
+            return "incompatible", moved
         if old.changelog != new.changelog:
             return (
                 "rebuilt",
@@ -265,6 +269,26 @@ class _Compared:
         )
         said = [each for each in notes if each]
         return self._partitions_of(old, new) or _carried_over(old, new, said)
+
+    def _moved_feed(self, old: StoreOutline, new: StoreOutline) -> str:
+        """Why records in flight would not reach a store, or reach it twice; empty if all do. The group has the same rule
+        (``streamsrt.assignment.in_flight``)."""
+        if old.changelog != old.own_changelog or old.changelog != new.changelog:
+            return ""
+        feeds = [
+            next((set(part.repartition_source_topics) for part in version.subtopologies if name in part.stores), set())
+            for version, name in ((self._old, old.name), (self._new, new.name))
+        ]
+        before, after = feeds[0] - feeds[1], feeds[1] - feeds[0]
+        both = self._old.repartition_topics.keys() & self._new.repartition_topics.keys()
+        if not before or not after or not both & (before | after):
+            return ""
+        return (
+            f"it was fed by repartition topic {', '.join(sorted(before))}, and is fed by {', '.join(sorted(after))}: records "
+            "in flight in one that both versions have would not reach it, or reach it twice. Give the repartition steps that "
+            "feed it names that the old version does not have (name=), or stop the producers, let the old version read "
+            "everything, stop all its instances, and start the new version afterwards"
+        )
 
     def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""

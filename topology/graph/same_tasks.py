@@ -1,7 +1,8 @@
 """Whether the tasks of a subtopology are the same tasks in two versions: then an upgrade moves none of them.
 
 1. The rule is that of the group (``streamsrt.assignment.versions``): the id, what it reads and its changelogs are the same,
-   and it writes no repartition topic that the newer version does not have. Its steps don't count.
+   it writes no repartition topic that the newer version does not have, and none that is new and feeds what the older one
+   has as well. Its steps don't count.
 2. So it is known of a version that only a group describes, which has neither digests nor patterns.
 """
 
@@ -22,7 +23,27 @@ def have_same_tasks(
     if set(before.repartition_source_topics) != set(after.repartition_source_topics):
         return False
     gone = old.repartition_topics.keys() - new.repartition_topics.keys()
-    return _read_the_same(before, after) and not gone.intersection(before.repartition_sink_topics)
+    if gone.intersection(before.repartition_sink_topics) or _coming(old, new).intersection(
+        after.repartition_sink_topics
+    ):
+        return False
+    return _read_the_same(before, after)
+
+
+def _coming(old: TopologyOutline, new: TopologyOutline) -> set[str]:
+    """Repartition topics of ``new`` alone whose reader has the id, an input or a changelog of a subtopology of ``old``."""
+    added = new.repartition_topics.keys() - old.repartition_topics.keys()
+    names = {name for part in old.subtopologies for name in _names(part, old)}
+    return {
+        topic
+        for part in new.subtopologies
+        for topic in added.intersection(part.repartition_source_topics)
+        if not names.isdisjoint(_names(part, new))
+    }
+
+
+def _names(part: SubtopologyOutline, version: TopologyOutline) -> set[str]:
+    return {part.id, *part.source_topics, *part.repartition_source_topics, *_changelogs(part, version)}
 
 
 def is_described(part: SubtopologyOutline) -> bool:

@@ -29,6 +29,7 @@ from coordinator.group.streams.in_flight import (
     waiting_of,
 )
 from coordinator.group.streams.preflight import (
+    check_feeds,
     check_in_flight,
     check_left,
     check_reader,
@@ -346,8 +347,9 @@ class _Heartbeat:
             return
         versions = self.before.topologies()
         unread = unread_of(self.group.group_id, configuration.topology, versions, self.context)
+        others = [each.topology_epoch for name, each in self.group.members.items() if name != member.member_id]
+        check_feeds(self.group.group_id, configuration.topology, versions, others, self.context)
         if unread and not may_lose(member):
-            others = [each.topology_epoch for name, each in self.group.members.items() if name != member.member_id]
             check_in_flight(self.group.group_id, configuration.topology, versions, unread, others)
         check_update(self.group.group_id, known, configuration, self.context)
         if any(name != member.member_id for name in self.group.members):

@@ -7,6 +7,7 @@
 3. Missing internal topics are no reason to refuse: they are created as soon as the topology is accepted.
 4. A topology update after which nobody could read the records in flight is refused, with other members or without. So
    is the first topology of a group with committed offsets of repartition topics that this topology does not have.
+   So is one that feeds a store by another repartition topic, if one of both versions may have records for it.
 5. So is one whose stores get a later version of their values, if existing members could not continue.
 6. A member that can't check itself what it reads, such as Java's, is refused if others write later versions of values
    into its stores. What the windows of rows mean is compared by the members alone: those of Java don't report it.
@@ -21,7 +22,14 @@ from coordinator.group.streams.in_flight import left_unread
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import RequestContext
 from streamsrt.assignment.configuration import Configuration
-from streamsrt.assignment.in_flight import Unread, refusal_to_leave, refusal_to_strand
+from streamsrt.assignment.in_flight import (
+    NOTHING_UNREAD,
+    Unread,
+    moved_feeds,
+    refusal_of_moved_feeds,
+    refusal_to_leave,
+    refusal_to_strand,
+)
 from streamsrt.assignment.refused_update import could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.topics import TopicSpec
 from streamsrt.assignment.topology import Topology
@@ -43,6 +51,19 @@ def check_in_flight(
 ) -> None:
     """Raises Refused if no member could read the unread records. ``epochs``: those that other members run."""
     problem = refusal_to_strand(newest, known, unread, epochs)
+    if problem is not None:
+        raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))
+
+
+def check_feeds(
+    group_id: str, newest: Topology, known: Sequence[Topology], epochs: Collection[int], context: RequestContext
+) -> None:
+    """Raises Refused if stores are fed by other repartition topics, and records in flight would not reach them, or twice."""
+    feeding = {topic for old in known for moved in moved_feeds(old, newest) for topic in moved.before}
+    if not feeding:
+        return
+    unread = NOTHING_UNREAD if context.unread is None else context.unread(group_id, feeding)
+    problem = refusal_of_moved_feeds(newest, known, unread, epochs)
     if problem is not None:
         raise Refused(*could_not_run(group_id, newest.epoch, known[0].epoch, problem))
 

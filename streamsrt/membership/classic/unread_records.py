@@ -26,7 +26,15 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from streamsrt.assignment.configuration import Configuration
-from streamsrt.assignment.in_flight import Unread, held_by_name, left_detail, repartition_topics, topics_met
+from streamsrt.assignment.in_flight import (
+    NOTHING_UNREAD,
+    Unread,
+    held_by_name,
+    left_detail,
+    refusal_of_moved_feeds,
+    repartition_topics,
+    topics_met,
+)
 from streamsrt.assignment.refused_update import topics_problem
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.assignment.topology import Topology
@@ -115,10 +123,19 @@ def waits_to_send(view: View, version: Version | None, without: Container[str], 
 def problem_of_update(
     view: View, version: Version, configuration: Configuration, without: Container[str]
 ) -> str | None:
-    """Returns why this version can't follow those that members run: its topics, or the versions of values in its stores."""
+    """Returns why this version can't follow those that members run: its topics, what feeds its stores, or the versions of
+    values in them."""
     problem = configuration.problem
     if problem is not None and problem.is_fatal:
         return topics_problem(problem)
+    older_texts = [
+        text for one in older_versions(view, version, without) if (text := view.texts.get(one.digest)) is not None
+    ]
+    moved = refusal_of_moved_feeds(
+        configuration.topology, older_texts, NOTHING_UNREAD, {text.epoch for text in older_texts}
+    )
+    if moved is not None:
+        return moved
     versions = {m.version: read_versions(m.subscription.client_tags.get(VALUE_VERSIONS)) for m in view.members}
     texts = [(one, view.texts.get(one.digest)) for one in older_versions(view, version, without)]
     older = [(text, versions[one]) for one, text in texts if text is not None]

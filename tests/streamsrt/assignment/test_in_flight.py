@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.assignment.in_flight import Backlog, draining_detail, draining_topics, is_called_repartition, left_detail
+from streamsrt.assignment.in_flight import (
+    Backlog,
+    draining_detail,
+    draining_topics,
+    is_called_repartition,
+    left_detail,
+    moved_feeds,
+    refusal_of_moved_feeds,
+)
+from tests.streamsrt.assignment.test_versions import topology
 from topology import StreamsBuilder, serdes
 from topology.graph.nodes import internal_topic_name
 from topology.graph.topology import Topology as Program
@@ -53,3 +62,38 @@ def test_no_changelog_or_source_is_called_one() -> None:
     names += [topic for part in parts for topic in part.source_topics]
     assert len(names) > 4
     assert not [name for name in names if is_called_repartition("app", internal_topic_name("app", name))]
+
+
+ONE = ("w: source=t sink=r", "both: repartition=r changelog=c,d")
+SPLIT = ("w: source=t sink=r,s", "c: repartition=r changelog=c", "d: repartition=s changelog=d")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moved"),
+    [
+        (ONE, SPLIT, ["d"]),
+        (SPLIT, ONE, ["d"]),
+        (ONE, ("w: source=t sink=x,y", "c: repartition=x changelog=c", "d: repartition=y changelog=d"), []),
+        (("w: source=t sink=x,y", "c: repartition=x changelog=c", "d: repartition=y changelog=d"), ONE, []),
+        (ONE, ("w: source=t sink=r,s", "both: repartition=r,s changelog=c,d"), []),
+        (ONE, ("w: source=t sink=r", "both: repartition=r changelog=c"), []),
+        (("w: source=t sink=r", "c: repartition=r changelog=c", "d: source=u changelog=d"), SPLIT, []),
+        (
+            ("w: source=t sink=r,s", "a: repartition=r changelog=c", "b: repartition=s changelog=d"),
+            ("w: source=t sink=r,s", "a: repartition=r changelog=d", "b: repartition=s changelog=c"),
+            ["c", "d"],
+        ),
+    ],
+    ids=["split", "merged", "all new", "all gone", "one more", "one less", "from a source", "exchanged"],
+)
+def test_a_store_that_is_fed_by_another_way_while_a_topic_stays(
+    old: tuple[str, ...], new: tuple[str, ...], moved: list[str]
+) -> None:
+    before, after = topology(0, *old), topology(1, *new)
+    assert sorted(each.changelog for each in moved_feeds(before, after)) == moved
+    told = refusal_of_moved_feeds(after, [before], {}, [0])
+    assert (told is not None) is bool(moved)
+    # Without members of the old version, only what it left unread can't arrive.
+    assert refusal_of_moved_feeds(after, [before], {}, []) is None
+    left = {(topic, 0): 1 for each in moved_feeds(before, after) for topic in each.before}
+    assert (refusal_of_moved_feeds(after, [before], left, []) is not None) is bool(moved)

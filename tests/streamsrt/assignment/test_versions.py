@@ -96,3 +96,22 @@ def test_a_version_that_is_not_known_has_what_the_lead_has() -> None:
     versions = Versions(topology(5, "a: source=t"), [])
     assert versions.is_of_lead(3, "a")
     assert not versions.is_of_lead(3, "b")
+
+
+ONE = ("w: source=t sink=r", "both: repartition=r changelog=c,d")
+SPLIT = ("w: source=t sink=r,s", "c: repartition=r changelog=c", "d: repartition=s changelog=d")
+
+
+def test_a_writer_is_another_one_where_it_gets_a_topic_that_feeds_what_was_there() -> None:
+    versions = Versions(topology(1, *SPLIT), [topology(0, *ONE)])
+    assert not versions.is_of_lead(0, "w"), "its old tasks don't write s, from which d is fed now"
+    assert versions.meeting(0, "w") == {Part(1, "w")}
+    assert bundles(SPLIT, ONE) == [({1: {"w", "c", "d"}, 0: {"w", "both"}}, True)]
+    back = Versions(topology(2, *ONE), [topology(1, *SPLIT), topology(0, *ONE)])
+    assert (back.is_of_lead(1, "w"), back.is_of_lead(0, "w")) == (False, True)
+
+
+def test_a_store_that_moves_from_a_source_topic_behind_a_new_repartition_takes_the_writer_along() -> None:
+    new = ("w: source=t sink=r,s", "a: repartition=r changelog=c", "moved: repartition=s changelog=d")
+    old = ("w: source=t sink=r", "a: repartition=r changelog=c", "moved: source=u changelog=d")
+    assert bundles(new, old) == [({1: {"w", "moved"}, 0: {"w", "moved"}}, True)]

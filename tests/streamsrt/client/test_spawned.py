@@ -13,15 +13,19 @@ async def _raises(error: BaseException) -> None:
     raise error
 
 
+async def _waits(event: asyncio.Event) -> None:
+    await event.wait()
+
+
 def test_what_a_spawned_task_raises_is_told_with_the_task() -> None:
     async def run() -> list[dict[str, object]]:
         told: list[dict[str, object]] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: told.append(context))
-        for task in (spawn(_raises(OSError("gone"))), spawn(asyncio.sleep(3600, None))):
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
+        failing, waiting = spawn(_raises(OSError("gone"))), spawn(_waits(asyncio.Event()))
+        await asyncio.wait([failing])
+        waiting.cancel()
+        await asyncio.wait([waiting])
         return told
 
     (context,) = asyncio.run(run())

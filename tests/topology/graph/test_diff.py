@@ -366,3 +366,36 @@ def test_what_is_left_behind_is_said_with_what_deletes_it() -> None:
     cures = {change.name: change.cure for change in found.state if change.fate == "orphaned"}
     assert cures["orders-counts"] == "streamsrt topics delete APP-orders-counts-changelog --execute"
     assert cures["orders-repartition"].startswith("old instances read it to the end first: leave one running until")
+
+
+def _totals(builder: StreamsBuilder, first: str, second: str) -> None:
+    """Two counts by customer: from one repartition topic, or from one for each."""
+    orders = builder.stream("orders", key=serdes.string, value=serdes.string)
+    ways = {name: orders.repartition(name=name) for name in dict.fromkeys((first, second))}
+    ways[first].group_by_key().count(store="spent")
+    ways[second].group_by_key().count(store="sold")
+
+
+def by(first: str, second: str) -> Program:
+    return lambda builder: _totals(builder, first, second)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "incompatible"),
+    [
+        (("a", "a"), ("a", "b"), {"sold"}),
+        (("a", "b"), ("a", "a"), {"sold"}),
+        (("a", "a"), ("x", "y"), set()),
+        (("a", "b"), ("c", "c"), set()),
+        (("a", "b"), ("b", "a"), {"spent", "sold"}),
+    ],
+    ids=["split", "merged", "split by new names", "merged by a new name", "exchanged"],
+)
+def test_a_store_that_another_repartition_feeds_while_one_of_them_stays_is_incompatible(
+    old: tuple[str, str], new: tuple[str, str], incompatible: set[str]
+) -> None:
+    found = compare([by(*old)], [by(*new)])
+    assert {name for name, fate in fates(found).items() if fate == "incompatible"} == incompatible
+    assert (found.verdict == Verdict.INCOMPATIBLE) is bool(incompatible)
+    for name in incompatible:
+        assert "would not reach it, or reach it twice" in reason(found, name)

@@ -557,3 +557,24 @@ def test_however_upgrades_follow_each_other_every_partition_is_run_in_the_end(st
     group.turn(*runs)
     counts = Counter(p for each in runs for p in group.runs(each).get("1", set()))
     assert counts == dict.fromkeys(range(3), 1)
+
+
+# ------------------------------------------------------------------------------------ stores that are fed by another way
+
+SPLIT_UP = ["0: source=in sink=r,x", "1: repartition=r", "2: repartition=x changelog=c"]
+
+
+@pytest.mark.parametrize("waits", [{}, {("r", 1): 3}], ids=["all read", "unread"])
+def test_a_store_that_a_new_repartition_feeds_beside_the_one_that_stays_is_refused_while_the_old_version_runs(
+    waits: dict[tuple[str, int], int],
+) -> None:
+    group = Backlogged("old", waits=waits)
+    response, _ = group.join("new", SPLIT_UP, 1)
+    assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "c is the changelog of a store that was fed by r, and is fed by x now" in response.error_message
+    assert group.beat("old").error_code == 0
+    assert group.state.topology is not None
+    assert group.state.topology.epoch == 0
+    group.ask("old", member_epoch=-1)
+    response, _ = group.join("new", SPLIT_UP, 1)
+    assert (response.error_code == 0) is (not waits), response.error_message

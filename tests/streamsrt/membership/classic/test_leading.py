@@ -946,3 +946,16 @@ def test_while_nobody_can_say_what_is_left_a_new_version_waits(answer: Event) ->
     assert "not known" in detail(told["m1"], StatusCode.ASSIGNMENT_DELAYED)
     assert told["m1"].rejoin_after_ms == leading.DRAINING_MS
     assert group.round()["m1"].error_code, "it looks again"
+
+
+# ------------------------------------------------------------------------------------ stores that are fed by another way
+
+
+def test_a_version_that_feeds_a_store_by_a_new_repartition_beside_the_one_that_stays_is_refused() -> None:
+    split = Version.of(2, "w: source=t sink=r,x", "s: repartition=r", "u: repartition=x changelog=c")
+    group = settled(Member("m1", BY_R), Member("m2", BY_R))
+    group.members["m3"] = Member("m3", split, extra={"topology": split.wire})
+    told = group.round()
+    assert told["m3"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "was fed by r, and is fed by x now" in (told["m3"].error_text or "")
+    assert told["m1"].tasks.active | told["m2"].tasks.active == tasks("w0 w1 w2 s0 s1 s2").active
