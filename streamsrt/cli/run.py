@@ -31,7 +31,7 @@ from streamsrt.cli.arguments import (
 )
 from streamsrt.cli.early_stop import INTERRUPTED, stop_until
 from streamsrt.cli.live_table import LiveTable
-from streamsrt.cli.output import note, print_json
+from streamsrt.cli.output import LINES, note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.cluster import parse_servers
 from streamsrt.config import StreamsConfig, key_value_pairs
@@ -41,7 +41,7 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.task_table import NUMBER_COLUMNS, TEXT_COLUMNS, task_table
 from streamsrt.runtime.values import Progress, State
-from streamsrt.wording import counted
+from streamsrt.wording import counted, printable
 from topology.dsl.printing import draws_tables
 
 logger = logging.getLogger(__name__)
@@ -217,10 +217,10 @@ def set_up_logging(level: str) -> None:
 
 
 class _StandardError:
-    """Standard error as it is when something is written."""
+    """Standard error as it is when something is written. Messages may have in them what records have."""
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        return sys.stderr.write(printable(text, kept=LINES))
 
     def flush(self) -> None:
         sys.stderr.flush()

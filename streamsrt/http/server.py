@@ -161,7 +161,7 @@ class _Site:
 
     async def metrics(self, request: Request) -> Response:
         try:
-            text = await self._views.run(lambda: prometheus_text(self._instance.metrics()))
+            text = await self._views.run(lambda: prometheus_text(self._instance.reported_metrics()))
         except _BusyError:
             return _json(_BUSY)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
