@@ -32,6 +32,7 @@ from streamsrt.cli.arguments import (
 from streamsrt.cli.early_stop import INTERRUPTED, stop_until
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import LINES, note, print_json
+from streamsrt.cli.properties import read_properties
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.cluster import parse_servers
 from streamsrt.config import StreamsConfig, key_value_pairs
@@ -243,12 +244,12 @@ def progress_table(streams: KafkaStreams) -> Table | None:
 
 def _read_properties(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--config-file {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"--config-file {path} is not UTF-8: {error.reason} at byte {error.start}") from None
-    return key_value_pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
+    return read_properties(text, str(path))
 
 
 def _report(streams: KafkaStreams, interval_s: float, as_json: bool, stop: threading.Event) -> None:

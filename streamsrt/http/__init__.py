@@ -9,6 +9,7 @@
 | ``upgrade`` | the progress of an upgrade, from the group and from this instance |
 | ``forwarding`` | forwards requests to the other instances |
 | ``server`` | paths, status codes, the socket and its thread |
+| ``names`` | by which names an instance may be asked that listens on loopback |
 | ``pages`` | responses with many rows, sent in pieces: nobody holds all of them at once |
 
 It needs ``pip install 'streamsrt[http]'``; ``http.listen`` enables it and sets its address. There is no encryption and
