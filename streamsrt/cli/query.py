@@ -58,7 +58,7 @@ def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
     return body
 
 
-def _failure(server: str, path: str, status: int, body: Mapping[str, Any]) -> StreamsError:
+def _failure(server: str, path: str, status: int, body: Mapping[str, object]) -> StreamsError:
     said, error = str(body["message"]), body.get("error")
     if error == "UnknownStateStore":
         return UnknownStateStoreError(said)

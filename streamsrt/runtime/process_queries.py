@@ -233,7 +233,7 @@ class ProcessQueries(StoreQueries):
         answered = 0
         for index in range(1, self._threads() + 1):
             try:
-                connection, answers = self._send(index, request, selection.timeout_s)
+                connection, answers = _send(self._channel, index, request, selection.timeout_s)
             except StreamsRebalancingError as error:
                 # Its future partitions are unknown: without it no key can be reported as missing.
                 if selection.active_only:
@@ -276,12 +276,9 @@ class ProcessQueries(StoreQueries):
     def _all_answers(self, request: Request, timeout_s: float) -> Iterator[Any]:
         for index in range(1, self._threads() + 1):
             with suppress(StreamsRebalancingError):
-                connection, answer = self._send(index, request, timeout_s)
+                connection, answer = _send(self._channel, index, request, timeout_s)
                 connection.close()
                 yield answer
-
-    def _send(self, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
-        return _send(self._channel, index, request, timeout_s)
 
 
 def metrics_of_all(channel: QueryChannel) -> list[Metric] | None:
