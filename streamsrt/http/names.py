@@ -38,8 +38,10 @@ def host_of(address: str) -> str:
 
 
 def called_by(request: Request) -> str:
-    """The name by which a request calls the server: its header ``Host`` without the port."""
-    return (request.url.hostname or "").lower()
+    """The name by which a request calls the server: its header ``Host`` without the port, which is anything that somebody
+    has written there. Empty where there is none: every browser sends one."""
+    given = request.headers.get("host", "").lower()
+    return given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
 
 
 class OwnNamesOnly:
@@ -53,7 +55,7 @@ class OwnNamesOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._is_meant():
             called = called_by(Request(scope))
-            if not is_loopback(called) and called not in {name.lower() for name in self._names()}:
+            if called and not is_loopback(called) and called not in {name.lower() for name in self._names()}:
                 await _refused(called)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -14,7 +14,6 @@ import json
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import Final
-from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -143,7 +142,7 @@ class Site:
     def _refused(self, request: Request) -> tuple[int, Json] | None:
         if self._token is None:
             called = called_by(request)
-            if called == self._host.lower() or is_loopback(called):
+            if not called or called == self._host.lower() or is_loopback(called):
                 return None
             return 403, {"message": f"{called!r} is not an address of this console: open the address that it printed"}
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -160,7 +159,7 @@ def _is_from_here(request: Request) -> bool:
         return site == "same-origin"
     # At plain addresses beyond loopback, browsers leave that header out.
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    return origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
 
 
 def _answered(make: Callable[[Request], Json], request: Request) -> tuple[int, Json]:

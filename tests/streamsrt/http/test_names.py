@@ -51,6 +51,10 @@ def asked(host: str, *, listen: str = "127.0.0.1:8080", server: str = "shop-1.ex
         ("evil.example", 403),
         ("127.0.0.1.evil.example:8080", 403),
         ("localhost.evil.example", 403),
+        ("127.0.0.1@evil.example", 403),
+        ("[::1", 200),
+        ("[evil.example", 403),
+        ("", 200),
     ],
 )
 def test_what_listens_on_loopback_is_not_asked_by_foreign_names(host: str, status: int) -> None:

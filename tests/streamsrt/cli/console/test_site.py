@@ -94,8 +94,19 @@ def test_with_the_token_any_name_of_the_host_does() -> None:
     assert "'other' is not shown here" in got.message
 
 
-@pytest.mark.parametrize(("host", "status"), [("127.0.0.1:8090", 404), ("localhost:8090", 404), ("[::1]:8090", 404),
-                                              ("evil.example:8090", 403), ("127.0.0.1.evil.example", 403)])  # fmt: skip
+HOSTS = {
+    "127.0.0.1:8090": 404,
+    "localhost:8090": 404,
+    "[::1]:8090": 404,
+    "": 404,
+    "[": 404,
+    "[evil.example": 403,
+    "evil.example:8090": 403,
+    "127.0.0.1.evil.example": 403,
+}
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS.items())
 def test_without_a_token_a_name_that_points_here_is_refused(host: str, status: int) -> None:
     """Another site's page can have its own name resolve to this machine, and ask by it."""
     assert get(site(), "/api/groups/other", host=host).status == status
@@ -138,6 +149,7 @@ def test_a_change_is_refused_where_none_is_allowed(token: str | None, path: str)
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "http://127.0.0.1:8091"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
         ({"content_type": "text/plain"}, 415),
         ({"content_type": "application/x-www-form-urlencoded"}, 415),
         ({"content_length": "70000"}, 413),
