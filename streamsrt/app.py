@@ -35,7 +35,14 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
-from streamsrt.runtime.assembly import assemble, client_config, ready_topology, refuse_missing_topics, without_old_state
+from streamsrt.runtime.assembly import (
+    assemble,
+    client_config,
+    ready_topology,
+    refuse_missing_topics,
+    refuse_other_build,
+    without_old_state,
+)
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
@@ -43,8 +50,8 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, appl
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
-from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
-from streamsrt.runtime.processes import StreamProcesses
+from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer, metrics_of_all
+from streamsrt.runtime.processes import StreamProcesses, crashed_before_quiet
 from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.supervisor import StreamThreadFailedError, total_of
 from streamsrt.runtime.task_table import task_table
@@ -117,6 +124,8 @@ class KafkaStreams(Queryable):
         self._worker: int | None = None
         """Which of several stream threads this is, where they are processes."""
         self._processes: StreamProcesses | None = None
+        self._channel: QueryChannel | None = None
+        self._metrics_server: QueryServer | None = None
         self._exception_handler = uncaught_exception_handler
         self._replaced = threading.Event()
         self.on_stuck: Callable[[str], None] | None = None
@@ -127,9 +136,9 @@ class KafkaStreams(Queryable):
         self._stop_requested = False
         self.was_interrupted = False
         """Whether SIGINT (Ctrl-C) has ended :meth:`run`."""
+        self._poll_limit_s = self.config.max_poll_interval_ms / 1000
         self._claimed = self._has_begun = False
-        _check_optimization(topology, self.config)
-        _check_wrapper(topology, self.config)
+        refuse_other_build(topology, self.config)
 
     # ------------------------------------------------------------------------------------------------------------- state
 
@@ -178,7 +187,9 @@ class KafkaStreams(Queryable):
         known = has_none_to_run or self._others_have_tasks()
         reasons = self._readiness.why_not(self._state, self.progress, others_have_tasks=known)
         loop = self._loop
-        return reasons if loop is None else with_silence(reasons, loop.silent_s(), loop.doing())
+        if loop is None:
+            return reasons
+        return with_silence(reasons, loop.silent_s(), self._poll_limit_s, loop.doing())
 
     def _others_have_tasks(self) -> bool:
         try:
@@ -191,13 +202,15 @@ class KafkaStreams(Queryable):
         loop, state = self._loop, self._state
         if loop is None:
             return why_not_alive(state, 0.0, 1.0, "")
-        return why_not_alive(state, loop.silent_s(), self.config.max_poll_interval_ms / 1000, loop.doing())
+        return why_not_alive(state, loop.silent_s(), self._poll_limit_s, loop.doing())
 
     def metrics(self) -> list[Metric]:
         """The metrics of this instance, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""
         config, loop = self.config, self._loop
         processes = None if self._processes is None else self._processes.summary
-        client = {"client-id": config.client_id or f"streamsrt-{config.application_id}"}
+        own_name = config.client_id or f"streamsrt-{config.application_id}"
+        # Of the instance, also where this is one of its stream threads, with a name of its own.
+        client = {"client-id": own_name.removesuffix(f"-StreamThread-{self._worker}")}
         of_workers = [] if self._process_queries is None else self._process_queries.metrics()
         # Of stream threads that are processes it is they who have opened the state directory.
         process_id = self._process_id or next((m.tags["process-id"] for m in of_workers if "process-id" in m.tags), "")
@@ -213,10 +226,15 @@ class KafkaStreams(Queryable):
         # A stream thread's own client metrics are redundant: the instance reports them as a whole.
         found += [metric for metric in of_workers if metric.group != CLIENT]
         if loop is not None:
-            name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
+            name = own_name if self._worker else f"{own_name}-StreamThread-{self._thread_number}"
             thread = {**client, "thread-id": name}
             found += self._metrics.of_thread(thread, loop, self._queries, state=self._state, process_id=process_id)
         return found
+
+    def reported_metrics(self) -> list[Metric]:
+        """What ``/metrics`` shows: where stream threads are processes, the first shows all, the others themselves."""
+        whole = metrics_of_all(self._channel) if self._worker == 1 and self._channel is not None else None
+        return self.metrics() if whole is None else whole
 
     def local_queries(self) -> StoreQueries:
         name, state = self.config.application_id, self._state
@@ -464,7 +482,7 @@ class KafkaStreams(Queryable):
                 restore_listener=self._restore_listener,
                 standby_listener=self._standby_listener,
             )
-            streams._worker, streams._leaving = index, leaving
+            streams._worker, streams._leaving, streams._channel = index, leaving, channel
             QueryServer(channel, index, streams)
             run_worker(streams, control, stop_when_quiet=stop_when_quiet)
 
@@ -479,6 +497,7 @@ class KafkaStreams(Queryable):
         self._process_queries = ProcessQueries(channel, self.store_directory, lambda: processes.threads)
         try:
             processes.start(lambda: self._stop_requested)
+            self._metrics_server = QueryServer(channel, WHOLE_INSTANCE, self)
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)
@@ -494,7 +513,7 @@ class KafkaStreams(Queryable):
             quiet_times = quiet_times + 1 if processes.summary.quiet else 0
             if until == "quiet" and processes.summary.failed and not stopping:
                 # Its tasks stay with its member until the session ends: the others are quiet without them.
-                crashed = _crashed_before_quiet()
+                crashed = crashed_before_quiet()
             is_over = (
                 crashed is not None
                 or self._stop_requested
@@ -524,6 +543,8 @@ class KafkaStreams(Queryable):
     ) -> bool:
         if not processes.join(timeout_s):
             return False
+        if self._metrics_server is not None:
+            self._metrics_server.close()
         with self._ending():
             processes.raise_failure()
             if crashed is not None:
@@ -617,7 +638,7 @@ class KafkaStreams(Queryable):
                 ready.set()
             if self._stop_requested:
                 loop.stop()
-            with Watchdog(loop, config.max_poll_interval_ms / 1000, self.on_stuck):
+            with Watchdog(loop, self._poll_limit_s, self.on_stuck):
                 loop.run(until)
             if loop.was_shut_down and self._worker is None:
                 raise application_shutdown()
@@ -672,27 +693,3 @@ _CHECK_INTERVAL_S = 0.1
 _QUIET_TIMES = 5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def _check_optimization(topology: Topology, config: StreamsConfig) -> None:
-    wanted, built = config.topology_optimization, dict(topology.settings).get("topology.optimization", "none")
-    if wanted is not None and wanted != built:
-        raise ConfigError(
-            f"topology.optimization={wanted}, but the topology was built with {built}: give the setting to "
-            "builder.build({...}) too"
-        )
-
-
-def _check_wrapper(topology: Topology, config: StreamsConfig) -> None:
-    if config.processor_wrapper_class is not None and not topology.is_wrapped:
-        raise ConfigError(
-            "processor.wrapper.class is set, but the topology was built without it: give the setting to "
-            "builder.build({...}) too"
-        )
-
-
-def _crashed_before_quiet() -> StreamThreadFailedError:
-    return StreamThreadFailedError(
-        "the process of a stream thread crashed before all input was processed (the log says how it ended); what it had "
-        "read is not committed. Run the application again to process the rest"
-    )

@@ -1,8 +1,32 @@
-"""How numbers are worded in messages."""
+"""How numbers are worded in messages, and how text from elsewhere is shown on a terminal."""
 
 from __future__ import annotations
+
+from unicodedata import category
+
+_LEFT_AS_THEY_ARE = "\u200c\u200d"
+"""Joiners of letters and of emojis: not printable by themselves, and harmless."""
 
 
 def counted(number: int, noun: str) -> str:
     """``1 record``, ``2 records``, ``1,000 records``: ``noun`` in the singular, with an s for other numbers than one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def printable(text: str, *, kept: str = "") -> str:
+    """The text without characters that a terminal obeys: these become escapes, as Python writes them (``\\x1b``).
+
+    Keys, values and error messages come from whoever writes records: they must not clear an operator's screen, nor turn
+    the direction of writing around. ``kept``: characters that stay, such as line ends.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if _is_harmless(each) or each in kept else _escaped(each) for each in text)
+
+
+def _is_harmless(character: str) -> bool:
+    return character.isprintable() or character in _LEFT_AS_THEY_ARE or category(character) == "Zs"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -37,8 +37,9 @@ from streamsrt.backfill.run_task import configured
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, DeserializationError, StateError
+from streamsrt.errors import ConfigError, DeserializationError, StateDirectoryLockedError, StateError
 from streamsrt.state.cache import RowFormat
+from streamsrt.state.directory import read_positions
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
 from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
 from streamsrt.tasks.global_state import GlobalState
@@ -143,16 +144,15 @@ class StoreReading:
         self.skipped = skipped
         loaded = load_application(application)
         topology, config = configured(loaded.topology, dict(loaded.config), application_id)
-        subtopology = _with_store(topology, store)
-        if subtopology is None:
+        found = _with_store(topology, store)
+        if found is None:
             names = [spec.name for each in _all(topology) for spec in each.stores]
             raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(names)) or 'none'}")
         self.application_id = application_id
-        self.subtopology: Subtopology = subtopology
+        self.subtopology, self.spec = found
         self.config: StreamsConfig = config
-        self.spec: StoreSpec = next(spec for spec in subtopology.stores if spec.name == store)
         check_kind(self.spec)
-        self.is_global = subtopology in topology.global_subtopologies
+        self.is_global = self.subtopology in topology.global_subtopologies
         column = _typed_column if typed else _column
         self.key_type, self._read_key = column(self.spec.key_serde)
         self.value_type, self._read_value = column(self.spec.value_serde)
@@ -216,12 +216,20 @@ def _all(topology: Topology) -> Sequence[Subtopology]:
     return (*topology.subtopologies, *topology.global_subtopologies)
 
 
-def _with_store(topology: Topology, store: str) -> Subtopology | None:
-    return next((each for each in _all(topology) if any(spec.name == store for spec in each.stores)), None)
+def _with_store(topology: Topology, store: str) -> tuple[Subtopology, StoreSpec] | None:
+    """The store of that name, else the one that keeps its state under it."""
+    found = [(each, spec) for each in _all(topology) for spec in each.stores if store in (spec.name, spec.kept_as)]
+    return next((each for each in found if each[1].name == store), found[0] if found else None)
+
+
+def has_store(application: str, store: str) -> bool:
+    """Whether the application has a store of that name, or one that keeps its state under it."""
+    return _with_store(load_application(application).topology, store) is not None
 
 
 def _typed_column(serde: ProgramSerde | None) -> tuple[ColumnKind | pyarrow.DataType, Callable[[bytes], object]]:
     # Not before it is wanted: what has no types needs no Arrow.
+    parquet()
     from streamsrt.backfill.column_types import column_type
 
     if isinstance(serde, TimeWindowedSerde | SessionWindowedSerde):
@@ -365,7 +373,8 @@ def _with_keys(columns: RecordColumns) -> RecordColumns:
 class StateFiles:
     """A store in the state directory of an instance that does not run.
 
-    Raises ConfigError where an instance runs, or there is nothing to be read.
+    Each process of an instance has global stores of its own, which hold the same: one of them is read. Raises ConfigError
+    where there is nothing to be read.
     """
 
     def __init__(self, store: StoreReading, state_dir: Path) -> None:
@@ -373,44 +382,54 @@ class StateFiles:
         spec = store.spec
         self._directory = state_dir / store.application_id
         self._root = self._directory / "stores" / spec.kept_as
-        if not spec.persistent or store.is_global:
-            kind = "a global store" if store.is_global else "not in files"
-            raise ConfigError(f"store {spec.name!r} is {kind}: {_FROM_CHANGELOG}")
+        if not spec.persistent:
+            raise ConfigError(f"store {spec.name!r} is not in files: {_FROM_CHANGELOG}")
         if not self._root.is_dir():
             raise ConfigError(f"{self._root} does not exist: store {spec.name!r} was never kept in {state_dir}")
 
     @cached_property
     def _found(self) -> list[int]:
-        return sorted(int(path.name) for path in self._root.iterdir() if path.name.isdigit())
+        found = sorted(int(path.name) for path in self._root.iterdir() if path.name.isdigit())
+        return found[:1] if self.store.is_global else found
 
     def partitions(self) -> list[int]:
-        """The partitions that are here."""
+        """The partitions that are here; of a global store, the number of the process whose files are read."""
         return self._found
 
     @contextmanager
     def snapshot(self, partition: int) -> Iterator[Snapshot]:
-        """The rows of one partition. Raises ConfigError where an instance runs."""
+        """The rows of one partition. Raises StateDirectoryLockedError where an instance runs."""
         self._refuse_running()
         with RocksDBFiles(self._root / str(partition), self.store.spec.name) as files:
             # Files are read as they were when they were opened. Who starts later changes nothing of that.
             self._refuse_running()
-            offset, topic = files.changelog_offset(), self.store.changelog
-            positions = {} if offset is None or topic is None else {(topic, partition): offset}
+            positions = self._positions(partition, files.changelog_offset())
             yield Snapshot(partition, positions, self.store.rows(files, partition))
+
+    def _positions(self, partition: int, offset: int | None) -> Positions:
+        topic = self.store.changelog
+        if offset is None or topic is None:
+            return {}
+        if not self.store.is_global:
+            return {(topic, partition): offset}
+        # Of a global store, the files note the sum of the positions; they are ahead of a note that was not written any more.
+        noted = read_positions(self._directory, self.store.spec.kept_as, partition)
+        return {(topic, of): at for of, at in noted.items()} if sum(noted.values()) <= offset else {}
 
     def _refuse_running(self) -> None:
         refuse_running(self._directory, _FROM_CHANGELOG if self.store.changelog else "stop it first")
 
 
 def refuse_running(directory: Path, instead: str) -> None:
-    """Raises ConfigError where an instance runs with an application's directory; ``instead``: what to do about it."""
+    """Raises StateDirectoryLockedError where an instance runs with an application's directory; ``instead``: what to do about
+    it."""
     try:
         with open(directory / ".lock", "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return
     except BlockingIOError:
-        raise ConfigError(
+        raise StateDirectoryLockedError(
             f"an instance runs with {directory}, and its files are behind what it has committed: {instead}"
         ) from None
     except OSError as error:

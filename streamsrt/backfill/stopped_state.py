@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -62,7 +63,7 @@ class FoundStore(NamedTuple):
 class StoppedState:
     """The state of one application in a state directory, or in the directory of the application below it.
 
-    Raises ConfigError where there is none or several, and where an instance runs.
+    Raises ConfigError where there is none or several, StateDirectoryLockedError where an instance runs.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -78,8 +79,10 @@ class StoppedState:
         return [self._found(store, partition) for store, partition in self._on_disk()]
 
     def rows(self, store: str, reading: StoreReading | None) -> Iterator[StateRow]:
-        """The rows of a store, by partition. Raises ConfigError where it is not there."""
-        partitions = [partition for name, partition in self._on_disk() if name == store]
+        """The rows of a store, by partition; of a global one, those of one process. Raises ConfigError where it is not
+        there."""
+        kept_as = store if reading is None else reading.spec.kept_as
+        partitions = [partition for name, partition in self._on_disk() if name == kept_as]
         if not partitions:
             there = sorted({name for name, _ in self._on_disk()})
             raise ConfigError(f"{self.path} has no store {store!r}; it has {', '.join(there) or 'none'}")
@@ -89,12 +92,19 @@ class StoppedState:
                 with files.snapshot(partition) as snapshot:
                     yield from snapshot.rows
             return
-        for partition in partitions:
+        for partition in partitions[:1] if self._is_global(store) else partitions:
             own_keys = own_keys_of(self._kind(store, partition))
             with RocksDBFiles(self._store_path(store, partition), store) as files_of_store:
                 for key, row in files_of_store.range():
                     if key not in own_keys:
                         yield StateRow(key, row, None, None, None, None, partition)
+
+    def has(self, store: str, reading: StoreReading | None) -> bool:
+        """Whether the store is there."""
+        return any(name == (store if reading is None else reading.spec.kept_as) for name, _ in self._on_disk())
+
+    def _is_global(self, store: str) -> bool:
+        return next((self.path / "global").glob(f"{escape(store)}-*.json"), None) is not None
 
     def _on_disk(self) -> list[tuple[str, int]]:
         found = (self.path / "stores").glob("*/*")

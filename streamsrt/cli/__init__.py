@@ -8,6 +8,7 @@ module                  commands
 ``run``                 ``run``
 ``init``                ``init``
 ``project_files``       what ``init`` writes
+``properties``          Java properties files, of ``--config-file``
 ``demo``                ``demo``: a whole application with its data
 ``faust``               ``faust run|command``: applications of faust-streaming
 ``broker``              ``broker``

@@ -21,7 +21,7 @@ import typer
 
 from streamsrt.cli.application import load_application
 from streamsrt.cli.group_offsets import parse_datetime
-from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.output import note, print_fields, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
@@ -230,9 +230,7 @@ def show(
         if as_json:
             print_rows([], [row], as_json=True)
             continue
-        for name, value in row.items():
-            typer.echo(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
-        typer.echo("")
+        print_fields(row)
 
 
 def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) -> dict[str, object]:
@@ -244,7 +242,7 @@ def _row(letter: Letter, outcome: LetterOutcome | None, decode: _Application) ->
         "key": shown(source, letter.key, decode.key),
         "value": shown(source, letter.value, decode.value),
         "headers": {name: None if value is None else as_text("", value) for name, value in letter.headers},
-        "replays": letter.replays,
+        "replays": letter.replays + (outcome is LetterOutcome.REPLAYED),
         "not_replayed_because": letter.why_not_replayed() or "",
         "stack_trace": letter.details.get("stacktrace", ""),
     }
@@ -326,7 +324,7 @@ class _Plan:
         self.steps: Counter[tuple[str, str]] = Counter()
         self.left: Counter[str] = Counter()
         for waiting in letters.waiting(wanted):
-            why = waiting.letter.why_not_replayed(stopped_too=stopped_too)
+            why = waiting.why_not_replayed(stopped_too=stopped_too)
             origin = waiting.letter.origin
             if why is not None or origin is None:
                 self.left[why or ""] += 1
@@ -339,7 +337,7 @@ class _Plan:
         for waiting in self._letters.waiting(self._wanted):
             if count == self._limit:
                 return
-            if waiting.letter.why_not_replayed(stopped_too=self._stopped_too) is None:
+            if waiting.why_not_replayed(stopped_too=self._stopped_too) is None:
                 count += 1
                 yield waiting
 

@@ -125,12 +125,13 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0)
     except Exception as error:
         from streamsrt.errors import message_and_exit_code
+        from streamsrt.wording import printable
 
         message, code = message_and_exit_code(error)
         if message is None:
             raise
         with suppress(OSError):
-            sys.stderr.write(f"streamsrt: {message}\n")
+            sys.stderr.write(printable(f"streamsrt: {message}\n", kept="\n\t"))
         sys.exit(code)
     finally:
         _discard_unwritten_log()

@@ -23,6 +23,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.errors import ConfigError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wording import counted
 
 _TIMEOUT_S = 30.0
 _LEAVE_EPOCH = -1
@@ -47,13 +48,16 @@ def remove_members(
         list[str] | None, typer.Option("--instance", help="group.instance.id of a member; repeatable")
     ] = None,
     everyone: Annotated[
-        bool, typer.Option("--all", help="all static members that are not running; in a classic group, all members")
+        bool, typer.Option("--all", help="all static members that have stopped; in a classic group, all members")
     ] = False,
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove static members that are not running, so that their tasks move immediately instead of when their
-    sessions expire."""
+    """Remove static members that have stopped, so that their tasks move immediately instead of when their sessions
+    expire.
+
+    A member that was killed counts as running until its session expires, and is then removed anyway.
+    """
     if everyone is bool(instances):
         raise ConfigError("give the members to remove: --instance ID (repeatable) or --all")
     with cluster(bootstrap_servers) as network:
@@ -63,6 +67,11 @@ def remove_members(
             {"group": group, "instance": each.instance_id or "-", "member": each.member_id} for each in chosen
         ]
         print_rows(["group", "instance", "member"], rows, as_json=as_json)
+        if everyone and (left := [each for each in found if each.is_away is False]):
+            note(
+                f"left out: {counted(len(left), 'member')}, running or killed. One that was killed counts as running until "
+                "its session expires, and is then removed anyway"
+            )
         if not execute:
             note("nothing is changed: use --execute to do it")
             return

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import keyword
+import os
 import re
+import sys
+import sysconfig
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +21,20 @@ from streamsrt.runtime.topology_lock import LOCK_FILE, write_lock
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _NAMES_TAKEN = {"coordinator", "streamsrt", "test", "tests", "topology"}
+
+
+def _other_meaning(module: str) -> str:
+    """What else has the name of a package; empty if nothing has."""
+    if keyword.iskeyword(module):
+        return "a keyword of Python"
+    if module in sys.stdlib_module_names:
+        return "a module of Python's standard library"
+    loaded = sys.modules.get(module)
+    found = importlib.util.find_spec(module) if loaded is None else loaded.__spec__
+    folders = {sysconfig.get_path(each) for each in ("purelib", "platlib")}
+    if found is not None and any(str(found.origin).startswith(f"{each}{os.sep}") for each in folders):
+        return "a package that is installed here"
+    return ""
 
 
 def init(
@@ -32,6 +51,11 @@ def init(
         raise ConfigError(
             f"{name!r} can't be a project's name: give lower-case letters, digits and hyphens, as in page-views, and none "
             "of " + ", ".join(sorted(_NAMES_TAKEN))
+        )
+    if what := _other_meaning(module_of(name)):
+        raise ConfigError(
+            f"{name!r} can't be a project's name: its package would be called {module_of(name)}, and that is {what}. Give "
+            "another one, such as my-" + name
         )
     folder = Path(name) if directory is None else directory
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import typer
 
 from streamsrt.cli.output import print_json, print_rows
 from streamsrt.cli.session import AsJson
-from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.http.forwarding import fetch
 from streamsrt.queries.errors import UnknownStateStoreError
 from streamsrt.queries.values import HostInfo
+from topology.graph.store_kinds import NAMES, RowsOfKey, rows_called
 
 app = typer.Typer(help="Query the state of a running application (started with --http).", no_args_is_help=True)
 
@@ -26,8 +28,17 @@ Partition = Annotated[int | None, typer.Option("--partition", help="only this pa
 Position = Annotated[
     str | None, typer.Option("--position", help="position of an earlier response, which this one must include")
 ]
-Limit = Annotated[int, typer.Option("--limit", help="maximum number of rows")]
+Limit = Annotated[int, typer.Option("--limit", help="maximum number of rows", min=1)]
 _TIMEOUT_S = 60.0
+
+
+_COMMANDS = {
+    RowsOfKey.ONE: "use `streamsrt query key` or `range`",
+    RowsOfKey.VERSIONS: "use `streamsrt query key` or `versions`",
+    RowsOfKey.WINDOWS: "use `streamsrt query windows`",
+    RowsOfKey.SESSIONS: "use `streamsrt query sessions`",
+    RowsOfKey.HELD: "what waits in it can't be queried",
+}
 
 
 class QueryFailedError(StreamsError):
@@ -43,9 +54,28 @@ def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
     given = {name: str(value).lower() if value is True else str(value) for name, value in params.items() if value}
     status, body = fetch(HostInfo(host, int(port)), path, given, _TIMEOUT_S)
     if status != 200 and "message" in body:
-        kind = UnknownStateStoreError if body.get("error") == "UnknownStateStore" else QueryFailedError
-        raise kind(body["message"])
+        raise _failure(server, path, status, body)
     return body
+
+
+def _failure(server: str, path: str, status: int, body: Mapping[str, object]) -> StreamsError:
+    said, error = str(body["message"]), body.get("error")
+    if error == "UnknownStateStore":
+        return UnknownStateStoreError(said)
+    if error == "UNKNOWN_QUERY_TYPE":
+        return UnknownStateStoreError(f"{said}: {_advice(server, path)}")
+    if status == 400 or error == "DOES_NOT_EXIST":
+        return UserError(said)
+    return QueryFailedError(said)
+
+
+def _advice(server: str, path: str) -> str:
+    """Which command shows what the store has that was asked for."""
+    name = unquote(path.split("/")[2])
+    kinds = {each["name"]: each["kind"] for each in _ask(server, "/stores")["stores"]}
+    if kinds.get(name) not in NAMES:
+        return "`streamsrt query` has no command for it"
+    return _COMMANDS[rows_called(kinds[name])]
 
 
 def _given(partition: int | None) -> str:

@@ -31,7 +31,8 @@ from streamsrt.cli.arguments import (
 )
 from streamsrt.cli.early_stop import INTERRUPTED, stop_until
 from streamsrt.cli.live_table import LiveTable
-from streamsrt.cli.output import note, print_json
+from streamsrt.cli.output import LINES, note, print_json
+from streamsrt.cli.properties import read_properties
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.cluster import parse_servers
 from streamsrt.config import StreamsConfig, key_value_pairs
@@ -41,7 +42,7 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.task_table import NUMBER_COLUMNS, TEXT_COLUMNS, task_table
 from streamsrt.runtime.values import Progress, State
-from streamsrt.wording import counted
+from streamsrt.wording import counted, printable
 from topology.dsl.printing import draws_tables
 
 logger = logging.getLogger(__name__)
@@ -217,10 +218,10 @@ def set_up_logging(level: str) -> None:
 
 
 class _StandardError:
-    """Standard error as it is when something is written."""
+    """Standard error as it is when something is written. Messages may have in them what records have."""
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        return sys.stderr.write(printable(text, kept=LINES))
 
     def flush(self) -> None:
         sys.stderr.flush()
@@ -243,12 +244,12 @@ def progress_table(streams: KafkaStreams) -> Table | None:
 
 def _read_properties(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--config-file {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"--config-file {path} is not UTF-8: {error.reason} at byte {error.start}") from None
-    return key_value_pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
+    return read_properties(text, str(path))
 
 
 def _report(streams: KafkaStreams, interval_s: float, as_json: bool, stop: threading.Event) -> None:

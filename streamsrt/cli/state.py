@@ -23,6 +23,7 @@ from streamsrt.backfill.state_reading import (
     StateRow,
     StoreReading,
     export_parquet,
+    has_store,
 )
 from streamsrt.backfill.stopped_state import (
     Comparison,
@@ -209,7 +210,11 @@ def diff(
     typed = True in kinds
     are_equal = True
     for name in _stores_of(first, second, store):
-        left, right = (_rows_of(each, name, application, typed=typed) for each in (first, second))
+        decoded_by = application
+        if store is None and application is not None and not is_export(first) and not has_store(application, name):
+            note(f"store {name}: {application} has no such store; its rows are compared as bytes")
+            decoded_by = None
+        left, right = (_rows_of(each, name, decoded_by, typed=typed) for each in (first, second))
         found = compare_rows(left, right, limit)
         are_equal = are_equal and found.are_equal
         _print_comparison(name, found, as_json=as_json)
@@ -317,9 +322,9 @@ def _rows_of(directory: Path, store: str, application: str | None, *, typed: boo
     if is_export(directory):
         return exported_rows(directory)
     stopped = StoppedState(directory)
-    if store not in {each.store for each in stopped.stores()}:
-        return iter(())
     reading = _reading(application, stopped, store, typed=typed)
+    if not stopped.has(store, reading):
+        return iter(())
     rows = stopped.rows(store, reading)
     return rows if reading is None or not typed else as_exported(rows, reading)
 

@@ -19,10 +19,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from streamsrt.cli.group_lag import offset_rows_of
 from streamsrt.cli.live_table import LiveTable
-from streamsrt.cli.output import print_json
+from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.errors import RequestFailedError, StreamsError
@@ -145,7 +146,16 @@ def top(
             if once:
                 return
             time.sleep(interval_s)
-            now = overview.rows(time.monotonic())
+            now = next_rows(overview)
+
+
+def next_rows(overview: Overview) -> list[GroupRow]:
+    """Nothing while the cluster does not answer: whoever follows it sees it come back."""
+    try:
+        return overview.rows(time.monotonic())
+    except StreamsError as error:
+        note(f"{error} Trying again")
+        return []
 
 
 def _follow(overview: Overview, first: list[GroupRow], interval_s: float) -> None:
@@ -166,9 +176,10 @@ def _follow(overview: Overview, first: list[GroupRow], interval_s: float) -> Non
             time.sleep(interval_s)
 
 
-def table(rows: Sequence[GroupRow], note: str = "") -> Table:
+def table(rows: Sequence[GroupRow], said: str = "") -> Table:
     """A line for each group; it fits a terminal of 80 columns."""
-    shown = Table(box=None, header_style="bold", caption=note or None, caption_justify="left", padding=(0, 1, 0, 0))
+    caption = Text(said) if said else None
+    shown = Table(box=None, header_style="bold", caption=caption, caption_justify="left", padding=(0, 1, 0, 0))
     for column in _COLUMNS:
         shown.add_column(column.upper(), justify="left" if column in _TEXTS else "right", no_wrap=True)
     for row in rows:

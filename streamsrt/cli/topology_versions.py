@@ -203,7 +203,6 @@ class RunningGroup:
             name: new.repartition_topics.get(name) for part in parts for name in part.repartition_source_topics
         }
         unlogged = {store.name: store for store in seen if store.changelog != store.own_changelog}
-        logged = stores_of_new.keys() - unlogged.keys()
         known = {name: stores_of_new.get(name) or _unknown(name) for name in names}
         kept = kept_by(new)
         described = TopologyOutline(

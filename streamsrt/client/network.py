@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError as FutureCancelledError
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
@@ -216,9 +217,15 @@ class NetworkThread:
     # ------------------------------------------------------------------------------------------------------ requests
 
     def _call(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise CallAbandonedError("not asked: the connection to the cluster was closed before") from error
         try:
             return self._result(future, timeout_s)
+        except FutureCancelledError as error:
+            raise CallAbandonedError("no answer: the connection to the cluster was closed meanwhile") from error
         except FutureTimeoutError as error:
             future.cancel()
             raise RequestTimedOutError(

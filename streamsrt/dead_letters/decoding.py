@@ -59,11 +59,12 @@ def _decoder(topology: Topology, serde_of: Callable[[SourceNode], AnySerde], def
 
 
 def as_text(_topic: str, data: bytes) -> str:
-    """UTF-8, else hexadecimal digits."""
+    """UTF-8, else hexadecimal digits. Bytes with a zero are no text but a number: so they are of ``serdes.long``."""
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         return data.hex()
+    return data.hex() if "\0" in text else text
 
 
 def shown(topic: str, data: bytes | None, decode: Decode) -> object:

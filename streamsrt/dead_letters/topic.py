@@ -66,6 +66,17 @@ class PendingLetter:
     letter: Letter
     same_record: tuple[Position, ...]
     """The positions of all letters of that record, this one's among them."""
+    was_replayed: bool = False
+    """Whether its record was, by another letter of it."""
+
+    def why_not_replayed(self, *, stopped_too: bool = False) -> str | None:
+        """Why a replay would do harm; None where it would not."""
+        if self.was_replayed:
+            return (
+                "another dead letter of the same record was replayed, so that it is in its topic again. If it is another "
+                "record (the topic was created anew), name the dead letter: --at PARTITION:OFFSET"
+            )
+        return self.letter.why_not_replayed(stopped_too=stopped_too)
 
 
 class DeadLetterTopic:
@@ -78,7 +89,7 @@ class DeadLetterTopic:
         self._starts = starts_of(network, partitions)
         self._ends = ends_of(network, partitions, read_committed=True)
         marks: list[tuple[int, Mark]] = []
-        of_record: dict[FailedRecord, list[Position]] = {}
+        of_origin: dict[FailedRecord, list[tuple[Position, int | None]]] = {}
         self.other_records = 0
         """How many records of the topic are no letters."""
         for found in self._read():
@@ -87,29 +98,37 @@ class DeadLetterTopic:
             elif not found.is_letter:
                 self.other_records += 1
             elif (origin := found.origin) is not None and origin.offset >= 0:
-                of_record.setdefault(origin, []).append(found.position)
+                of_origin.setdefault(origin, []).append((found.position, found.content))
         self.outcomes = Outcomes(marks)
-        self._of_record = {origin: tuple(found) for origin, found in of_record.items() if len(found) > 1}
+        records = [record for letters in of_origin.values() for record in _by_record(letters) if len(record) > 1]
+        self._of_record = {position: record for record in records for position in record}
 
     def letters(self) -> Iterator[tuple[Letter, LetterOutcome | None]]:
-        """Each letter, and what was done with it."""
+        """Each letter, and what was done with it. It is replayed, too, if another letter of its record was."""
         for found in self._read():
             if isinstance(found, Letter) and found.is_letter:
-                yield found, self.outcomes.of(found.position)
+                outcome = self.outcomes.of(found.position)
+                yield found, LetterOutcome.REPLAYED if outcome is None and self._was_replayed(found) else outcome
+
+    def _was_replayed(self, letter: Letter) -> bool:
+        return any(self.outcomes.of(each) is LetterOutcome.REPLAYED for each in self._same_record(letter))
+
+    def _same_record(self, letter: Letter) -> tuple[Position, ...]:
+        return self._of_record.get(letter.position, (letter.position,))
 
     def waiting(self, wanted: LetterFilter) -> Iterator[PendingLetter]:
-        """The wanted letters with which nothing was done; of the letters of one record only the first."""
-        given: set[FailedRecord] = set()
-        for letter, outcome in self.letters():
-            if outcome is not None or not wanted.includes(letter):
+        """The wanted letters with which nothing was done; of the letters of one record only the first. Where another letter
+        of a record was replayed, this one is only replayed by its position."""
+        given: set[Position] = set()
+        for letter, _ in self.letters():
+            if self.outcomes.of(letter.position) is not None or not wanted.includes(letter):
                 continue
-            origin = letter.origin
-            others = () if origin is None else self._of_record.get(origin, ())
-            if origin is not None and others:
-                if origin in given or any(self.outcomes.of(each) is LetterOutcome.REPLAYED for each in others):
-                    continue
-                given.add(origin)
-            yield PendingLetter(letter, others or (letter.position,))
+            record = self._same_record(letter)
+            if self._was_replayed(letter):
+                yield PendingLetter(letter, (letter.position,), was_replayed=not wanted.positions)
+            elif record[0] not in given:
+                given.add(record[0])
+                yield PendingLetter(letter, record)
 
     def _read(self) -> Iterator[Letter | tuple[int, Mark]]:
         for fetched in read_range(self.network, self._starts, self._ends):
@@ -118,6 +137,17 @@ class DeadLetterTopic:
                 for found in read_records(fetched.partition, columns):
                     if not isinstance(found, Letter) or found.offset < end:
                         yield found
+
+
+def _by_record(letters: Iterable[tuple[Position, int | None]]) -> Iterable[tuple[Position, ...]]:
+    """The letters with one origin, by their records: in a topic that was created anew, another record has that offset. One
+    that lacks a part of its record belongs to the only one that there is."""
+    contents = {content for _, content in letters if content is not None}
+    only = contents.pop() if len(contents) == 1 else None
+    found: dict[int | None, list[Position]] = {}
+    for position, content in letters:
+        found.setdefault(only if content is None else content, []).append(position)
+    return map(tuple, found.values())
 
 
 class Replay:

@@ -25,7 +25,7 @@ from streamsrt.http.pages import Page, QueryRefusedError, Row
 from streamsrt.http.text import key_of, row_json
 from streamsrt.http.upgrade import upgrade
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
-from streamsrt.queries.preparation import key_query
+from streamsrt.queries.preparation import describe, key_query
 from streamsrt.queries.values import (
     LATEST_MS,
     FailureReason,
@@ -140,8 +140,11 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     spec = instance.store_directory.spec(store)
     key = key_of(spec, text)
     partition = _partition_of(instance, store, key, question)
-    dated = rows_of(spec) is RowsOfKey.VERSIONS and "as_of" in question.params
-    as_of_ms = _number(question.params, "as_of", LATEST_MS) if dated else None
+    as_of_ms = _number(question.params, "as_of", LATEST_MS) if "as_of" in question.params else None
+    if as_of_ms is not None and rows_of(spec) is not RowsOfKey.VERSIONS:
+        raise UserError(
+            f"as_of={as_of_ms}: store {store!r} is {describe(spec)}, and only versioned stores know earlier values"
+        )
     result = _at(instance, store, key_query(spec, key, as_of_ms), partition, question)
     if isinstance(result, tuple):
         return result
@@ -243,6 +246,13 @@ def _elsewhere(
     hosts = [] if question.forwarded else _hosts(instance, store, partition, stale=question.stale)
     params = {**question.params, "partition": str(partition)}
     last: Answer = _failed(result)
+    own = instance.routing.own_host
+    if not hosts and own is not None and instance.routing.hosts_of(store, partition)[0] == own:
+        last[1]["message"] = (
+            f"the group knows partition {partition} of store {store!r} at {own}, which is the address of this instance, but "
+            "it is not here. If this does not pass, another instance has the same application.server: give each one its "
+            "own, at which the others reach it"
+        )
     for host in hosts:
         try:
             last = ask(host, f"/stores/{quote(store, safe='')}/{path}", params, TIMEOUT_S)
@@ -268,7 +278,9 @@ def rows(instance: Instance, store: str, question: Question) -> Page:
     prefix = question.params.get("prefix")
     query: Query
     if prefix is not None:
-        query = PrefixQuery(prefix, serdes.string, question.reverse)
+        if low is not None or high is not None:
+            raise UserError(f"prefix={prefix[:_SHOWN_MAX]}: give a prefix, or from and to")
+        query = PrefixQuery(prefix, serdes.string, question.reverse, with_timestamps=spec.timestamped)
     else:
         query = (TimestampedRangeQuery if spec.timestamped else RangeQuery)(low, high, question.reverse)
     return _from_all(instance, store, query, question, "range")

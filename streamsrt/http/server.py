@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -30,10 +31,11 @@ from streamsrt.http import answers, key_path
 from streamsrt.http.answers import Answer, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
+from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback
 from streamsrt.http.pages import Page
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
-from topology.graph.outline import chosen_sinks, outline
+from topology.graph.outline import chosen_sinks, global_tables, outline
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +163,7 @@ class _Site:
 
     async def metrics(self, request: Request) -> Response:
         try:
-            text = await self._views.run(lambda: prometheus_text(self._instance.metrics()))
+            text = await self._views.run(lambda: prometheus_text(self._instance.reported_metrics()))
         except _BusyError:
             return _json(_BUSY)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
@@ -170,7 +172,12 @@ class _Site:
         topology = self._instance.topology
         if request.query_params.get("format") == "text":
             return PlainTextResponse(topology.describe())
-        return _json((200, {**outline(topology).to_json(), "subtopologies_with_chosen_sinks": chosen_sinks(topology)}))
+        told = {
+            **outline(topology).to_json(),
+            "subtopologies_with_chosen_sinks": chosen_sinks(topology),
+            "global_tables": global_tables(topology),
+        }
+        return _json((200, told))
 
     def _on_the_line(self, made: Callable[[Request], Answer | Page]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -201,7 +208,12 @@ def application(instance: Instance) -> Starlette:
     routes += [Route(path, site.key_query(query)) for path, query in answers.KEY_QUERIES.items()]
     routes += [Route("/metrics", site.metrics), Route("/topology", site.topology)]
     paths = sorted(route.path.replace(":key", "") for route in routes)
-    return Starlette(routes=[Route("/", index), *routes])
+    own_names = Middleware(
+        OwnNamesOnly,
+        is_meant=lambda: is_loopback(host_of(instance.config.http_listen)),
+        names=lambda: {host_of(instance.config.application_server)},
+    )
+    return Starlette(routes=[Route("/", index), *routes], middleware=[own_names])
 
 
 def _json(answer: Answer) -> Response:

@@ -220,12 +220,13 @@ def _prepare_key_value(routing: Routing, spec: StoreSpec, query: Query) -> Prepa
             return _by_range(spec, *_bounds(routing, spec, lower, upper), _plain(spec), reverse=reverse)
         case TimestampedRangeQuery(lower, upper, reverse) if spec.timestamped:
             return _by_range(spec, *_bounds(routing, spec, lower, upper), _stamped(spec), reverse=reverse)
-        case PrefixQuery(prefix, serde, reverse):
+        case PrefixQuery(prefix, serde, reverse, with_timestamps):
             try:
                 start = serde.serialize(prefix)
             except Exception as error:
                 raise UserError(f"{prefix!r} can't be serialized as a prefix: {error}") from error
-            return _by_range(spec, start, after_prefix(start), _plain(spec), reverse=reverse)
+            value = _stamped(spec) if with_timestamps and spec.timestamped else _plain(spec)
+            return _by_range(spec, start, after_prefix(start), value, reverse=reverse)
     return None
 
 

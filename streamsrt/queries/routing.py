@@ -40,7 +40,10 @@ class StoreDirectory:
             for subtopology in (*topology.subtopologies, *topology.global_subtopologies)
             for spec in subtopology.stores
         }
-        self._globals = {spec.name for subtopology in topology.global_subtopologies for spec in subtopology.stores}
+        self.globals = frozenset(
+            spec.name for subtopology in topology.global_subtopologies for spec in subtopology.stores
+        )
+        """The stores of which every instance has all."""
         self._application_id = application_id
 
     @property
@@ -57,7 +60,7 @@ class StoreDirectory:
 
     def is_global(self, store: str) -> bool:
         """Whether every instance has the whole store; it then counts as one partition."""
-        return store in self._globals
+        return store in self.globals
 
     def source_topics(self, store: str) -> frozenset[str]:
         """Returns the topics, by full name, that the tasks with this store read. Raises UnknownStateStoreError."""
@@ -88,7 +91,7 @@ class StoreDirectory:
         return frozenset(
             name
             for name in self._stores
-            if name not in self._globals and any(self.reads(name, topic) for topic in topics)
+            if name not in self.globals and any(self.reads(name, topic) for topic in topics)
         )
 
     def key_bytes(self, store: str, key: Key) -> bytes:
@@ -126,9 +129,12 @@ class Routing:
         return self._hosts
 
     def all_metadata(self) -> list[StreamsMetadata]:
-        """Returns the tasks and stores of every instance with an endpoint."""
+        """Returns the tasks and stores of every instance with an endpoint. Global stores are in each of them."""
+        everywhere = self.stores.globals
         return [
-            StreamsMetadata(host, self.stores.stores_of(active), active, self.stores.stores_of(standby), standby)
+            StreamsMetadata(
+                host, self.stores.stores_of(active) | everywhere, active, self.stores.stores_of(standby), standby
+            )
             for host, (active, standby) in sorted(self.hosts.items())
         ]
 

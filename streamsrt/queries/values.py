@@ -61,11 +61,13 @@ class TimestampedRangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class PrefixQuery:
-    """Pairs ``(key, value)`` whose key bytes start with ``prefix``, serialized by ``serde``."""
+    """Pairs ``(key, value)`` whose key bytes start with ``prefix``, serialized by ``serde``. ``with_timestamps``: values of
+    a timestamped store are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
     prefix: Key
     serde: Serde[Key]
     reverse: bool = False
+    with_timestamps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -489,6 +489,21 @@ def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
     return ready if config.topology_epoch is None else replace(ready, epoch=config.topology_epoch)
 
 
+def refuse_other_build(topology: Topology, config: StreamsConfig) -> None:
+    """Raises ConfigError where a setting that changes topologies was not given to the builder, too."""
+    wanted, built = config.topology_optimization, dict(topology.settings).get("topology.optimization", "none")
+    if wanted is not None and wanted != built:
+        raise ConfigError(
+            f"topology.optimization={wanted}, but the topology was built with {built}: give the setting to "
+            "builder.build({...}) too"
+        )
+    if config.processor_wrapper_class is not None and not topology.is_wrapped:
+        raise ConfigError(
+            "processor.wrapper.class is set, but the topology was built without it: give the setting to "
+            "builder.build({...}) too"
+        )
+
+
 def _iteration_max_ms(config: StreamsConfig) -> int:
     """Limits an iteration: with slow functions, too, an instance obeys a signal and gives up tasks within about a second.
 

@@ -99,15 +99,14 @@ def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> 
     return []
 
 
-def with_silence(reasons: list[str], silent_s: float, doing: str) -> list[str]:
+def with_silence(reasons: list[str], silent_s: float, limit_s: float, doing: str) -> list[str]:
     """Returns reasons for not being ready with what the processing thread hangs in, if it has been silent for long: the
-    others are as old as that."""
-    if not reasons or silent_s < SILENT_S:
+    others are as old as that. Without another reason, a thread is busy until ``limit_s`` (``max.poll.interval.ms``): then
+    the group takes its tasks away."""
+    if silent_s < (SILENT_S if reasons else limit_s):
         return reasons
-    return [
-        f"the processing thread has not polled for {silent_s:.0f} s{': ' if doing else ''}{doing}. Before that:",
-        *reasons,
-    ]
+    silence = f"the processing thread has not polled for {silent_s:.0f} s{': ' if doing else ''}{doing}"
+    return [f"{silence}. Before that:", *reasons] if reasons else [silence]
 
 
 def where_is(thread_id: int | None) -> str:

@@ -9,7 +9,8 @@
 2. A connection serves one query. A scan keeps it open, and its snapshot lives as long.
 3. Errors of a stream thread are raised here. One that is being started has no tasks yet: the instance is rebalancing.
 4. The answers of one stream thread are from one moment, those of several are not.
-5. The socket has an abstract address (there is no file to delete), and a client must know a secret that was created at
+5. The application's process listens, too: the first stream thread asks it for the metrics of all.
+6. The socket has an abstract address (there is no file to delete), and a client must know a secret that was created at
    the start of the application.
 """
 
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 _HOSTS_FOR_S = 0.2
 _GRACE_S = 5.0
 _KEYS = ("key", "lower", "upper")
+WHOLE_INSTANCE = 0
+"""The number of the application's process; stream threads are numbered from 1."""
 
 
 class StoreRequest(NamedTuple):
@@ -109,10 +112,15 @@ class QueryServer:
 
     def __init__(self, channel: QueryChannel, index: int, instance: Answering) -> None:
         self._instance = instance
-        self._listener = Listener(channel.address(index), "AF_UNIX", backlog=64, authkey=channel.secret)
+        self._address, self._secret, self._is_over = channel.address(index), channel.secret, False
+        self._listener = Listener(self._address, "AF_UNIX", backlog=64, authkey=self._secret)
         threading.Thread(target=self._accept, name="streamsrt-queries", daemon=True).start()
 
     def close(self) -> None:
+        self._is_over = True
+        with suppress(OSError, EOFError, AuthenticationError):
+            # A thread that waits for connections notices nothing else.
+            Client(self._address, "AF_UNIX", authkey=self._secret).close()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -123,6 +131,9 @@ class QueryServer:
                 logger.warning("a connection to the query socket was refused: %s", error)
                 continue
             except OSError:
+                return
+            if self._is_over:
+                connection.close()
                 return
             threading.Thread(target=self._serve, args=(connection,), name="streamsrt-query", daemon=True).start()
 
@@ -222,7 +233,7 @@ class ProcessQueries(StoreQueries):
         answered = 0
         for index in range(1, self._threads() + 1):
             try:
-                connection, answers = self._send(index, request, selection.timeout_s)
+                connection, answers = _send(self._channel, index, request, selection.timeout_s)
             except StreamsRebalancingError as error:
                 # Its future partitions are unknown: without it no key can be reported as missing.
                 if selection.active_only:
@@ -265,22 +276,34 @@ class ProcessQueries(StoreQueries):
     def _all_answers(self, request: Request, timeout_s: float) -> Iterator[Any]:
         for index in range(1, self._threads() + 1):
             with suppress(StreamsRebalancingError):
-                connection, answer = self._send(index, request, timeout_s)
+                connection, answer = _send(self._channel, index, request, timeout_s)
                 connection.close()
                 yield answer
 
-    def _send(self, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
-        try:
-            connection = Client(self._channel.address(index), "AF_UNIX", authkey=self._channel.secret)
-        except (OSError, EOFError, AuthenticationError) as error:
-            raise StreamsRebalancingError(
-                f"stream thread {index} of this instance is being started ({error}): try again"
-            ) from error
-        try:
-            return connection, _exchange(connection, request, timeout_s)
-        except BaseException:
-            connection.close()
-            raise
+
+def metrics_of_all(channel: QueryChannel) -> list[Metric] | None:
+    """The metrics of an instance with all of its stream threads; None while it can't tell them: it starts or ends."""
+    try:
+        connection, found = _send(channel, WHOLE_INSTANCE, Metrics(), DEFAULT_TIMEOUT_S)
+    except StreamsError:
+        return None
+    connection.close()
+    metrics: list[Metric] = found
+    return metrics
+
+
+def _send(channel: QueryChannel, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
+    try:
+        connection = Client(channel.address(index), "AF_UNIX", authkey=channel.secret)
+    except (OSError, EOFError, AuthenticationError) as error:
+        raise StreamsRebalancingError(
+            f"stream thread {index} of this instance is being started ({error}): try again"
+        ) from error
+    try:
+        return connection, _exchange(connection, request, timeout_s)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any:

@@ -146,15 +146,11 @@ class StateDirectory:
 
     def read_positions(self, store: str, replica: int) -> dict[int, int]:
         """Returns the position of each partition of a global store's topic; empty if it is unknown."""
-        try:
-            content = json.loads(self._positions_path(store, replica).read_bytes())
-            return {int(partition): int(offset) for partition, offset in content["positions"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return {}
+        return read_positions(self.path, store, replica)
 
     def write_positions(self, store: str, replica: int, positions: Mapping[int, int]) -> None:
         """Writes the position of each partition of a global store's topic."""
-        path = self._positions_path(store, replica)
+        path = _positions_path(self.path, store, replica)
         fresh = path.with_name(f"{path.name}.new")
         try:
             path.parent.mkdir(exist_ok=True)
@@ -162,9 +158,6 @@ class StateDirectory:
             fresh.replace(path)
         except OSError as error:
             raise storage_error(str(error), f"the positions of global store {store!r}", "written") from error
-
-    def _positions_path(self, store: str, replica: int) -> Path:
-        return self.path / "global" / f"{_legal(store, 'the name of a state store')}-{replica}.json"
 
     def is_open(self, store: str, partition: int) -> bool:
         """Whether this process has the store open."""
@@ -364,3 +357,17 @@ def _new_process_id(path: Path) -> uuid.UUID:
 def _changed_at_ms(path: Path) -> int:
     """When something in a store's directory last changed, in milliseconds since the epoch."""
     return max(entry.stat().st_mtime_ns for entry in (path, *path.iterdir())) // 1_000_000
+
+
+def read_positions(directory: Path, store: str, replica: int) -> dict[int, int]:
+    """Returns the position of each partition of a global store's topic, as the directory of an application has it; empty if
+    it is unknown."""
+    try:
+        content = json.loads(_positions_path(directory, store, replica).read_bytes())
+        return {int(partition): int(offset) for partition, offset in content["positions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _positions_path(directory: Path, store: str, replica: int) -> Path:
+    return directory / "global" / f"{_legal(store, 'the name of a state store')}-{replica}.json"

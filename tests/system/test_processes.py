@@ -133,7 +133,8 @@ def get(address: str, path: str) -> tuple[int, Any]:
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return response.status, orjson.loads(response.read())
+        body = response.read()
+        return response.status, body.decode() if path == "/metrics" else orjson.loads(body)
     except OSError as error:
         return 0, {"message": str(error)}
     finally:
@@ -161,7 +162,18 @@ def test_each_process_answers_for_all(bundled: Cluster, tmp_path: Path, applicat
         assert [[get(server, f"/stores/counts/keys/{word}")[1]["value"] for word in words] for server in servers] == [
             [expected[word] for word in words]
         ] * 2
+        one, whole = sorted((_threads_of(get(server, "/metrics")[1]) for server in servers), key=len)
+        client = f"streamsrt-{application_id}"
+        names = [f"{client}-StreamThread-{number}" for number in (1, 2)]
+        assert whole == {(client, each) for each in names}, "the first port has the numbers of all"
+        assert one == {(client, names[1])}
         assert app.terminate() == 0
+
+
+def _threads_of(metrics: str) -> set[tuple[str, str]]:
+    """Client and stream thread of the numbers of polls."""
+    found = re.findall(r'^kafka_stream\S*_poll_total{client_id="([^"]+)",thread_id="([^"]+)"}', metrics, re.MULTILINE)
+    return set(found)
 
 
 SCRIPT = """

@@ -180,6 +180,18 @@ def chosen_sinks(topology: Topology) -> list[str]:
     return [part.id for part in topology.subtopologies if any(sink.topic is None for sink in part.sinks)]
 
 
+def global_tables(topology: Topology) -> list[dict[str, list[str]]]:
+    """Topics and stores of the global tables, which no group knows; no outline has them, as they differ in no version."""
+    return [
+        {
+            "topics": [topic for source in part.sources for topic in source.topics],
+            "stores": [spec.name for spec in part.stores],
+            "nodes": [node.name for node in part.nodes],
+        }
+        for part in topology.global_subtopologies
+    ]
+
+
 def _sink_topics(subtopology: Subtopology) -> set[str]:
     return {node.topic for node in subtopology.sinks if node.topic is not None and not node.repartition}
 

@@ -38,7 +38,7 @@ def _replay(letters: DeadLetterTopic, wanted: LetterFilter) -> tuple[int, Counte
     targets: set[str] = set()
     left: Counter[str] = Counter()
     for waiting in letters.waiting(wanted):
-        why, origin = waiting.letter.why_not_replayed(), waiting.letter.origin
+        why, origin = waiting.why_not_replayed(), waiting.letter.origin
         if why is None and origin is not None:
             chosen.append(waiting)
             targets.add(origin.topic)

@@ -42,12 +42,13 @@ def console(
     encryption: put a proxy in front of it.
     """
     try:
-        from streamsrt.cli.console.site import Site, is_local
+        from streamsrt.cli.console.site import Site
+        from streamsrt.http.names import is_loopback
         from streamsrt.http.server import HttpServer, bound_socket
     except ImportError as error:
         raise ConfigError(f"the console needs pip install 'streamsrt[http]' ({error})") from error
     host = http.rpartition(":")[0]
-    token = _token(is_open=is_local(host) and not allow_changes)
+    token = _token(is_open=is_loopback(host) and not allow_changes)
     ended = _ended_by_signals()
     with bound_socket(http) as listening, bootstrap(bootstrap_servers) as servers:
         network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console"))
@@ -63,6 +64,8 @@ def console(
             sys.stdout.flush()
             note("the console runs; Ctrl-C ends it")
             ended.wait()
+            # First, so that no request goes on waiting for a broker that does not answer.
+            network.stop()
             server.stop()
         finally:
             network.stop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from streamsrt.cli.console.instances import InstanceFacts, Json
 from streamsrt.runtime.group_facts import ROLES, DescribedRebalance, GroupFacts, MemberFacts, Task
@@ -30,12 +30,15 @@ class PartView:
     nodes: tuple[str, ...] = ()
     chosen_sinks: bool = False
     knows_sinks: bool = True
+    is_global: bool = False
+    """It has no tasks: every instance reads all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
     """All that one look has found. ``offsets``: rows of ``groups describe``. ``rates``: records a second that are read, by
-    topic. ``rebalances``: the newest first; None where nobody tells."""
+    topic. ``rebalances``: the newest first; None where nobody tells. ``global_partitions``: how many each topic of a global
+    table has."""
 
     facts: GroupFacts
     status: UpgradeStatus
@@ -44,6 +47,7 @@ class GroupSnapshot:
     parts: Sequence[PartView]
     rebalances: Sequence[DescribedRebalance] | None
     instances: Mapping[str, InstanceFacts]
+    global_partitions: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_json(snapshot: GroupSnapshot) -> Json:
@@ -164,6 +168,10 @@ def _topics(snapshot: GroupSnapshot) -> Iterable[Json]:
             "lag": lag.get(topic),
             "records_per_second": snapshot.rates.get(topic),
         }
+    for topic, count in sorted(snapshot.global_partitions.items()):
+        if topic not in partitions:
+            told = {"lag": None, "records_per_second": None, "read_by": "every instance"}
+            yield {"topic": topic, "partitions": count, **told}
 
 
 def _stores(instances: Iterable[InstanceFacts]) -> list[Json]:
@@ -215,4 +223,15 @@ def parts_of_outline(group: str, outline: Json, named: Collection[str] = ()) -> 
             knows_sinks=part.get("sink_topics") is not None,
         )
         for part in reported
+    ] + [
+        PartView(
+            id=f"global {', '.join(table['stores'])}",
+            sources=tuple(table["topics"]),
+            patterns=(),
+            sinks=(),
+            stores=tuple(table["stores"]),
+            nodes=tuple(table["nodes"]),
+            is_global=True,
+        )
+        for table in outline.get("global_tables", ())
     ]

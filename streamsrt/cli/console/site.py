@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -26,10 +25,12 @@ from streamsrt.cli.console.changes import MOST_LETTERS
 from streamsrt.cli.console.instances import Json
 from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.cli.dlq import position_of
+from streamsrt.client.values import CallAbandonedError
 from streamsrt.dead_letters.letters import LetterOutcome, Position
 from streamsrt.errors import BrokerError, ConfigError, MissingTopicError, StreamsError
 from streamsrt.http import key_path
 from streamsrt.http.forwarding import InstanceUnreachableError
+from streamsrt.http.names import called_by, is_loopback
 from streamsrt.http.text import to_json
 
 _AT_ONCE = 4
@@ -129,7 +130,7 @@ class Site:
     def _refused_change(self, request: Request) -> tuple[int, Json] | None:
         if not self._allows_changes:
             return 403, {"message": "changes are not allowed: start the console with --allow-changes"}
-        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        if not _is_from_here(request):
             return 403, {"message": "changes are accepted only from the console's own page"}
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return 415, {"message": "a change must be JSON, with Content-Type: application/json"}
@@ -140,8 +141,8 @@ class Site:
 
     def _refused(self, request: Request) -> tuple[int, Json] | None:
         if self._token is None:
-            called = request.url.hostname or ""
-            if called in {"localhost", self._host} or _is_loopback(called):
+            called = called_by(request)
+            if not called or called == self._host.lower() or is_loopback(called):
                 return None
             return 403, {"message": f"{called!r} is not an address of this console: open the address that it printed"}
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -150,10 +151,21 @@ class Site:
         return 401, {"message": "the token is missing or wrong: open the address that the console printed"}
 
 
+def _is_from_here(request: Request) -> bool:
+    """Whether a page that a browser got from here sends the request, or a program that is no browser. A proxy may have
+    changed the header ``Host``; what browsers say of themselves is not touched by it."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    # At plain addresses beyond loopback, browsers leave that header out.
+    origin = request.headers.get("origin")
+    return origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
+
+
 def _answered(make: Callable[[Request], Json], request: Request) -> tuple[int, Json]:
     try:
         found = make(request)
-    except (BrokerError, InstanceUnreachableError) as error:
+    except (BrokerError, CallAbandonedError, InstanceUnreachableError) as error:
         return 503, {"message": str(error)}
     except (ConfigError, MissingTopicError) as error:
         return 404, {"message": str(error)}
@@ -183,15 +195,3 @@ def _positions(body: bytes) -> frozenset[Position] | str:
 
 def _json(status: int, body: Json) -> Response:
     return Response(to_json(body), status, _HEADERS, "application/json")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def is_local(host: str) -> bool:
-    """Whether only programs of this machine reach what listens there."""
-    return host == "localhost" or _is_loopback(host.strip("[]"))

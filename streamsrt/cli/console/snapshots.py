@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Final
 
 from streamsrt.cli.console.changes import change_letters
@@ -22,7 +23,7 @@ from streamsrt.cli.top import Overview
 from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.dead_letters.letters import LetterOutcome, Position
-from streamsrt.errors import ConfigError
+from streamsrt.errors import BrokerError, BrokerUnreachableError, ConfigError
 from streamsrt.runtime.group_facts import (
     Committed,
     DescribedRebalance,
@@ -37,6 +38,7 @@ from streamsrt.runtime.upgrade_status import UpgradeWatch
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 FRESH_S: Final = 1.0
+REACHED_WITHIN_S: Final = 3.0
 LETTERS_FRESH_S: Final = 5.0
 NOTHING_LEFT_FRESH_S: Final = 30.0
 """Beside upgrades, a topic that no task reads gets records only when somebody else writes to it."""
@@ -101,6 +103,8 @@ class Snapshots:
         self._kept: dict[tuple[str, str], tuple[float, Json]] = {}
         self._lock = threading.Lock()
         self._changing = threading.Lock()
+        self._unreached: tuple[float, str] | None = None
+        self._unreached_since = ""
 
     def overview(self) -> Json:
         """Returns one row per application."""
@@ -142,9 +146,24 @@ class Snapshots:
         with self._lock:
             if key in self._kept and self._clock() - self._kept[key][0] < for_s:
                 return self._kept[key][1]
+            self._check_cluster()
             taken = take()
             self._kept[key] = (self._clock(), taken)
             return taken
+
+    def _check_cluster(self) -> None:
+        """Raises BrokerUnreachableError within seconds; the requests of a look have longer."""
+        if self._unreached is not None and self._clock() - self._unreached[0] < FRESH_S:
+            # Who has waited for another look meanwhile need not try as well.
+            raise BrokerUnreachableError(self._unreached[1])
+        try:
+            self._network.admin.cluster(timeout_s=REACHED_WITHIN_S)
+        except BrokerError as error:
+            self._unreached_since = self._unreached_since or f"{datetime.now(UTC):%H:%M:%S}"
+            told = f"the cluster can't be reached since {self._unreached_since} UTC: {error}"
+            self._unreached = (self._clock(), told)
+            raise BrokerUnreachableError(told) from error
+        self._unreached, self._unreached_since = None, ""
 
     def _take_overview(self) -> Json:
         rows = self._overview.rows(self._clock())
@@ -158,15 +177,18 @@ class Snapshots:
         offsets = offset_rows_of(self._network, described, committed)
         instances = query_instances(_addresses(facts))
         streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
+        parts = _parts(name, streams, instances, facts)
+        of_global_tables = {topic for part in parts if part.is_global for topic in part.sources}
         return group_json(
             GroupSnapshot(
                 facts=facts,
                 status=watched.upgrade.status(watched.with_left(self._network.admin, facts, committed, at_s), at_s),
                 offsets=offsets,
                 rates=watched.rates(offsets, at_s),
-                parts=_parts(name, streams, instances, facts),
+                parts=parts,
                 rebalances=_rebalances(streams),
                 instances=instances,
+                global_partitions=self._network.admin.partitions_for(of_global_tables) if of_global_tables else {},
             )
         )
 

@@ -35,6 +35,8 @@ from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
 
+_KEY_MAX = 80
+
 
 def sinks_of(topology: Topology) -> dict[str, str]:
     """Returns the sink node by topic, without topics that are chosen per record."""
@@ -44,6 +46,18 @@ def sinks_of(topology: Topology) -> dict[str, str]:
         for node in part.nodes
         if isinstance(node, SinkNode) and node.topic is not None
     }
+
+
+def _which(record: RefusedRecord, node: str) -> str:
+    """Which record it is, as far as that is known here, and how to go on without it."""
+    key = repr(record.key)
+    shown = key if len(key) <= _KEY_MAX else f"{key[:_KEY_MAX]}…"
+    size = len(record.key or b"") + len(record.value or b"")
+    by = f", written by {node}" if node else ""
+    return (
+        f"It is the record with the key {shown}, the timestamp {record.timestamp} and {size:,} bytes of key and value{by}. "
+        "production.exception.handler=continue leaves such records out"
+    )
 
 
 class RefusedRecords:
@@ -92,6 +106,7 @@ class RefusedRecords:
         if result is HandlerResponse.RETRY and record.error.is_retriable:
             return RefusalAnswer.START_OVER
         self._last_letters = letters
+        record.error.args = (f"{record.error} {_which(record, context.node)}",)
         return RefusalAnswer.FAIL
 
     def _is_sent_shorter(self, record: RefusedRecord) -> bool:

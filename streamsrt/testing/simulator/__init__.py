@@ -32,20 +32,31 @@ module          what is in it
 ==============  =================================================================================
 """
 
-from streamsrt.testing.simulator.running import simulate, simulate_seeds, uninterrupted
-from streamsrt.testing.simulator.values import (
-    NO_FAULTS,
-    Check,
-    Compare,
-    Faults,
-    Input,
-    Inputs,
-    Output,
-    Outputs,
-    Protocols,
-    SimulationFailure,
-    SimulationResult,
-)
+import sys
+
+from streamsrt.errors import ConfigError
+
+try:
+    from streamsrt.testing.simulator.running import simulate, simulate_seeds, uninterrupted
+    from streamsrt.testing.simulator.values import (
+        NO_FAULTS,
+        Check,
+        Compare,
+        Faults,
+        Input,
+        Inputs,
+        Output,
+        Outputs,
+        Protocols,
+        SimulationFailure,
+        SimulationResult,
+    )
+except ConfigError as error:
+    # While the interpreter looks for what ``python -m`` names, there is nobody yet who could catch it.
+    if sys.argv[:1] != ["-m"] or __name__ not in sys.orig_argv:
+        raise
+    sys.stderr.write(f"simulator: {error}\n")
+    sys.exit(error.exit_code)
 
 __all__ = [
     "NO_FAULTS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill.column_types import TIME, time_of_ms
+from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.sources import connected
 from streamsrt.backfill.state_reading import (
     COLUMNS,
@@ -30,7 +32,7 @@ from streamsrt.backfill.state_reading import (
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic
-from streamsrt.errors import ConfigError
+from streamsrt.errors import ConfigError, StateDirectoryLockedError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import BundledBroker
@@ -183,9 +185,9 @@ def test_all_stores_can_be_read(scene: Scene) -> None:
 
 
 def test_files_of_a_running_instance_are_refused(scene: Scene) -> None:
-    with pytest.raises(ConfigError, match=r"an instance runs with .* read it from its changelog"):
+    with pytest.raises(StateDirectoryLockedError, match=r"an instance runs with .* read it from its changelog"):
         scene.files("counts")
-    with pytest.raises(ConfigError, match=r"an instance runs with .* stop it first"):
+    with pytest.raises(StateDirectoryLockedError, match=r"an instance runs with .* stop it first"):
         scene.files(UNLOGGED)
     with pytest.raises(ConfigError, match=r"no changelog \(logging=False\)"):
         scene.log(UNLOGGED)
@@ -246,6 +248,15 @@ def test_typed_exports_have_times_and_numbers(scene: Scene, tmp_path: Path) -> N
     assert all(exported(store) for store in SPECS if store != UNLOGGED)
 
 
+def test_what_needs_pyarrow_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(
+        BackfillError, match=r"need pyarrow, which is not installed: pip install 'streamsrt\[backfill\]'"
+    ):
+        StoreReading("tests.streamsrt.backfill.every_store:topology", "every", "counts", typed=True)
+
+
 def test_what_an_open_transaction_has_written_is_not_exported(scene: Scene) -> None:
     expected = scene.log("rows")
     topic = StateLog(scene.reading("rows"), scene.network).positions
@@ -277,8 +288,8 @@ def test_the_files_of_a_stopped_instance_hold_the_same(tmp_path: Path) -> None:
             with contextlib.closing(scene.streams):
                 scene.streams.start()
                 scene.wait()
-                running = {name: scene.log(name) for name in SPECS if name != UNLOGGED}
-            persistent = [name for name, spec in SPECS.items() if spec.persistent and spec.kind != "buffer"]
+                running = {name: scene.log(name) for name in (*SPECS, GLOBAL) if name != UNLOGGED}
+            persistent = [GLOBAL, *(name for name, each in SPECS.items() if each.persistent and each.kind != "buffer")]
             for name in persistent:
                 if name != UNLOGGED:
                     assert scene.files(name) == running[name], name

@@ -11,10 +11,13 @@ import pytest
 
 from streamsrt import KafkaStreams
 from streamsrt.cli.application import load_application
+from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome
 from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from streamsrt.errors import TopologyMismatchError
+from streamsrt.operators.engine.handlers import ErrorContext, dead_letter
+from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -150,6 +153,10 @@ def test_what_fails_again_waits_again(shop: Shop) -> None:
     (row,) = shop.waiting()
     (shown,) = shop("dlq", "show", shop.letters, row["letter"], "--json").rows
     assert shown["replays"] == 1
+    again = shop("dlq", "replay", shop.letters, "--execute")
+    assert again.code == 0
+    (shown,) = shop("dlq", "show", shop.letters, row["letter"], "--json").rows
+    assert (shown["state"], shown["replays"]) == ("replayed", 2)
     assert shown["key"] == "a"
     assert shown["value"] == "1?"
     assert f"{__file__}:" in shown["line"]
@@ -400,3 +407,51 @@ topology = builder.build()
     assert [line for line in told if "the step that failed" in line] == [
         "sum, the step that failed, keeps state: it may have updated its state before it failed, and would update it again"
     ]
+
+
+class Letters:
+    """A dead-letter topic with letters of records that failed at the same offset."""
+
+    def __init__(self, shop: Shop, network: NetworkThread) -> None:
+        self._shop = shop
+        self._collector = RecordCollector(network.producer.send, lambda _topic: 2)
+        self._network = network
+
+    def write(self, key: str, value: str, step: str = "parse") -> None:
+        context = ErrorContext(
+            topic=self._shop.orders,
+            partition=0,
+            offset=7,
+            node=step,
+            timestamp=5_000,
+            source_key=key.encode(),
+            source_value=value.encode(),
+            source_timestamp=5_000,
+        )
+        letter = dead_letter(context, ValueError("no such thing"), self._shop.letters)
+        self._collector.add(self._shop.letters, [letter.key], [letter.value], [5_000], [letter.headers], 0)
+        self._collector.flush()
+        self._network.producer.flush()
+
+
+def test_another_record_at_the_offset_of_a_replayed_one_is_replayed_too(shop: Shop) -> None:
+    """The source topic was deleted and created anew, or the application reads it again from its start."""
+    with connected(shop.servers, shop.letters) as network:
+        letters = Letters(shop, network)
+        letters.write("a", "1?")
+        letters.write("a", "1?", step="again")
+        assert "replayed 1 record" in shop("dlq", "replay", shop.letters, "--execute").err
+        letters.write("b", "2?")
+        assert len(shop.waiting()) == 1
+        assert "replayed 1 record" in shop("dlq", "replay", shop.letters, "--execute").err
+        letters.write("b", "2?")
+    assert shop.waiting() == [], "what was replayed is in its topic again"
+    rows = shop("dlq", "list", shop.letters, "--all", "--json").rows
+    at = max((row["letter"] for row in rows), key=lambda position: int(position[2:]))
+    (shown,) = shop("dlq", "show", shop.letters, at, "--json").rows
+    assert (shown["value"], shown["state"]) == ("2?", "replayed")
+    left = shop("dlq", "replay", shop.letters, "--execute")
+    assert "left out: 1 dead letter: another dead letter of the same record was replayed" in left.err
+    assert "replayed 0 records" in left.err
+    assert "replayed 1 record" in shop("dlq", "replay", shop.letters, "--at", at, "--execute").err
+    assert "no waiting dead letter" in shop("dlq", "replay", shop.letters, "--at", at, "--execute").err

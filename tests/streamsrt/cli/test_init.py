@@ -115,7 +115,10 @@ def test_the_image_is_not_root_and_keeps_its_state(project: Path) -> None:
     assert json.loads(said["ENTRYPOINT"]) == ["streamsrt"]
 
 
-@pytest.mark.parametrize("name", ["Shop", "1st", "a_b", "topology", "", "a/b"])
+NAMES = ["Shop", "1st", "a_b", "topology", "", "a/b", "class", "import", "json", "orjson", "pytest"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bad_name_is_refused(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     done = command("init", name)

@@ -45,12 +45,13 @@ def typed(*words: object, stdin: str = "") -> None:
 def stopped(bundled_broker: BundledBroker, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     folder = tmp_path_factory.mktemp("stopped")
     address = bundled_broker.bootstrap_servers
-    typed("topics", "create", "stopped-events", "-b", address)
+    typed("topics", "create", "stopped-events", "stopped-known", "-b", address)
 
     def process(*keys: int, timestamp: int) -> None:
         lines = "".join(f"{key}=event\n" for key in keys)
         words = ("--key", "integer", "--key-separator", "=", "--timestamp", timestamp, "-b", address)
-        typed("produce", "stopped-events", *words, stdin=lines)
+        for topic in ("stopped-known", "stopped-events"):
+            typed("produce", topic, *words, stdin=lines)
         config = {"application.id": "stopped", "bootstrap.servers": address, "state.dir": folder / "after"}
         KafkaStreams(stopped_app.topology, config).run(until="quiet")
 
@@ -72,6 +73,8 @@ def test_stores_are_listed_with_kind_rows_and_position(command: Command, stopped
     rows = inspected(command, stopped.before)
     assert [(row["store"], row["partition"], row["kind"]) for row in rows] == [
         ("counts", 0, "key_value"),
+        ("first-totals", 0, "key_value"),
+        ("known", 0, "key_value"),
         ("per-minute", 0, "window"),
         ("sessions", 0, "session"),
     ]
@@ -96,6 +99,38 @@ def test_rows_are_read_by_the_serdes_of_the_application(command: Command, stoppe
     assert (session["value"], session["window_start"], session["window_end"]) == ("2", MINUTE_MS, MINUTE_MS)
 
 
+@pytest.mark.parametrize("store", ["totals", "first-totals"])
+def test_a_renamed_store_is_read_by_either_name(command: Command, stopped: Stopped, store: str) -> None:
+    rows = inspected(command, stopped.before, "--store", store, "--application", APPLICATION)
+    assert {row["key"]: row["value"] for row in rows} == {"1": "1", "2": "2", "10": "1"}
+
+
+def test_a_global_store_is_read_and_exported_as_others_are(command: Command, stopped: Stopped, tmp_path: Path) -> None:
+    of_known = ("--store", "known", "--application", APPLICATION)
+    rows = inspected(command, stopped.after, *of_known)
+    assert {row["key"]: row["value"] for row in rows} == dict.fromkeys(("1", "2", "10", "30"), "event")
+    export = ("--application", APPLICATION, "-a", "stopped", "--state-dir", stopped.before, "--parquet", tmp_path)
+    done = command("state", "export", "known", *export, "--json")
+    assert done.rows == [{"partition": 0, "rows": 3, "position": "stopped-known-0:4"}]
+    assert command("state", "diff", tmp_path, stopped.before, *of_known).code == 0
+    assert command("state", "diff", tmp_path, stopped.after, *of_known).code == 10
+
+
+@pytest.mark.parametrize("words", [(), ("--application", APPLICATION)])
+def test_each_process_of_an_instance_has_the_same_global_store(
+    command: Command, stopped: Stopped, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    of_two = tmp_path / "two"
+    shutil.copytree(stopped.before, of_two)
+    shutil.copytree(of_two / "stopped/stores/known/0", of_two / "stopped/stores/known/1")
+    for name in ("stopped/stores/known", "stopped/global"):
+        (note,) = (of_two / name).glob("*0.json")
+        shutil.copy(note, note.with_name(note.name.replace("0.json", "1.json")))
+    done = command("state", "diff", stopped.before, of_two, "--store", "known", *words, "--json")
+    assert (done.code, done.rows[0]["second_rows"]) == (0, 3)
+    assert len(inspected(command, of_two, "--store", "known", *words)) == 3
+
+
 def test_rows_without_the_application_are_bytes(command: Command, stopped: Stopped) -> None:
     rows = inspected(command, stopped.before, "--store", "counts")
     assert {row["key"] for row in rows} == {"0x00000001", "0x00000002", "0x0000000a"}
@@ -115,9 +150,23 @@ def test_two_directories_are_compared_store_by_store(command: Command, stopped: 
         "different": 1,
     }
     assert (counts["sessions"]["only_second"], counts["sessions"]["different"]) == (2, 0)
+    assert list(counts) == ["counts", "first-totals", "known", "per-minute", "sessions"], (
+        "all, whatever they are called"
+    )
+    assert [counts[each]["only_second"] for each in ("first-totals", "known")] == [1, 1]
     changed = [row for row in done.rows if row["store"] == "counts" and "key" in row]
     assert [(row["key"], row["first"], row["second"]) for row in changed if row["first"]] == [("2", "2", "3")]
     assert len([row for row in command(*words, "--limit", "0").rows if "key" in row]) == 0
+
+
+def test_a_store_that_the_application_does_not_have_is_compared_as_bytes(
+    command: Command, stopped: Stopped, tmp_path: Path
+) -> None:
+    shutil.copytree(stopped.before, tmp_path / "state")
+    (tmp_path / "state/stopped/stores/counts").rename(tmp_path / "state/stopped/stores/left-over")
+    done = command("state", "diff", tmp_path / "state", tmp_path / "state", "--application", APPLICATION, "--json")
+    assert (done.code, len(done.rows)) == (0, 5)
+    assert f"store left-over: {APPLICATION} has no such store; its rows are compared as bytes" in done.err
 
 
 def test_equal_states_are_equal(command: Command, stopped: Stopped) -> None:
@@ -160,7 +209,7 @@ def test_typed_exports_are_compared_with_their_own_kind_and_with_directories(
 def test_the_directory_of_a_running_instance_is_refused(command: Command, stopped: Stopped) -> None:
     with StateDirectory(stopped.before, "stopped"):
         done = command("state", "inspect", stopped.before)
-    assert done.code == 2
+    assert done.code == 4
     assert "an instance runs with" in done.err
     assert "stop it first" in done.err
 
@@ -169,7 +218,7 @@ def test_the_directory_of_a_running_instance_is_refused(command: Command, stoppe
     ("words", "said"),
     [
         (["--from", "1"], "name it with --store"),
-        (["--store", "nothing"], "has no store 'nothing'; it has counts, per-minute, sessions"),
+        (["--store", "nothing"], "has no store 'nothing'; it has counts, first-totals, known, per-minute"),
     ],
 )
 def test_mistakes_are_told(command: Command, stopped: Stopped, words: list[str], said: str) -> None:

@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.top import GroupRow, table
+from streamsrt.cli.top import GroupRow, Overview, next_rows, table
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.cli.conftest import Command, Done
 from tests.system.processes import wait_until
@@ -52,6 +54,20 @@ def test_a_group_that_is_not_there_is_a_mistake(on_broker: Command) -> None:
     done = on_broker("top", "nobody", "--once")
     assert done.code == 2
     assert "no such group: nobody" in done.err
+
+
+def test_a_cluster_that_is_away_for_a_while_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = BundledBroker(tmp_path)
+    broker.start()
+    network = NetworkThread(ClientConfig(bootstrap_servers=broker.bootstrap_servers))
+    network.start()
+    overview = Overview(network, ())
+    assert next_rows(overview) == []
+    assert capsys.readouterr().err == ""
+    network.stop()
+    broker.stop()
+    assert next_rows(overview) == []
+    assert "Trying again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

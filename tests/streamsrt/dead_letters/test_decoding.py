@@ -40,6 +40,7 @@ def test_what_no_serde_reads_is_shown_as_it_is() -> None:
     assert told.startswith("{ (not decoded: ")
     assert shown("unheard-of", b"\xff\x00", value) == "ff00"
     assert as_text("any", "ä".encode()) == "ä"
+    assert as_text("any", b"\0\0\0\0\0\0\0\2") == "0000000000000002", "a number, not characters that nobody sees"
 
 
 def test_default_serdes_are_those_of_the_settings() -> None:

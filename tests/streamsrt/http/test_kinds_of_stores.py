@@ -154,6 +154,7 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
                 "new",
                 "old",
             ]
+            _check_what_is_refused(servers[0])
             wait_until(lambda: _standbys_have_all(two, one), "the standbys have what the active tasks have")
             owners = {key: one.query_metadata_for_key("counts", key).active_host for key in KEYS}
             gone = [key for key, host in owners.items() if str(host) == servers[1]]
@@ -168,6 +169,31 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
             servers[0], f"/stores/counts/keys/{gone[0]}?stale=true&position={orjson.dumps(ahead).decode()}"
         )
         assert (status, body["error"]) == (412, "NOT_UP_TO_BOUND")
+
+
+def _check_what_is_refused(server: str) -> None:
+    """A user's mistake has exit code 2; a key that is not there has 1."""
+    (row,) = cli("range", "counts", "--prefix", KEYS[0], "--limit", "1", "--server", server)
+    assert row["timestamp"] == cli("key", "counts", KEYS[0], "--server", server)[0]["timestamp"]
+    for arguments, code, said in (
+        (
+            ("key", "counts", KEYS[0], "--as-of", "0"),
+            2,
+            "a timestamped key-value store, and only versioned stores know",
+        ),
+        (("key", "minutes", KEYS[0]), 2, "use `streamsrt query windows`"),
+        (("range", "sessions"), 2, "use `streamsrt query sessions`"),
+        (("windows", "history"), 2, "use `streamsrt query key` or `versions`"),
+        (("windows", "counts", KEYS[0]), 2, "use `streamsrt query key` or `range`"),
+        (("range", "counts", "--limit", "0"), 2, "Invalid value for '--limit'"),
+        (("range", "counts", "--prefix", "a", "--to", "b"), 2, "give a prefix, or from and to"),
+        (("key", "counts", KEYS[0], "--partition", "99"), 2, "99"),
+        (("key", "counts", KEYS[0], "--position", "x"), 2, "position=x: give the position of an earlier response"),
+        (("key", "counts", "nobody"), 1, "has no key 'nobody'"),
+    ):
+        done = run_command("query", *arguments, "--server", server)
+        assert (done.returncode, said in " ".join(done.stderr.split())) == (code, True), (arguments, done.stderr)
+    assert all("everywhere" in each["stores"] for each in cli("instances", "--server", server)), "global stores, too"
 
 
 def _global_rows(streams: KafkaStreams) -> set[tuple[str, str]]:

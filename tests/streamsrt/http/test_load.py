@@ -20,8 +20,9 @@ from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
 from streamsrt.http.pages import PIECE_ROWS, Page, QueryRefusedError, Row
 from streamsrt.http.server import HttpServer, application, bound_socket
+from streamsrt.membership.values import Endpoint
 from streamsrt.queries.routing import Routing, StoreDirectory
-from streamsrt.queries.values import Position, QueryResult, StateQueryResult
+from streamsrt.queries.values import FailureReason, HostInfo, Position, QueryResult, StateQueryResult
 from streamsrt.runtime.values import Progress, State
 from topology import StreamsBuilder, serdes
 
@@ -43,9 +44,14 @@ class Store:
         self.let_go = threading.Event()
         self.asked = threading.Semaphore(0)
         self.breaks_after: int | None = None
+        self.has_it = True
 
     def query(self, *_: Any, **__: Any) -> StateQueryResult[Any]:
         self.asked.release()
+        if not self.has_it:
+            return StateQueryResult(
+                {0: QueryResult(failure_reason=FailureReason.NOT_ACTIVE, failure_message="elsewhere")}
+            )
         assert self.let_go.wait(PATIENCE_S)
         return StateQueryResult({0: QueryResult(self.rows(), Position({"in": {0: 7}}))})
 
@@ -55,7 +61,7 @@ class Store:
                 raise QueryRefusedError((503, {"error": "Gone", "message": "its task went elsewhere"}))
             yield row
 
-    def metrics(self) -> list[Any]:
+    def reported_metrics(self) -> list[Any]:
         return []
 
     def why_not_alive(self) -> list[str]:
@@ -104,6 +110,20 @@ def test_probes_and_what_others_ask_are_answered_while_queries_wait(store: Store
         store.let_go.set()
         assert forwarded.result()[0] == 200
         assert sorted(each.result()[0] for each in waiting) == [200] * 68 + [503] * 52
+
+
+@pytest.mark.parametrize("path", ["/stores/counts/keys/a", "/stores/counts/range"])
+def test_two_instances_with_one_address_are_named(store: Store, address: str, path: str) -> None:
+    """The group knows the partition at this instance's own address, and it is not here."""
+    store.let_go.set()
+    store.has_it = False
+    assert get(address, path)[1]["message"] == "elsewhere"
+    store.routing.own_host = HostInfo("127.0.0.1", 8080)
+    store.routing.update({Endpoint("127.0.0.1", 8080): (frozenset({("in", 0)}), frozenset())})
+    status, body = get(address, path)
+    assert status == 503
+    assert body["message"].startswith("the group knows partition 0 of store 'counts' at 127.0.0.1:8080, which is")
+    assert "another instance has the same application.server" in body["message"]
 
 
 def test_an_answer_has_no_more_rows_than_the_setting_allows(store: Store, address: str) -> None:

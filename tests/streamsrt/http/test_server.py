@@ -128,6 +128,11 @@ def _check_the_position(server: str) -> None:
 
 
 def _check_mistakes(server: str) -> None:
+    connection = http.client.HTTPConnection(server, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request("GET", "/stores/counts/range", headers={"Host": "evil.example"})
+        response = connection.getresponse()
+        assert (response.status, b"is not a name of this instance" in response.read()) == (403, True)
     assert get(server, "/stores/nothing/keys/a") == (
         404,
         {"error": "UnknownStateStore", "message": "the topology has no store 'nothing'; its stores: counts"},

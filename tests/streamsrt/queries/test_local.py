@@ -116,6 +116,8 @@ def test_timestamps_and_prefixes(rig: Rig) -> None:
     (answer,) = [each for each in ask(rig, TimestampedKeyQuery("apple")).values() if each.result is not None]
     assert answer.result == ValueAndTimestamp(2, stamp)
     assert dict(values(rig, PrefixQuery("ap", serdes.string))) == {"apple": 2, "apricot": 1}
+    stamped = dict(values(rig, PrefixQuery("apple", serdes.string, with_timestamps=True)))
+    assert stamped == {"apple": ValueAndTimestamp(2, stamp)}
     with rig.gate.idle:
         assert dict(counts_of(rig).prefix_scan("be", serdes.string)) == {"beet": 1}
         assert counts_of(rig, timestamped=True).get("beet").value == 1

@@ -71,12 +71,12 @@ def test_the_application_says_what_becomes_of_a_failure(
 
 def test_a_thread_that_hangs_is_named_before_what_it_said_earlier() -> None:
     before = ["the group gives this member no tasks", "ASSIGNMENT_DELAYED: no action is needed"]
-    assert with_silence(before, SILENT_S / 2, "it processes in-0 offset 0") == before
-    assert with_silence([], SILENT_S * 2, "it processes in-0 offset 0") == []
-    assert with_silence(before, 30.0, "it processes in-0 offset 0 at hang.py:4 in f") == [
-        "the processing thread has not polled for 30 s: it processes in-0 offset 0 at hang.py:4 in f. Before that:",
-        *before,
-    ]
+    assert with_silence(before, SILENT_S / 2, 300.0, "it processes in-0 offset 0") == before
+    silence = "the processing thread has not polled for 30 s: it processes in-0 offset 0 at hang.py:4 in f"
+    doing = "it processes in-0 offset 0 at hang.py:4 in f"
+    assert with_silence(before, 30.0, 300.0, doing) == [f"{silence}. Before that:", *before]
+    assert with_silence([], 30.0, 300.0, doing) == [], "it is busy"
+    assert with_silence([], 30.0, 6.0, doing) == [silence], "the group takes its tasks away"
 
 
 def test_nothing_is_processed_while_it_is_paused(rig: Rig) -> None:

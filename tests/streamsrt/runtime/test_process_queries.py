@@ -18,7 +18,7 @@ from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
 from streamsrt.queries.values import FailureReason, HostInfo, KeyQuery, PrefixQuery, RangeQuery, WindowKeyQuery
 from streamsrt.runtime.metrics import Metric
-from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
+from streamsrt.runtime.process_queries import WHOLE_INSTANCE, ProcessQueries, QueryChannel, QueryServer, metrics_of_all
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, CHANGELOG, Rig, counting, number
@@ -41,6 +41,19 @@ class Worker:
 
     def metrics(self) -> list[Metric]:
         return [Metric("some-total", "some-metrics", 1.0, {})]
+
+
+class Whole:
+    """The application's process, which knows of all of them."""
+
+    def __init__(self, queries: ProcessQueries) -> None:
+        self.queries = queries
+
+    def local_queries(self) -> StoreQueries:
+        return self.queries
+
+    def metrics(self) -> list[Metric]:
+        return self.queries.metrics()
 
 
 class Scene:
@@ -150,6 +163,14 @@ def test_a_stream_thread_that_is_not_there_yet(scene: Scene) -> None:
 def test_metrics_and_sizes_are_those_of_all(scene: Scene) -> None:
     assert [each.name for each in scene.queries.metrics()] == ["some-total"] * 2
     assert sorted(size.task_id[-2:] for size in scene.queries.store_sizes()) == ["_0", "_1"]
+
+
+def test_the_first_stream_thread_shows_the_metrics_of_the_whole_instance(scene: Scene) -> None:
+    assert metrics_of_all(scene.channel) is None, "the instance is starting"
+    server = QueryServer(scene.channel, WHOLE_INSTANCE, Whole(scene.queries))
+    assert [each.name for each in metrics_of_all(scene.channel) or ()] == ["some-total"] * 2
+    server.close()
+    assert metrics_of_all(scene.channel) is None, "it ends"
 
 
 def test_only_who_knows_the_secret_is_answered(scene: Scene) -> None:

@@ -134,6 +134,7 @@ const SHOWN = {
   topics: (app) => [table("topics", [
     ["Topic", (row) => row.topic], ["Partitions", (row) => row.partitions, { number: true }],
     ["Lag", (row) => row.lag, { number: true }], ["Records/s", (row) => row.records_per_second, { number: true }],
+    ["Read by", (row) => row.read_by, { rare: true, cell: (row) => row.read_by ?? "tasks" }],
   ], app.topics, "The application reads no topic yet.")],
   stores: (app) => [
     lookup(app),
@@ -357,13 +358,20 @@ function said(text, tone = "") {
   status.className = tone;
 }
 
-const given = /^#token=(.+)$/.exec(location.hash);
-if (given) {
+// The printed address, also where the tab shows the page already: then the browser does not load it again.
+function takeToken() {
+  const given = /^#token=(.+)$/.exec(location.hash);
+  if (!given) return;
   token = decodeURIComponent(given[1]);
   sessionStorage.setItem("token", token);
   history.replaceState(null, "", "#/");
 }
-addEventListener("hashchange", look);
+
+takeToken();
+addEventListener("hashchange", () => {
+  takeToken();
+  look();
+});
 matchMedia("(max-width: 640px)").addEventListener("change", refresh);
 addEventListener("resize", () => narrow() === null || refresh());
 document.addEventListener("visibilitychange", () => document.hidden || look());

@@ -49,7 +49,7 @@ export function graphOf(parts, topics) {
   };
   for (const part of parts) {
     const key = `part ${part.id}`;
-    nodes.set(key, { key, kind: "part", title: `subtopology ${part.id}`, lines: part.stores, nodes: part.nodes });
+    nodes.set(key, { key, kind: "part", title: part.is_global ? "every instance" : `subtopology ${part.id}`, lines: part.stores, nodes: part.nodes });
     for (const name of part.sources) edges.push({ from: topic(name), to: key, topic: name });
     for (const pattern of part.patterns) edges.push({ from: topic(pattern), to: key, topic: pattern });
     for (const name of part.sinks) edges.push({ from: key, to: topic(name) });

@@ -30,7 +30,7 @@ class Letters:
         on_broker("topics", "create", self.orders, topic, "--partitions", 1)
         lines = [
             {
-                "value": str(number),
+                "value": str(min(number, 6)),
                 "headers": {
                     "__streams.errors.topic": self.orders,
                     "__streams.errors.partition": "0",

@@ -9,18 +9,20 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.console.snapshots import FRESH_S, NOTHING_LEFT_FRESH_S, Snapshots
+from streamsrt.cli.console.snapshots import FRESH_S, NOTHING_LEFT_FRESH_S, REACHED_WITHIN_S, Snapshots
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig
+from streamsrt.client.values import CallAbandonedError, ClientConfig
+from streamsrt.errors import BrokerError
 from tests.browser import Browser
 from tests.fixtures_brokers import BundledBroker
 from tests.interop.test_other_clients import require
@@ -37,10 +39,10 @@ VIEWS = ("topology", "tasks", "members", "topics", "stores", "upgrade", "instanc
 class ConsoleProcess:
     """``streamsrt console`` on a free port."""
 
-    def __init__(self, address: str, *options: str) -> None:
+    def __init__(self, address: str, *options: str, stderr: int | IO[bytes] = subprocess.DEVNULL) -> None:
         command = [sys.executable, "-m", "streamsrt", "console", "-b", address, "--http", "127.0.0.1:0", *options]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT, env=environment(ROOT)
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT, env=environment(ROOT)
         )
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
@@ -291,6 +293,66 @@ def drawn(view: str) -> str:
     return f"{current} === '{view}' && document.getElementById('main').ariaBusy === 'false'"
 
 
+@pytest.mark.slow
+def test_a_cluster_that_is_away_is_told_soon_and_seen_again(tmp_path: Path) -> None:
+    broker = BundledBroker(tmp_path / "broker")
+    broker.start()
+    network = NetworkThread(ClientConfig(bootstrap_servers=broker.bootstrap_servers))
+    network.start()
+    now_s = [0.0]
+    snapshots = Snapshots(network, bootstrap_servers=broker.bootstrap_servers, clock=lambda: now_s[0])
+    try:
+        assert snapshots.overview()["groups"] == []
+        broker.stop()
+        now_s[0] += FRESH_S
+        began_s = time.monotonic()
+        with pytest.raises(BrokerError, match=r"the cluster can't be reached since \d\d:\d\d:\d\d UTC: ") as first:
+            snapshots.overview()
+        assert time.monotonic() - began_s < 4 * REACHED_WITHIN_S
+        with pytest.raises(BrokerError, match="can't be reached since") as second:
+            snapshots.group("who has waited meanwhile does not try as well")
+        assert str(second.value) == str(first.value)
+        broker.start()
+        now_s[0] += FRESH_S
+        wait_until(lambda: _is_answered(snapshots, now_s), "it is seen again", timeout_s=PATIENCE_S)
+    finally:
+        network.stop()
+        broker.stop()
+    with pytest.raises(CallAbandonedError, match="was closed before"):
+        network.admin.cluster()
+
+
+def _is_answered(snapshots: Snapshots, now_s: list[float]) -> bool:
+    now_s[0] += FRESH_S
+    try:
+        return snapshots.overview()["groups"] == []
+    except BrokerError:
+        return False
+
+
+@pytest.mark.slow
+def test_it_ends_without_a_traceback_while_the_cluster_is_away(tmp_path: Path) -> None:
+    broker = BundledBroker(tmp_path / "broker")
+    broker.start()
+    with (tmp_path / "console.err").open("w+b") as said:
+        console = ConsoleProcess(broker.bootstrap_servers, stderr=said)
+        try:
+            assert console.get("/api/groups")[0] == 200
+            broker.stop()
+            asked = threading.Thread(target=console.get, args=("/api/groups",))
+            asked.start()
+            assert console.stop() == 0
+            asked.join(PATIENCE_S)
+        finally:
+            console.stop()
+            broker.stop()
+        said.seek(0)
+        text = said.read().decode()
+    assert "the console runs" in text
+    for trouble in ("Traceback", "never awaited", "ERROR"):
+        assert trouble not in text, text
+
+
 def test_beyond_loopback_it_has_a_token(monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.setenv("STREAMSRT_CONSOLE_TOKEN", "short")
     done = command("console", "-b", "127.0.0.1:1", "--http", "0.0.0.0:0")
@@ -304,6 +366,25 @@ def test_a_wrong_address_is_a_mistake(command: Command) -> None:
     done = command("console", "-b", "127.0.0.1:1", "--http", "nowhere")
     assert done.code == 2
     assert "'nowhere': expected HOST:PORT" in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_the_printed_address_can_be_opened_in_the_tab_that_shows_the_page(
+    bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    require("chromium", "chromium")
+    console = ConsoleProcess(bundled_broker.bootstrap_servers, "--allow-changes")
+    plain, _, token = console.url.partition("#")
+    try:
+        with Browser(tmp_path) as page:
+            page.open(plain)
+            page.wait_for("main.innerText.startsWith('the token is missing or wrong')")
+            page.value(f"window.wasLoadedOnce = true, location.hash = '#{token}'")
+            page.wait_for("location.hash === '#/' && !main.innerText.startsWith('the token')")
+            assert page.value("window.wasLoadedOnce"), "only the fragment has changed"
+    finally:
+        console.stop()
 
 
 @pytest.mark.slow

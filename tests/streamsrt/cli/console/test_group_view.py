@@ -10,7 +10,7 @@ from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeWatch
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 from topology import StreamsBuilder, serdes
-from topology.graph.outline import chosen_sinks, outline
+from topology.graph.outline import chosen_sinks, global_tables, outline
 
 
 def member(name: str, *, active: set[Task] | None = None, warmup: set[Task] | None = None, **facts: Any) -> MemberFacts:
@@ -123,3 +123,22 @@ def test_a_subtopology_whose_records_choose_the_topic_says_so() -> None:
     parts = {each.sources: each for each in parts_of_outline("app", told)}
     assert (parts["clicks",].sinks, parts["clicks",].chosen_sinks) == (("seen",), False)
     assert (parts["orders",].sinks, parts["orders",].chosen_sinks) == ((), True)
+
+
+def test_global_tables_are_drawn_and_listed_though_no_group_knows_them() -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", key=serdes.string, value=serdes.long, store="known-rates")
+    orders = builder.stream("orders", key=serdes.string, value=serdes.string)
+    orders.join(rates, lambda order, rate: order, on=lambda key, value: key).to("priced")
+    topology = builder.build()
+    told = {**outline(topology).to_json(), "global_tables": global_tables(topology)}
+    parts = parts_of_outline("app", told)
+    assert [(each.is_global, each.sources, each.stores) for each in parts] == [
+        (False, ("orders",), ()),
+        (True, ("rates",), ("known-rates",)),
+    ]
+    page = shown(member("one"), parts=parts, offsets=[offset("orders", 0, 3)], global_partitions={"rates": 2})
+    assert [(each["topic"], each["partitions"], each.get("read_by")) for each in page["topics"]] == [
+        ("orders", 1, None),
+        ("rates", 2, "every instance"),
+    ]

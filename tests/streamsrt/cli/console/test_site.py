@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from starlette.types import Message
 
-from streamsrt.cli.console.site import Site, is_local
+from streamsrt.cli.console.site import Site
 from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig
@@ -94,8 +94,19 @@ def test_with_the_token_any_name_of_the_host_does() -> None:
     assert "'other' is not shown here" in got.message
 
 
-@pytest.mark.parametrize(("host", "status"), [("127.0.0.1:8090", 404), ("localhost:8090", 404), ("[::1]:8090", 404),
-                                              ("evil.example:8090", 403), ("127.0.0.1.evil.example", 403)])  # fmt: skip
+HOSTS = {
+    "127.0.0.1:8090": 404,
+    "localhost:8090": 404,
+    "[::1]:8090": 404,
+    "": 404,
+    "[": 404,
+    "[evil.example": 403,
+    "evil.example:8090": 403,
+    "127.0.0.1.evil.example": 403,
+}
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS.items())
 def test_without_a_token_a_name_that_points_here_is_refused(host: str, status: int) -> None:
     """Another site's page can have its own name resolve to this machine, and ask by it."""
     assert get(site(), "/api/groups/other", host=host).status == status
@@ -134,11 +145,18 @@ def test_a_change_is_refused_where_none_is_allowed(token: str | None, path: str)
         ({"authorization": "Bearer another"}, 401),
         ({"sec_fetch_site": "cross-site"}, 403),
         ({"sec_fetch_site": "same-site"}, 403),
+        ({"sec_fetch_site": "cross-site", "origin": "http://127.0.0.1:8090"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:8091"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
         ({"content_type": "text/plain"}, 415),
         ({"content_type": "application/x-www-form-urlencoded"}, 415),
         ({"content_length": "70000"}, 413),
         ({"content_length": ""}, 413),
         ({}, 404),
+        ({"origin": "http://127.0.0.1:8090"}, 404),
+        ({"origin": "https://console.example", "sec_fetch_site": "same-origin"}, 404),
         ({"sec_fetch_site": "same-origin", "content_type": "application/json; charset=utf-8"}, 404),
     ],
 )
@@ -159,18 +177,3 @@ def test_a_change_names_its_letters(body: bytes) -> None:
 def test_letters_are_shown_of_named_topics_only() -> None:
     got = get(site(), "/api/letters/secrets")
     assert (got.status, "--dead-letters secrets" in got.message) == (404, True)
-
-
-LOCAL = {
-    "127.0.0.1": True,
-    "localhost": True,
-    "[::1]": True,
-    "0.0.0.0": False,
-    "10.0.0.1": False,
-    "console.example": False,
-}
-
-
-@pytest.mark.parametrize(("host", "expected"), LOCAL.items())
-def test_what_is_local(host: str, expected: bool) -> None:
-    assert is_local(host) is expected

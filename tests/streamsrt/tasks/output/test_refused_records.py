@@ -62,6 +62,16 @@ def test_answers(handler: Any, is_retriable: bool, answer: RefusalAnswer) -> Non
     assert desk.collector.dropped_records == (answer is RefusalAnswer.DROP)
 
 
+def test_the_error_says_which_record_it_is_and_how_to_go_on() -> None:
+    desk = Desk("fail")
+    error = RecordRefusedError("Too large.", "out", 3, error_code=ErrorCode.MESSAGE_TOO_LARGE)
+    assert desk.refused(RefusedRecord("out", 3, b"k" * 200, b"v" * 1_000, 5, (), error)) is RefusalAnswer.FAIL
+    assert str(error) == (
+        f"Too large. It is the record with the key b'{'k' * 78}…, the timestamp 5 and 1,200 bytes of key and value, written "
+        "by SINK. production.exception.handler=continue leaves such records out"
+    )
+
+
 def test_the_handler_is_told_what_was_to_be_written_where() -> None:
     seen: list[ErrorContext] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamsrt.testing.simulator.__main__ import main
+from tests.fixtures_brokers import ROOT
 
 PROGRAM = """
 from streamsrt.testing.simulator import Input
@@ -70,3 +72,16 @@ def test_without_greenlet_the_extra_is_named() -> None:
     program = "import sys; sys.modules['greenlet'] = None; import streamsrt.testing.simulator"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith("the simulator needs greenlet: pip install 'streamsrt[simulator]'")
+
+
+def test_without_greenlet_the_command_says_so_in_one_message(tmp_path: Path) -> None:
+    (tmp_path / "greenlet.py").write_text("raise ImportError('it is not installed')\n", encoding="utf-8")
+    command = [sys.executable, "-m", "streamsrt.testing.simulator", "shop:topology"]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "simulator: the simulator needs greenlet: pip install 'streamsrt[simulator]'\n",
+    )

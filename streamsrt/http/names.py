@@ -1,0 +1,70 @@
+"""By which names a server may be asked that is meant for this machine only.
+
+1. What listens on loopback is reached by programs of this machine; a browser is one of them. Any page that it shows may have
+   its own name point to 127.0.0.1 and then ask by that name, with the rights of a page of this server (DNS rebinding). So
+   such a server answers only to names that nobody else can point anywhere.
+2. A server that others reach has other protection, or none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streamsrt.http.text import to_json
+
+_LOOPBACK_NAME: Final = "localhost"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach what listens there: a host without its port."""
+    plain = host.strip("[]")
+    if plain == _LOOPBACK_NAME:
+        return True
+    try:
+        return ipaddress.ip_address(plain).is_loopback
+    except ValueError:
+        return False
+
+
+def host_of(address: str) -> str:
+    """The host of ``HOST:PORT``, without brackets."""
+    return address.rpartition(":")[0].strip("[]")
+
+
+def called_by(request: Request) -> str:
+    """The name by which a request calls the server: its header ``Host`` without the port, which is anything that somebody
+    has written there. Empty where there is none: every browser sends one."""
+    given = request.headers.get("host", "").lower()
+    return given[1:].partition("]")[0] if given.startswith("[") else given.partition(":")[0]
+
+
+class OwnNamesOnly:
+    """Refuses requests by other names than loopback ones and those that ``names`` returns, while ``is_meant()``."""
+
+    def __init__(self, app: ASGIApp, is_meant: Callable[[], bool], names: Callable[[], set[str]]) -> None:
+        self._app = app
+        self._is_meant = is_meant
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._is_meant():
+            called = called_by(Request(scope))
+            if called and not is_loopback(called) and called not in {name.lower() for name in self._names()}:
+                await _refused(called)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _refused(called: str) -> Response:
+    message = (
+        f"{called!r} is not a name of this instance, which listens on loopback (http.listen): ask it at 127.0.0.1 or "
+        "localhost. If a proxy passes on the name by which it was called, let it send the instance's own one, or set "
+        "application.server to that name and the proxy's port"
+    )
+    return Response(to_json({"error": "ForeignHost", "message": message}), 403, media_type="application/json")
