@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import CallAbandonedError
 from streamsrt.config import STREAM_THREADS_MAX, StreamsConfig
-from streamsrt.errors import ConfigError, StreamsError, UserError
+from streamsrt.errors import StreamsError, UserError
 from streamsrt.http.missing_module import missing_module
 from streamsrt.queries.errors import (
     InvalidStateStoreError,

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports
 from tests.system.processes import wait_until
-from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
+from topology import EmitStrategy, Processor, ProcessorContext, Record, StreamsBuilder, TimeWindows, serdes
 from topology.graph.nodes import StoreSpec
 from topology.graph.topology import Topology
 
@@ -527,3 +528,18 @@ def test_old_state_is_deleted_at_the_start(scene: Scene, max_age_ms: int, is_kep
     streams = scene.streams(state_cleanup_dir_max_age_ms=max_age_ms)
     streams.run(timeout_s=0.1)
     assert left.exists() is is_kept
+
+
+def test_windows_with_a_long_grace_are_closed_by_the_wall_clock(scene: Scene) -> None:
+    """What says that they are closed is logged with a time that brokers accept: not that of a stream in the far future."""
+    scene.write(*numbers(1, 2))
+    builder = StreamsBuilder()
+    windows = TimeWindows(10, grace=timedelta(days=365 * 80))
+    counts = builder.stream(scene.source, key=serdes.string, value=serdes.integer).group_by_key().windowed_by(windows)
+    table = counts.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE, idle_timeout=50).count(store="counts")
+    table.to_stream(lambda window, _: window.key).to(scene.sink, key=serdes.string, value=serdes.long)
+    topology = builder.build()
+    with KafkaStreams(topology, scene.config()) as streams:
+        wait_until(lambda: bool(scene.read()) or streams.state is State.ERROR, "the window is closed")
+    assert streams.state is State.NOT_RUNNING
+    assert scene.read() == [2]

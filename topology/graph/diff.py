@@ -284,10 +284,10 @@ class _Compared:
         if not before or not after or not both & (before | after):
             return ""
         return (
-            f"it was fed by repartition topic {', '.join(sorted(before))}, and is fed by {', '.join(sorted(after))}: records "
-            "in flight in one that both versions have would not reach it, or reach it twice. Give the repartition steps that "
-            "feed it names that the old version does not have (name=), or stop the producers, let the old version read "
-            "everything, stop all its instances, and start the new version afterwards"
+            f"it was fed by repartition topic {', '.join(sorted(before))}, and is fed by {', '.join(sorted(after))}: "
+            "records in flight in one that both versions have would not reach it, or reach it twice. Give the "
+            "repartition steps that feed it names that the old version does not have (name=), or stop the producers, let "
+            "the old version read everything, stop all its instances, and start the new version afterwards"
         )
 
     def _partitions_of(self, old: StoreOutline, store: StoreOutline) -> tuple[Fate, str] | None:

@@ -47,10 +47,12 @@ class ClosedMark:
     def move(self, to_ms: int) -> None:
         """Stores and logs that windows were closed by the wall clock up to the stream time ``to_ms``."""
         env = self._env
-        self._cache.put(self._KEY, to_ms, to_ms, (), next(env.sequence))
+        # Windows with a long grace close at a time that is still to come. Brokers refuse records from that far ahead.
+        at_ms = min(to_ms, env.system_time_ms)
+        self._cache.put(self._KEY, to_ms, at_ms, (), next(env.sequence))
         if self._topic is not None:
             raw = self._serialize(to_ms)
-            env.collect(self._topic, [self._KEY], [raw], [to_ms], None, env.task_partition)
+            env.collect(self._topic, [self._KEY], [raw], [at_ms], None, env.task_partition)
 
 
 def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> ClosingWindows:
