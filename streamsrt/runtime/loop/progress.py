@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from streamsrt.client.interface import GroupMember
@@ -64,9 +65,7 @@ class ProgressReporter:
         """Creates a new snapshot, and logs what is due."""
         before = self._seen
         seen = self._seen = {owned.key: self._look_at(owned, now_ms) for owned in self._manager}
-        left = self.progress.left_records
-        if is_stopping and left is None:
-            left = self.progress.known_lag_records
+        former = self.progress
         by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
         self.progress = Progress(
             state=state,
@@ -83,8 +82,13 @@ class ProgressReporter:
             closed_tasks=self._manager.closed,
             memory=self._memory,
             assignment_changes=self._manager.assignment_changes.latest(),
-            left_records=left,
+            left_records=former.left_records,
         )
+        if is_stopping and former.left_records is None:
+            # The first look at what an instance leaves is the last one at its tasks. Where they are closed already, it is
+            # the one before.
+            left = self.progress.known_lag_records
+            self.progress = replace(self.progress, left_records=former.known_lag_records if left is None else left)
         self._log_restore(now_ms)
         drops = [_drops_of(each.owned, each.counters) for each in seen.values() if each.has_drops]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))

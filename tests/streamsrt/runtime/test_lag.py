@@ -47,3 +47,28 @@ def test_an_instance_that_has_stopped_shows_what_it_left(tmp_path: Path, bundled
             wait_until(lambda: streams.progress.lag_records == 5, "the records are waiting")
         assert streams.progress.tasks == ()
         assert streams.progress.lag_text == "lag 5"
+
+
+def test_what_was_processed_since_the_last_look_is_not_left(tmp_path: Path, bundled_broker: BundledBroker) -> None:
+    name, streams = tmp_path.name, list[KafkaStreams]()
+    seen: list[object] = []
+
+    def see(_key: object, value: object) -> None:
+        seen.append(value)
+        if len(seen) == 5:
+            streams[0].stop()
+
+    builder = StreamsBuilder()
+    builder.stream(f"{name}-in").foreach(see)
+    with connected(bundled_broker) as cluster:
+        cluster.make_topics(2, f"{name}-in")
+        config = {"application.id": name, "bootstrap.servers": cluster.address, "state.dir": tmp_path}
+        streams.append(KafkaStreams(builder.build(), config))
+        with streams[0] as running:
+            wait_until(lambda: running.progress.lag_text == "lag 0", "the ends of empty partitions are known")
+            running.pause()
+            cluster.write(f"{name}-in", [Row(b"k", b"v", 1)] * 5, 2, partition=1)
+            wait_until(lambda: running.progress.lag_records == 5, "the records are waiting")
+            running.resume()
+            wait_until(lambda: running.state is State.NOT_RUNNING, "it has stopped by itself")
+        assert (len(seen), running.progress.lag_text) == (5, "lag 0")
