@@ -55,6 +55,8 @@ class HandOverState(BaseModel):
     """Whether logs are written in transactions; it stays as it began."""
     state_dirs: tuple[str, ...] = ()
     """Where state files were being installed."""
+    places_compared: bool = False
+    """Of a repair: the application had its rows in the same partitions as the result, when its changelog was there."""
 
 
 def load_state(directory: Path, plan: BackfillPlan) -> HandOverState:
@@ -113,6 +115,7 @@ class HandOver:
         """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
         if self.state.step == "done":
             self._check_still_done()
+            self._report("done", self.already_done())
             return self.state
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
@@ -139,6 +142,10 @@ class HandOver:
         self._delete_writer_group()
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
+
+    def already_done(self) -> str:
+        """What there is to say where nothing is left to do."""
+        return f"plan {self._plan.id} was handed over to application {self._plan.application_id} before: nothing to do"
 
     def _results(self) -> list[TaskManifest]:
         """The checked results that are handed over, in the order of the plan's tasks."""

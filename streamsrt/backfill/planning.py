@@ -46,9 +46,9 @@ from streamsrt.backfill.plan import (
     StoreRepair,
     TaskPlan,
 )
+from streamsrt.backfill.planned_application import configured, subtopology_id
 from streamsrt.backfill.repair.inputs import check_counts, check_not_ahead, check_whole, repair_of, unread_range
 from streamsrt.backfill.repair.scope import RepairScope, scope_of
-from streamsrt.backfill.run_task import configured, subtopology_id
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
 from streamsrt.client.interface import Network

@@ -18,6 +18,7 @@ from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology as AssignedPart
 from streamsrt.assignment.topology import topology_of
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.planned_application import subtopology_id
 from streamsrt.backfill.repartition.partitioners import Placements, Placing
 from streamsrt.backfill.repartition.placement import (
     Closing,
@@ -29,7 +30,6 @@ from streamsrt.backfill.repartition.placement import (
     refusal_of,
     whole_key_of_rows,
 )
-from streamsrt.backfill.run_task import subtopology_id
 from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.membership.topology_metadata import topology_metadata
