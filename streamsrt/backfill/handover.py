@@ -160,6 +160,7 @@ class HandOver:
         """Raises what :meth:`commit` would raise before it changes anything: PlanError, VerificationError, HandOverError."""
         if self.state.step == "done":
             self._check_still_done()
+            self._report("done", self.already_done())
             return
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -148,7 +148,7 @@ def make_plan(
         "lakes": tuple(lake for lake, _ in lakes.values()),
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
         "warnings": (
-            *_warnings(topology, ranges.values(), earlier),
+            *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
@@ -598,11 +598,14 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
             yield f"{lake.null_keys} records in the lake of {lake.topic} have no key"
 
 
-def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None) -> list[str]:
+def _warnings(
+    topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None, store: str | None
+) -> list[str]:
+    """What to know about a plan for these subtopologies. ``store``: the only one that is written."""
     found = [*notes(topology), *(() if earlier is None else not_in_snapshot(topology))]
     for each in topology.subtopologies:
         for spec in each.stores:
-            if not spec.logging and spec.source_topic is None:
+            if store is None and not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
     ranges = list(ranges)
     truncated = [source for source in ranges if source.start > 0 and source.log_from_ms is None]

@@ -281,6 +281,7 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             f"store {made.repair.store} of {made.application_id} is rebuilt from what the application has read; stores that "
             f"it is computed from, which commit compares with the cluster: {others}"
         )
+        _note_fed(made)
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"
@@ -563,9 +564,14 @@ def commit(
     """Hand over: changelogs and outputs, then the offsets. Run it again after an interruption."""
     found = Backfill(directory).status()
     _note_changes(found.plan)
+    _note_fed(found.plan)
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
-            Backfill(directory, bootstrap_servers=address).check_commit(transactions=transactions)
+            state = Backfill(directory, bootstrap_servers=address).check_commit(
+                on_step=lambda _, text: note(text), transactions=transactions
+            )
+        if state.step == "done":
+            return
         repair, application_id = found.plan.repair, found.plan.application_id
         what = f"hand plan {found.plan.id} over to application {application_id}"
         if repair is not None:
@@ -578,6 +584,15 @@ def commit(
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+def _note_fed(plan: BackfillPlan) -> None:
+    """Says which other stores have results of what is repaired."""
+    if plan.repair is not None and plan.repair.fed:
+        note(
+            f"computed from store {plan.repair.store}: {', '.join(plan.repair.fed)}. If its rows were wrong, and not only "
+            "lost, repair these stores next, in this order, before the application is started"
+        )
 
 
 def _note_changes(plan: BackfillPlan) -> None:

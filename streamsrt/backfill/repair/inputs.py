@@ -49,6 +49,7 @@ def repair_of(network: Network, topology: Topology, application_id: str, scope: 
     return StoreRepair(
         store=scope.spec.name,
         feeding=dict(scope.feeding),
+        fed=scope.fed,
         committed={
             f"{topic}-{partition}": ReadPosition(offset=each.offset, metadata=each.metadata)
             for (topic, partition), each in sorted(offsets.items())

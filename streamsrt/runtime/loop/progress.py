@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from streamsrt.client.interface import GroupMember
@@ -64,13 +65,15 @@ class ProgressReporter:
         """Creates a new snapshot, and logs what is due."""
         before = self._seen
         seen = self._seen = {owned.key: self._look_at(owned, now_ms) for owned in self._manager}
+        tasks = tuple(each.progress for each in seen.values())
         left = self.progress.left_records
         if is_stopping and left is None:
-            left = self.progress.known_lag_records
+            # The last snapshot may be of before the last records. Later, when tasks are closed, they show no lag.
+            left = (replace(self.progress, tasks=tasks) if tasks else self.progress).known_lag_records
         by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
         self.progress = Progress(
             state=state,
-            tasks=tuple(each.progress for each in seen.values()),
+            tasks=tasks,
             processed_records=self.processed_records,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,

@@ -33,6 +33,20 @@ def test_what_is_left_when_stream_threads_end_is_added_up() -> None:
     assert total_of(State.NOT_RUNNING, [*ended, Progress()]).lag_text == ""
 
 
+def test_an_instance_that_has_processed_all_leaves_nothing(tmp_path: Path, bundled_broker: BundledBroker) -> None:
+    name = tmp_path.name
+    builder = StreamsBuilder()
+    builder.stream(f"{name}-in").to(f"{name}-out")
+    with connected(bundled_broker) as cluster:
+        cluster.make_topics(2, f"{name}-in", f"{name}-out")
+        config = {"application.id": name, "bootstrap.servers": cluster.address, "state.dir": tmp_path}
+        for partition in range(2):
+            cluster.write(f"{name}-in", [Row(b"k", b"v", 1)] * 2_000, 2, partition=partition)
+        streams = KafkaStreams(builder.build(), config)
+        streams.run(until="quiet", timeout_s=60, signals=False)
+        assert (streams.progress.processed_records, streams.progress.lag_text) == (4_000, "lag 0")
+
+
 def test_an_instance_that_has_stopped_shows_what_it_left(tmp_path: Path, bundled_broker: BundledBroker) -> None:
     name = tmp_path.name
     builder = StreamsBuilder()
