@@ -244,7 +244,7 @@ class HandOver:
         names = [topic.name for topic in missing]
         self._save(created_topics=tuple(sorted({*self.state.created_topics, *names})))
         errors = self._network.admin.create_topics(missing)
-        theirs = [name for name, error in errors.items() if _is_there(error)]
+        theirs = [name for name, error in errors.items() if _has_code(error, ErrorCode.TOPIC_ALREADY_EXISTS)]
         if theirs:
             self._save(created_topics=tuple(each for each in self.state.created_topics if each not in theirs))
             raise HandOverError(
@@ -394,22 +394,29 @@ class HandOver:
         return actions
 
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
+        if not self._before("marked"):
+            # A transaction that is left open keeps Apache Kafka from deleting the writer's group.
+            self._writer.fence(())
         failed = self._network.admin.delete_topics(topics) if topics else {}
-        self._delete_writer_group()
-        if delete_group:
-            failed |= self._network.admin.delete_groups([self._plan.application_id])
         for error in failed.values():
             if error is not None:
                 raise error
+        self._delete_writer_group()
+        if delete_group:
+            self._delete_group(self._plan.application_id)
         (self._directory / HANDOVER_FILE).unlink(missing_ok=True)
         sync(self._directory)
 
     def _delete_writer_group(self) -> None:
         group = writer_group(self._plan)
         if any(listed.group_id == group for listed in self._network.admin.list_groups()):
-            for error in self._network.admin.delete_groups([group]).values():
-                if error is not None:
-                    raise error
+            self._delete_group(group)
+
+    def _delete_group(self, group: str) -> None:
+        for error in self._network.admin.delete_groups([group]).values():
+            # An earlier attempt may have deleted it, although the broker still lists it.
+            if error is not None and not _has_code(error, ErrorCode.GROUP_ID_NOT_FOUND):
+                raise error
 
 
 def _logs(manifest: TaskManifest) -> list[LogResult]:
@@ -426,5 +433,5 @@ def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
     return found
 
 
-def _is_there(error: StreamsError | None) -> bool:
-    return isinstance(error, RequestFailedError) and error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+def _has_code(error: StreamsError | None, code: ErrorCode) -> bool:
+    return isinstance(error, RequestFailedError) and error.error_code == code

@@ -15,6 +15,7 @@ from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.cli.entry import run_command_line
+from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError
 from streamsrt.wire.records import encode_batch
@@ -212,6 +213,46 @@ def test_an_abort_puts_the_offsets_back(scene: Scene) -> None:
     assert backfill.abort(execute=True) == said
     assert scene.network.admin.committed(ID) == committed
     wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    assert backfill.commit().step == "done"
+
+
+def test_a_transaction_that_is_left_open_does_not_keep_an_abort_from_its_end(
+    any_scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = any_scene
+    scene.load(departures(100))
+    scene.run_live(ID)
+    committed, backfill = scene.network.admin.committed(ID), computed(scene, "plan", store=STORE)
+    follow(to_replace(backfill), scene, steps=3)
+
+    async def dies(_self: TransactionCoordination, _committed: bool, _deadline: float) -> None:
+        raise Interrupted("records and offsets are sent, and the transaction is not ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionCoordination, "end", dies)
+        with pytest.raises(Interrupted):
+            backfill.commit()
+    backfill.abort(execute=True)
+    assert {tp: (at.offset, at.metadata) for tp, at in scene.network.admin.committed(ID).items()} == {
+        tp: (at.offset, at.metadata) for tp, at in committed.items()
+    }
+    wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    assert backfill.commit().step == "done"
+    scene.run_live(ID)
+
+
+def test_a_commit_after_half_an_abort_says_what_to_do(scene: Scene) -> None:
+    scene.load(departures(100))
+    scene.run_live(ID)
+    backfill = computed(scene, "plan", store=STORE)
+    follow(to_replace(backfill), scene, steps=3)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at(f"marked {CHANGELOG}"))
+    scene.network.admin.delete_topics([CHANGELOG])
+    wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    with pytest.raises(HandOverError, match=f"'{CHANGELOG}' is gone: streamsrt backfill abort --execute, then"):
+        backfill.commit()
+    backfill.abort(execute=True)
     assert backfill.commit().step == "done"
 
 
