@@ -395,7 +395,7 @@ class HandOver:
 
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
         if not self._before("marked"):
-            # A transaction that is left open keeps Apache Kafka from deleting the writer's group.
+            # A killed attempt may have left a transaction open: readers of outputs would wait for its end.
             self._writer.fence(())
         failed = self._network.admin.delete_topics(topics) if topics else {}
         for error in failed.values():
@@ -414,7 +414,7 @@ class HandOver:
 
     def _delete_group(self, group: str) -> None:
         for error in self._network.admin.delete_groups([group]).values():
-            # An earlier attempt may have deleted it, although the broker still lists it.
+            # Apache Kafka deletes a group itself when the topics of its offsets are gone, and may list it until then.
             if error is not None and not _has_code(error, ErrorCode.GROUP_ID_NOT_FOUND):
                 raise error
 
