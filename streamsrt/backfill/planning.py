@@ -47,7 +47,14 @@ from streamsrt.backfill.plan import (
     TaskPlan,
 )
 from streamsrt.backfill.planned_application import configured, subtopology_id
-from streamsrt.backfill.repair.inputs import check_counts, check_not_ahead, check_whole, repair_of, unread_range
+from streamsrt.backfill.repair.inputs import (
+    check_counts,
+    check_not_ahead,
+    check_whole,
+    lost_configs,
+    repair_of,
+    unread_range,
+)
 from streamsrt.backfill.repair.scope import RepairScope, scope_of
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
@@ -149,6 +156,7 @@ def make_plan(
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
         "warnings": (
             *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
+            *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
@@ -278,6 +286,10 @@ class _Shape:
 
     def task_id(self, subtopology: Subtopology, partition: int) -> str:
         return f"{subtopology_id(subtopology, self.config)}_{partition}"
+
+    def changelog(self, scope: RepairScope) -> str:
+        """The changelog of the store that is rebuilt."""
+        return self._name(scope.spec.changelog_name)
 
     def internal_topics(self) -> list[InternalTopicPlan]:
         found = []

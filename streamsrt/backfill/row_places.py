@@ -9,11 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from streamsrt.backfill.errors import UnplacedRowError
-from streamsrt.backfill.manifest import StrayRows
+from streamsrt.backfill.manifest import StrayRows, TaskManifest
 from streamsrt.backfill.plan import BackfillPlan, TaskPlan
 from streamsrt.backfill.repartition.partitioners import Placements, Placing
 from streamsrt.backfill.repartition.placement import (
@@ -23,10 +24,16 @@ from streamsrt.backfill.repartition.placement import (
     refusal_of,
     whole_key_of_rows,
 )
+from streamsrt.backfill.repartition.survey import PROOF_BITS
 from streamsrt.wire.murmur2 import murmur2_many
+from streamsrt.wording import counted
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.topology import Topology
 
+BY_THEIR_KEYS = (
+    "Plan again in another --dir with a lake without partitions that has the records from before (--lake, --lake-until): "
+    "they are then placed by their keys"
+)
 KEPT_KEYS = 200
 """So many keys of rows in other places are kept of a partition of a store, to look for them in the cluster."""
 
@@ -106,3 +113,37 @@ class RowPlaces:
 
 def _by_program(placing: Placing, key: bytes, whole_key: bytes, value: bytes | None) -> PartitionOf:
     return lambda count: placing.partition(key, whole_key, value, count)
+
+
+# ------------------------------------------------------------------------------------------------------ what that says
+
+
+def explaining(strays: Collection[StrayRows]) -> list[int]:
+    """The numbers of partitions each of which explains where all of the rows of a store are."""
+    return sorted(set.intersection(*(set(each.explained_by) for each in strays)))
+
+
+def is_explained(strays: Collection[StrayRows], count: int) -> bool:
+    """Whether a smaller number of partitions than ``count`` explains where all of the rows are, and chance does not."""
+    rows = sum(each.rows for each in strays)
+    by_chance = any(each.has_own_keys for each in strays) and rows * math.log2(count) < PROOF_BITS
+    return bool(explaining(strays)) and not by_chance
+
+
+def notes_on_places(plan: BackfillPlan, manifests: Iterable[TaskManifest]) -> Iterator[str]:
+    """Notes about stores with rows of records from before the source topics got more partitions."""
+    counts = {topic.name: topic.partitions for topic in plan.internal_topics}
+    strays: dict[tuple[str, str], list[StrayRows]] = {}
+    for manifest in manifests:
+        for store in manifest.stores:
+            if store.strays is not None and store.changelog is not None:
+                strays.setdefault((store.name, store.changelog.topic), []).append(store.strays)
+    for (name, topic), found in sorted(strays.items()):
+        if is_explained(found, counts[topic]):
+            before = " or ".join(map(str, explaining(found)))
+            yield (
+                f"store {name}: {counted(sum(each.rows for each in found), 'row')} lie where {before} partitions put their "
+                f"keys, and there are {counts[topic]} now. The records seem to be from before the source topics got more "
+                "partitions. Later records of these keys are in other partitions, so a key may have rows in two. "
+                f"{BY_THEIR_KEYS}"
+            )

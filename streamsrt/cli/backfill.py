@@ -19,6 +19,7 @@ from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.report import BackfillReport
 from streamsrt.backfill.report_page import page
+from streamsrt.backfill.row_places import notes_on_places
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
@@ -383,6 +384,8 @@ def run(
             f"{overtaken} records are older than what other partitions had when the earlier backfill ended. They are "
             "processed behind it, as they would be live; one backfill over everything would have processed them before"
         )
+    for text in notes_on_places(load_plan(directory), manifests):
+        note(f"warning: {text}")
     note(
         f"finished: {counted(len(manifests), 'task')}, {counted(records, 'record')}; streamsrt backfill commit hands over"
     )
@@ -537,6 +540,8 @@ def verify(
         entries = sum(store.entries for store in results)
         rows.append({"store": name, "partitions": len(results), "entries": entries, "digest": merged(digests)})
     print_rows(["store", "partitions", "entries", "digest"], rows, as_json=as_json)
+    for text in notes_on_places(load_plan(directory), manifests):
+        note(f"warning: {text}")
     records = sum(manifest.records for manifest in manifests)
     note(f"{counted(len(manifests), 'task')}, {counted(records, 'record')}: all results are whole")
 

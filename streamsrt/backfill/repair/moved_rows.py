@@ -11,23 +11,18 @@ them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import StrayRows, TaskManifest
-from streamsrt.backfill.repartition.survey import PROOF_BITS
+from streamsrt.backfill.row_places import BY_THEIR_KEYS, explaining, is_explained
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST
 from streamsrt.wording import counted
 
-ADVICE = (
-    "Plan again in another --dir with a lake without partitions that has the records from before (--lake, --lake-until): "
-    "they are then placed by their keys. Or replace the whole state with a backfill of that lake without --store, under "
-    "another --application-id"
-)
+_ADVICE = f"{BY_THEIR_KEYS}. Or replace the whole state with a backfill of that lake without --store, under another --application-id"
 _LISTED = 3
 
 
@@ -57,7 +52,7 @@ class MovedRows(NamedTuple):
             f"store {repaired!r} can't be rebuilt from these records: {counted(self.rows, 'row')} of store "
             f"{self.store!r}{also} would lie where {before} put their keys, and {self.changelog} has {partitions} (keys "
             f"{listed}{', ...' if len(self.keys) > _LISTED else ''}). The records are from before the source topics got "
-            f"more partitions, and {moved} (streamsrt state repartition): a key would have rows in two partitions. {ADVICE}"
+            f"more partitions, and {moved} (streamsrt state repartition): a key would have rows in two partitions. {_ADVICE}"
         )
 
 
@@ -77,11 +72,11 @@ def moved_rows(
     for name, by_partition in sorted(strays.items()):
         topic = changelogs[name]
         seen = _seen_elsewhere(network, topic, by_partition)
-        if seen is None and not _is_explained(by_partition, counts[topic]):
+        if seen is None and not is_explained(by_partition.values(), counts[topic]):
             seen = False
         if seen is False:
             continue
-        explained = _explaining(by_partition)
+        explained = explaining(by_partition.values())
         yield MovedRows(
             store=name,
             changelog=topic,
@@ -94,18 +89,6 @@ def moved_rows(
             ],
             is_seen=seen is True,
         )
-
-
-def _explaining(strays: Mapping[int, StrayRows]) -> list[int]:
-    """The numbers of partitions each of which explains where all of the rows are."""
-    return sorted(set.intersection(*(set(each.explained_by) for each in strays.values())))
-
-
-def _is_explained(strays: Mapping[int, StrayRows], count: int) -> bool:
-    """Whether a smaller number of partitions explains where all of the rows are, and chance does not."""
-    rows = sum(each.rows for each in strays.values())
-    by_chance = any(each.has_own_keys for each in strays.values()) and rows * math.log2(count) < PROOF_BITS
-    return bool(_explaining(strays)) and not by_chance
 
 
 def _seen_elsewhere(network: Network, topic: str, strays: Mapping[int, StrayRows]) -> bool | None:

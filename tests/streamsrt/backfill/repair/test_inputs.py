@@ -98,6 +98,20 @@ def test_the_history_must_be_whole_and_not_longer_than_what_was_read() -> None:
         check_not_ahead(("words", 1), [7, 10], 9)
 
 
+def test_settings_that_only_the_old_changelog_has_are_named(scene: Scene) -> None:
+    loaded(scene)
+    run_live(scene)
+    assert not planned(scene, "as-it-is", ID, "counts").status().plan.warnings
+    settings = {"max.message.bytes": "2000000", "cleanup.policy": "compact"}
+    scene.network.admin.alter_topic_configs(f"{ID}-counts-changelog", settings)
+    (warning,) = planned(scene, "changed", ID, "counts").status().plan.warnings
+    assert "(max.message.bytes=2000000)" in warning
+    backfill = Backfill(scene.folder / "kept", bootstrap_servers=scene.servers)
+    option = warning.rpartition(" -c ")[2]
+    config = {"statestore.cache.max.bytes": "0", **dict([option.split("=")])}
+    assert not backfill.plan(APPLICATION, application_id=ID, config=config, store="counts").warnings
+
+
 def test_a_repair_has_no_notes_about_what_it_does_not_compute(scene: Scene) -> None:
     loaded(scene)
     config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}

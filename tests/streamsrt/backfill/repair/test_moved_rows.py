@@ -12,6 +12,7 @@ from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.manifest import LogResult, StoreResult, StrayRows, TaskManifest
 from streamsrt.backfill.repair.moved_rows import moved_rows
 from streamsrt.backfill.repartition.job import StateRepartition
+from streamsrt.backfill.row_places import notes_on_places
 from streamsrt.client.interface import Network
 from streamsrt.client.values import NewTopic
 from streamsrt.wire.murmur2 import partition_for_key
@@ -111,6 +112,8 @@ def test_an_application_that_began_after_the_topics_had_grown_has_its_rows_where
     write(scene, AFTER)
     run_live(scene)
     backfill = computed(scene, "counts")
+    (note,) = notes_on_places(backfill.status().plan, backfill.verify())
+    assert f"store counts: {astray()} rows lie where 2 partitions put their keys, and there are 5 now" in note
     with pytest.raises(HandOverError, match="All else is ready"):
         backfill.check_commit()
     delete(scene, "counts")
@@ -128,6 +131,7 @@ def test_a_producer_with_a_partitioner_of_its_own_is_no_reason(scene: Scene) -> 
     run_live(scene)
     backfill = computed(scene, "counts")
     assert any(store.strays for each in backfill.verify() for store in each.stores)
+    assert not list(notes_on_places(backfill.status().plan, backfill.verify()))
     delete(scene, "counts")
     assert backfill.commit().step == "done"
 
