@@ -140,9 +140,10 @@ def notes_on_places(plan: BackfillPlan, manifests: Iterable[TaskManifest]) -> It
                 strays.setdefault((store.name, store.changelog.topic), []).append(store.strays)
     for (name, topic), found in sorted(strays.items()):
         if is_explained(found, counts[topic]):
-            before = " or ".join(map(str, explaining(found)))
+            numbers = explaining(found)
+            before = " or ".join([*map(str, numbers[:-1]), counted(numbers[-1], "partition")])
             yield (
-                f"store {name}: {counted(sum(each.rows for each in found), 'row')} lie where {before} partitions put their "
+                f"store {name}: {counted(sum(each.rows for each in found), 'row')} lie where {before} would put their "
                 f"keys, and there are {counts[topic]} now. The records seem to be from before the source topics got more "
                 "partitions. Later records of these keys are in other partitions, so a key may have rows in two. "
                 f"{BY_THEIR_KEYS}"

@@ -22,7 +22,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST
 from streamsrt.wording import counted
 
-_ADVICE = f"{BY_THEIR_KEYS}. Or replace the whole state with a backfill of that lake without --store, under another --application-id"
+_ADVICE = f"{BY_THEIR_KEYS}. Or replace the whole state with a backfill of that lake, under another --application-id"
 _LISTED = 3
 
 
