@@ -39,7 +39,10 @@ from topology.graph.join_sides import topics_of_other_side
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology
 
-_UNLESS = "or run it under another application id, with state from streamsrt backfill or with empty state"
+_UNLESS = (
+    "or run it under another application id, with state from streamsrt backfill, which gets the records from before as a "
+    "lake without partitions (--lake, --lake-until), or with empty state"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
