@@ -16,6 +16,8 @@
 ``order``                 the one order in which a task replays its partitions
 ``replay``                the live task over frozen inputs
 ``run_task``              one task from its inputs to its published result
+``planned_application``   the application of a plan: topology, settings, ids of its parts
+``row_places``            which rows of a computed store lie elsewhere than their keys belong
 ``attempts``              attempts at tasks: a folder for each, and what is left of them
 ``manifest``              the manifest of a finished task: its files, counts and digests
 ``sources``               the cluster's log and repartition results

@@ -55,6 +55,8 @@ class HandOverState(BaseModel):
     """Whether logs are written in transactions; it stays as it began."""
     state_dirs: tuple[str, ...] = ()
     """Where state files were being installed."""
+    places_compared: bool = False
+    """Of a repair: the application had its rows in the same partitions as the result, when its changelog was there."""
 
 
 def load_state(directory: Path, plan: BackfillPlan) -> HandOverState:
@@ -113,6 +115,7 @@ class HandOver:
         """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
         if self.state.step == "done":
             self._check_still_done()
+            self._report("done", self.already_done())
             return self.state
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
@@ -140,6 +143,10 @@ class HandOver:
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
 
+    def already_done(self) -> str:
+        """What there is to say where nothing is left to do."""
+        return f"plan {self._plan.id} was handed over to application {self._plan.application_id} before: nothing to do"
+
     def _results(self) -> list[TaskManifest]:
         """The checked results that are handed over, in the order of the plan's tasks."""
         return verify_results(self._directory, self._plan)
@@ -153,6 +160,7 @@ class HandOver:
         """Raises what :meth:`commit` would raise before it changes anything: PlanError, VerificationError, HandOverError."""
         if self.state.step == "done":
             self._check_still_done()
+            self._report("done", self.already_done())
             return
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
@@ -236,7 +244,7 @@ class HandOver:
         names = [topic.name for topic in missing]
         self._save(created_topics=tuple(sorted({*self.state.created_topics, *names})))
         errors = self._network.admin.create_topics(missing)
-        theirs = [name for name, error in errors.items() if _is_there(error)]
+        theirs = [name for name, error in errors.items() if _has_code(error, ErrorCode.TOPIC_ALREADY_EXISTS)]
         if theirs:
             self._save(created_topics=tuple(each for each in self.state.created_topics if each not in theirs))
             raise HandOverError(
@@ -386,22 +394,29 @@ class HandOver:
         return actions
 
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
+        if not self._before("marked"):
+            # A killed attempt may have left a transaction open: readers of outputs would wait for its end.
+            self._writer.fence(())
         failed = self._network.admin.delete_topics(topics) if topics else {}
-        self._delete_writer_group()
-        if delete_group:
-            failed |= self._network.admin.delete_groups([self._plan.application_id])
         for error in failed.values():
             if error is not None:
                 raise error
+        self._delete_writer_group()
+        if delete_group:
+            self._delete_group(self._plan.application_id)
         (self._directory / HANDOVER_FILE).unlink(missing_ok=True)
         sync(self._directory)
 
     def _delete_writer_group(self) -> None:
         group = writer_group(self._plan)
         if any(listed.group_id == group for listed in self._network.admin.list_groups()):
-            for error in self._network.admin.delete_groups([group]).values():
-                if error is not None:
-                    raise error
+            self._delete_group(group)
+
+    def _delete_group(self, group: str) -> None:
+        for error in self._network.admin.delete_groups([group]).values():
+            # Apache Kafka deletes a group itself when the topics of its offsets are gone, and may list it until then.
+            if error is not None and not _has_code(error, ErrorCode.GROUP_ID_NOT_FOUND):
+                raise error
 
 
 def _logs(manifest: TaskManifest) -> list[LogResult]:
@@ -418,5 +433,5 @@ def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
     return found
 
 
-def _is_there(error: StreamsError | None) -> bool:
-    return isinstance(error, RequestFailedError) and error.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+def _has_code(error: StreamsError | None, code: ErrorCode) -> bool:
+    return isinstance(error, RequestFailedError) and error.error_code == code

@@ -232,10 +232,12 @@ class Backfill:
         with self._hand_over(on_step, transactions) as hand_over:
             return hand_over.commit(None if state_dir is None else Path(state_dir))
 
-    def check_commit(self, *, transactions: bool = True) -> None:
-        """Raises what :meth:`commit` would raise before it changes anything. ``transactions``: as there."""
-        with self._hand_over(None, transactions) as hand_over:
+    def check_commit(self, *, on_step: OnStep | None = None, transactions: bool = True) -> HandOverState:
+        """Raises what :meth:`commit` would raise before it changes anything; what is reached already. ``on_step``,
+        ``transactions``: as there; ``on_step`` is called if there is nothing left to do."""
+        with self._hand_over(on_step, transactions) as hand_over:
             hand_over.check()
+            return hand_over.state
 
     def abort(self, *, execute: bool = True) -> list[str]:
         """Undoes the hand-over, as far as it got, and deletes what killed runs have left. The results of tasks are kept.

@@ -93,10 +93,7 @@ class PlainLogWriter:
     def _present(self, target: LogTarget) -> int:
         found = self._network.admin.list_offsets({target.topic_partition: LATEST})
         if target.topic_partition not in found:
-            raise HandOverError(
-                f"topic {target.topic!r} is gone: streamsrt backfill abort --execute, then streamsrt backfill commit "
-                "again"
-            )
+            raise _gone(target)
         present = found[target.topic_partition].offset - target.start_offset
         if not 0 <= present <= target.records:
             raise _foreign(target, f"it has {present} records since this backfill began to write")
@@ -135,6 +132,9 @@ class TransactionalLogWriter:
         if not self._is_initialized:
             # Whatever an earlier attempt left undecided is decided when this returns: only then its position is known.
             self._initialize()
+        # Of an abort that did not come to its end. A producer would wait for the topic until its time is over.
+        if target.topic_partition not in self._network.admin.list_offsets({target.topic_partition: LATEST}):
+            raise _gone(target)
         done = self._committed(target)
         waiting = 0
         limit = limits_of(self._network, [target.topic]).get(target.topic)
@@ -201,6 +201,12 @@ def _parts(
         return
     for part in (columns.cut(0, count // 2), columns.cut(count // 2)):
         yield from _parts(part, limit_bytes, transactional=transactional)
+
+
+def _gone(target: LogTarget) -> HandOverError:
+    return HandOverError(
+        f"topic {target.topic!r} is gone: streamsrt backfill abort --execute, then streamsrt backfill commit again"
+    )
 
 
 def _foreign(target: LogTarget, what: str) -> HandOverError:

@@ -54,6 +54,17 @@ class LogResult(_Value):
     file: FileResult
 
 
+class StrayRows(_Value):
+    """Rows in another partition than their keys belong to. ``explained_by``: the smaller numbers of partitions by each of
+    which all of them are where they belong; ``belong_to``: the first keys in hexadecimal digits, with their partitions by
+    the present number; ``has_own_keys``: the program chooses the keys, which need not be those of its records."""
+
+    rows: int
+    explained_by: tuple[int, ...] = ()
+    belong_to: dict[str, int] = Field(default_factory=dict)
+    has_own_keys: bool = False
+
+
 class StoreResult(_Value):
     """A store as it is at the end. ``bundle`` is an SST file, None where the store is empty or not kept on disk."""
 
@@ -65,6 +76,8 @@ class StoreResult(_Value):
     changelog: LogResult | None = None
     changelog_digest: str = ""
     """The sum over (key, value, timestamp) of the changelog's records."""
+    strays: StrayRows | None = None
+    """Its rows that lie elsewhere than their keys belong."""
 
 
 class PartitionRead(_Value):

@@ -184,10 +184,12 @@ class ReadPosition(_Value):
 
 class StoreRepair(_Value):
     """The one store that a plan rebuilds, of an application that has run and is stopped. ``feeding``: the other stores that
-    it is computed from. ``committed``: by ``topic-partition``, where the application stands in the inputs."""
+    it is computed from. ``fed``: those that are computed from it, in the order in which they can be repaired. ``committed``:
+    by ``topic-partition``, where the application stands in the inputs."""
 
     store: str
     feeding: dict[str, Compared] = Field(default_factory=dict)
+    fed: tuple[str, ...] = ()
     committed: dict[str, ReadPosition]
 
 
@@ -244,6 +246,8 @@ class BackfillPlan(_Value):
             del content["module_digests"]
         if self.repair is None:
             del content["repair"]
+        else:
+            del content["repair"]["fed"]
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def sealed(self) -> BackfillPlan:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -46,9 +46,16 @@ from streamsrt.backfill.plan import (
     StoreRepair,
     TaskPlan,
 )
-from streamsrt.backfill.repair.inputs import check_counts, check_not_ahead, check_whole, repair_of, unread_range
+from streamsrt.backfill.planned_application import configured, subtopology_id
+from streamsrt.backfill.repair.inputs import (
+    check_counts,
+    check_not_ahead,
+    check_whole,
+    lost_configs,
+    repair_of,
+    unread_range,
+)
 from streamsrt.backfill.repair.scope import RepairScope, scope_of
-from streamsrt.backfill.run_task import configured, subtopology_id
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
 from streamsrt.client.interface import Network
@@ -148,7 +155,8 @@ def make_plan(
         "lakes": tuple(lake for lake, _ in lakes.values()),
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
         "warnings": (
-            *_warnings(topology, ranges.values(), earlier),
+            *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
+            *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
             *(note for topic in sorted(times) for note in times[topic].notes(topic)),
@@ -281,6 +289,10 @@ class _Shape:
 
     def task_id(self, subtopology: Subtopology, partition: int) -> str:
         return f"{subtopology_id(subtopology, self.config)}_{partition}"
+
+    def changelog(self, scope: RepairScope) -> str:
+        """The changelog of the store that is rebuilt."""
+        return self._name(scope.spec.changelog_name)
 
     def internal_topics(self) -> list[InternalTopicPlan]:
         found = []
@@ -601,11 +613,14 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
             yield f"{lake.null_keys} records in the lake of {lake.topic} have no key"
 
 
-def _warnings(topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None) -> list[str]:
+def _warnings(
+    topology: Topology, ranges: Iterable[SourceRange], earlier: EarlierBackfill | None, store: str | None
+) -> list[str]:
+    """What to know about a plan for these subtopologies. ``store``: the only one that is written."""
     found = [*notes(topology), *(() if earlier is None else not_in_snapshot(topology))]
     for each in topology.subtopologies:
         for spec in each.stores:
-            if not spec.logging and spec.source_topic is None:
+            if store is None and not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
     ranges = list(ranges)
     truncated = [source for source in ranges if source.start > 0 and source.log_from_ms is None]

@@ -25,7 +25,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from streamsrt.application import changed_modules, load_application, module_digest
 from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
 from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
@@ -46,18 +45,17 @@ from streamsrt.backfill.manifest import (
 )
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.plan import BackfillPlan, StorePlan, TaskPlan, load_plan
+from streamsrt.backfill.planned_application import application_of, subtopology_of
 from streamsrt.backfill.replay import OfflineSettings, TaskReplay, partition_counts
+from streamsrt.backfill.row_places import RowPlaces, places_of
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.task_state import LastValue, TaskStores
 from streamsrt.config import StreamsConfig
-from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
 from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import RecordColumns, encode_batch, read_header
-from topology.graph.nodes import Subtopology
-from topology.graph.topology import Topology
 
 PROGRESS_INTERVAL_S = 1.0
 CHANGELOG_BATCH_RECORDS = 1000
@@ -120,8 +118,9 @@ def compute_task(
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
         state = stack.enter_context(contextlib.closing(TaskStores(attempt / STATE_FOLDER)))
+        subtopology = subtopology_of(topology, config, task_plan)
         replay = TaskReplay(
-            subtopology_of(topology, config, task_plan),
+            subtopology,
             task_plan.partition,
             replace(settings_of(plan, config, generate=generate), canonical=canonical),
             files.write,
@@ -139,9 +138,10 @@ def compute_task(
             opened = open_inputs(directory, plan, task_plan, order, bootstrap_servers, past)
             replay.merge(stack.enter_context(opened), report)
         replay.finish()
-        changelogs = replay.changelogs()
+        changelogs, places = replay.changelogs(), places_of(topology, subtopology, plan, task_plan)
         stores = [
-            _store_result(directory, attempt, task_plan, each, replay, changelogs, report) for each in task_plan.stores
+            _store_result(directory, attempt, task_plan, each, replay, changelogs, report, places.get(each.name))
+            for each in task_plan.stores
         ]
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
@@ -182,50 +182,6 @@ def _check_no_lake(task: TaskPlan) -> None:
                 f"the history of {source.topic}-{source.partition} is in a lake, which only Spark can put in order: run "
                 "with --engine spark"
             )
-
-
-# -------------------------------------------------------------------------------------------------------- the application
-
-
-def application_of(plan: BackfillPlan) -> tuple[Topology, StreamsConfig]:
-    """The application of a plan, with every serde and setting in place. Raises PlanError where it is not the same."""
-    # Before any of its code runs: a worker that found another program under the name would run that.
-    if module_digest(plan.application) != plan.code_digest:
-        raise PlanError(
-            f"the source of {plan.application} was changed since plan {plan.id} was made, or is not here, and tasks of two "
-            "versions must not be mixed: bring it back, or plan again in another --dir"
-        )
-    changed = changed_modules(plan.module_digests)
-    if changed:
-        raise PlanError(
-            f"{', '.join(changed)}, which {plan.application} imports, differs from what plan {plan.id} was made with, or is "
-            "not here, and tasks of two versions must not be mixed: bring it back (for workers on other machines, make the "
-            "bundle again), or plan again in another --dir"
-        )
-    application = load_application(plan.application)
-    topology, config = configured(application.topology, {**application.config, **plan.config}, plan.application_id)
-    if topology.digest != plan.topology_digest:
-        raise PlanError(
-            f"{plan.application} is another topology (digest {topology.digest}) than that of plan {plan.id} (digest "
-            f"{plan.topology_digest}): bring back the program that was planned, or plan again in another --dir"
-        )
-    return topology, config
-
-
-def configured(topology: Topology, values: dict[str, object], application_id: str) -> tuple[Topology, StreamsConfig]:
-    """A topology as the runtime would run it with these settings."""
-    config = StreamsConfig.of(values, application_id=application_id)
-    return ready_topology(topology, config), config
-
-
-def subtopology_id(subtopology: Subtopology, config: StreamsConfig) -> str:
-    """Returns the id of a subtopology in the group."""
-    return subtopology.id if config.subtopology_id == "hash" else str(subtopology.number)
-
-
-def subtopology_of(topology: Topology, config: StreamsConfig, task: TaskPlan) -> Subtopology:
-    """The subtopology of a task."""
-    return next(each for each in topology.subtopologies if subtopology_id(each, config) == task.subtopology)
 
 
 def settings_of(plan: BackfillPlan, config: StreamsConfig, *, generate: bool = True) -> OfflineSettings:
@@ -382,6 +338,7 @@ def _store_result(
     replay: TaskReplay,
     changelogs: Mapping[str, Iterable[tuple[bytes, LastValue]]],
     report: _Reporter,
+    places: RowPlaces | None,
 ) -> StoreResult:
     rows = _Counted(report.written(replay.rows[store.name].range()))
     file = None
@@ -410,6 +367,8 @@ def _store_result(
                 headers=headers if any(headers) else None,
             )
             log.write(batch, len(part))
+            if places is not None:
+                places.add([(key, last[0]) for key, last in part])
             digest += digest_sum((key, value, time_ms) for key, (value, time_ms, _) in part)
     return StoreResult(
         name=store.name,
@@ -418,6 +377,7 @@ def _store_result(
         rows=kept,
         changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
         changelog_digest=digest_text(digest),
+        strays=None if places is None else places.strays(),
     )
 
 

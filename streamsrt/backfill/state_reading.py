@@ -33,7 +33,7 @@ from streamsrt.application import load_application
 from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
-from streamsrt.backfill.run_task import configured
+from streamsrt.backfill.planned_application import configured
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig

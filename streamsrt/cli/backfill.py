@@ -19,6 +19,7 @@ from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, load_plan
 from streamsrt.backfill.report import BackfillReport
 from streamsrt.backfill.report_page import page
+from streamsrt.backfill.row_places import notes_on_places
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
@@ -281,6 +282,7 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             f"store {made.repair.store} of {made.application_id} is rebuilt from what the application has read; stores that "
             f"it is computed from, which commit compares with the cluster: {others}"
         )
+        _note_fed(made)
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"
@@ -382,6 +384,8 @@ def run(
             f"{overtaken} records are older than what other partitions had when the earlier backfill ended. They are "
             "processed behind it, as they would be live; one backfill over everything would have processed them before"
         )
+    for text in notes_on_places(load_plan(directory), manifests):
+        note(f"warning: {text}")
     note(
         f"finished: {counted(len(manifests), 'task')}, {counted(records, 'record')}; streamsrt backfill commit hands over"
     )
@@ -536,6 +540,8 @@ def verify(
         entries = sum(store.entries for store in results)
         rows.append({"store": name, "partitions": len(results), "entries": entries, "digest": merged(digests)})
     print_rows(["store", "partitions", "entries", "digest"], rows, as_json=as_json)
+    for text in notes_on_places(load_plan(directory), manifests):
+        note(f"warning: {text}")
     records = sum(manifest.records for manifest in manifests)
     note(f"{counted(len(manifests), 'task')}, {counted(records, 'record')}: all results are whole")
 
@@ -563,9 +569,14 @@ def commit(
     """Hand over: changelogs and outputs, then the offsets. Run it again after an interruption."""
     found = Backfill(directory).status()
     _note_changes(found.plan)
+    _note_fed(found.plan)
     if not execute:
         with bootstrap(_planned(directory, bootstrap_servers), begins=True) as address:
-            Backfill(directory, bootstrap_servers=address).check_commit(transactions=transactions)
+            state = Backfill(directory, bootstrap_servers=address).check_commit(
+                on_step=lambda _, text: note(text), transactions=transactions
+            )
+        if state.step == "done":
+            return
         repair, application_id = found.plan.repair, found.plan.application_id
         what = f"hand plan {found.plan.id} over to application {application_id}"
         if repair is not None:
@@ -578,6 +589,15 @@ def commit(
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+def _note_fed(plan: BackfillPlan) -> None:
+    """Says which other stores have results of what is repaired."""
+    if plan.repair is not None and plan.repair.fed:
+        note(
+            f"computed from store {plan.repair.store}: {', '.join(plan.repair.fed)}. If its rows were wrong, and not only "
+            "lost, repair these stores next, in this order, before the application is started"
+        )
 
 
 def _note_changes(plan: BackfillPlan) -> None:

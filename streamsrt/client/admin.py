@@ -32,6 +32,8 @@ T = TypeVar("T")
 TOPIC_RESOURCE = 2
 GROUP_RESOURCE = 32
 SET_CONFIG, DELETE_CONFIG = 0, 1
+_SET_FOR_THE_TOPIC = 1
+"""The source of a config that was given to the topic itself."""
 MAX_TIMESTAMP_VERSION = 9
 ONLY_TYPE_BEFORE_FILTERS = "classic"
 
@@ -156,11 +158,13 @@ class Admin:
         known = self._cluster.controller_id in self._cluster.brokers
         return await self._cluster.send(request, node=self._cluster.controller_id if known else None)
 
-    async def describe_topic_configs(self, names: Collection[str]) -> dict[str, dict[str, str | None]]:
-        return await self._described_configs(TOPIC_RESOURCE, "Topic", names)
+    async def describe_topic_configs(
+        self, names: Collection[str], *, only_set: bool = False
+    ) -> dict[str, dict[str, str | None]]:
+        return await self._described_configs(TOPIC_RESOURCE, "Topic", names, only_set=only_set)
 
     async def _described_configs(
-        self, kind: int, what: str, names: Collection[str]
+        self, kind: int, what: str, names: Collection[str], *, only_set: bool = False
     ) -> dict[str, dict[str, str | None]]:
         resource = types.DescribeConfigsRequest.DescribeConfigsResource
         request = types.DescribeConfigsRequest(
@@ -171,7 +175,11 @@ class Admin:
         for each in response.results:
             if each.error_code != ErrorCode.NONE:
                 raise _refused(f"{what} {each.resource_name!r}", each.error_code, each.error_message)
-            configs[each.resource_name] = {config.name: config.value for config in each.configs}
+            configs[each.resource_name] = {
+                config.name: config.value
+                for config in each.configs
+                if not only_set or config.config_source == _SET_FOR_THE_TOPIC
+            }
         return configs
 
     # ------------------------------------------------------------------------------------------------------- records

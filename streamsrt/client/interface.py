@@ -160,8 +160,9 @@ class Administering(Protocol):
         (offset -1: there is none). A partition whose topic does not exist is absent."""
 
     def describe_topic_configs(
-        self, names: Collection[str], *, timeout_s: float = 30.0
-    ) -> dict[str, dict[str, str | None]]: ...
+        self, names: Collection[str], *, only_set: bool = False, timeout_s: float = 30.0
+    ) -> dict[str, dict[str, str | None]]:
+        """Returns the configs of topics. ``only_set``: without those that have the default of the broker."""
 
     def alter_topic_configs(self, name: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
         """Sets configs of a topic, and leaves its other ones; None deletes one."""

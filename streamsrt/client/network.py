@@ -366,10 +366,10 @@ class BlockingAdmin:
         return found
 
     def describe_topic_configs(
-        self, names: Collection[str], *, timeout_s: float = 30.0
+        self, names: Collection[str], *, only_set: bool = False, timeout_s: float = 30.0
     ) -> dict[str, dict[str, str | None]]:
         configs: dict[str, dict[str, str | None]] = self._wait(
-            lambda: self.on_loop.describe_topic_configs(names), timeout_s
+            lambda: self.on_loop.describe_topic_configs(names, only_set=only_set), timeout_s
         )
         return configs
 

@@ -1,11 +1,12 @@
 """Rebuilds one store of an application that has run, and leaves everything else as it is.
 
-============  ============================================================================================
-``scope``     what a store is computed from: subtopologies and other stores; stores that can't be rebuilt alone
-``inputs``    up to which offsets the application has read its inputs, and what keeps a replay from meeting them
-``feeding``   whether the stores that it is computed from are what the replay has made of them
-``handover``  the changelog of the store into the cluster; outputs, other stores and offsets stay as they are
-============  ============================================================================================
+==============  ==========================================================================================
+``scope``       what a store is computed from: subtopologies and other stores; stores that can't be rebuilt alone
+``inputs``      up to which offsets the application has read its inputs, and what keeps a replay from meeting them
+``feeding``     whether the stores that it is computed from are what the replay has made of them
+``moved_rows``  whether the replay has put rows where they were before ``state repartition``
+``handover``    the changelog of the store into the cluster; outputs, other stores and offsets stay as they are
+==============  ==========================================================================================
 
 1. The replay reads exactly what the stopped application has read: each input up to its committed offset.
 2. It replays whole subtopologies, with all their stores, and keeps the changelog of one.

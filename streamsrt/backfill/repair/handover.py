@@ -18,6 +18,7 @@ from streamsrt.backfill.log_writer import LogWriter
 from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.plan import BackfillPlan, StoreRepair
 from streamsrt.backfill.repair.feeding import check_feeding
+from streamsrt.backfill.repair.moved_rows import moved_rows
 from streamsrt.backfill.verify import verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
@@ -41,6 +42,11 @@ class RepairHandOver(HandOver):
         self._everything = verify_results(self._directory, self._whole)
         wanted = {task.id for task in self._plan.tasks}
         return [_only_changelog(each, self._repair.store) for each in self._everything if each.task in wanted]
+
+    def already_done(self) -> str:
+        """What there is to say where nothing is left to do."""
+        name = self._plan.application_id
+        return f"store {self._repair.store} of {name} was repaired by plan {self._plan.id} before: nothing to do"
 
     def commit(self, state_dir: Path | None = None) -> HandOverState:
         """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
@@ -66,9 +72,22 @@ class RepairHandOver(HandOver):
                 "since. Stop it, and plan again in another --dir"
             )
         self._check_sizes(manifests)
+        self._check_places()
         check_feeding(
             self._network, self._directory, self._everything, self._repair.feeding, repaired=self._repair.store
         )
+
+    def _check_places(self) -> None:
+        """Raises HandOverError if rows would be where they were before the application's state was moved."""
+        if self.state.places_compared:
+            return
+        counts = {topic.name: topic.partitions for topic in self._whole.internal_topics}
+        stores = {self._repair.store, *self._repair.feeding}
+        for moved in moved_rows(self._network, self._everything, stores, counts):
+            raise moved.refusal(self._repair.store, counts[moved.changelog])
+        if any(store.strays for each in self._everything for store in each.stores if store.name in stores):
+            # Once the user has deleted the changelog, nobody can see this any more.
+            self._save(places_compared=True)
 
     def _check_empty(self, partitions: Sequence[TopicPartition]) -> None:
         filled = [f"{tp[0]}-{tp[1]} (up to offset {end})" for tp, end in self._ends_of(partitions).items() if end]
@@ -148,6 +167,13 @@ class RepairHandOver(HandOver):
             self._take_back(topics, delete_group=False)
             self._put_back(marked)
         return actions
+
+    def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
+        super()._take_back(topics, delete_group=delete_group)
+        places_compared = self.state.places_compared
+        self.state = HandOverState(fingerprint=self._plan.fingerprint, transactions=self.state.transactions)
+        if places_compared:
+            self._save(places_compared=True)
 
     def _put_back(self, marked: Sequence[TopicPartition]) -> None:
         originals: Mapping[TopicPartition, OffsetAndMetadata] = self._originals()

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_nobody_runs
@@ -49,6 +49,7 @@ def repair_of(network: Network, topology: Topology, application_id: str, scope: 
     return StoreRepair(
         store=scope.spec.name,
         feeding=dict(scope.feeding),
+        fed=scope.fed,
         committed={
             f"{topic}-{partition}": ReadPosition(offset=each.offset, metadata=each.metadata)
             for (topic, partition), each in sorted(offsets.items())
@@ -82,6 +83,22 @@ def check_counts(network: Network, topics: Sequence[InternalTopicPlan], applicat
                 f"reads it needs {wanted[name]}: its state is placed by another count than its records are now, so no store "
                 "can be rebuilt alone. If source topics got more partitions, see streamsrt state repartition"
             )
+
+
+def lost_configs(network: Network, topics: Iterable[InternalTopicPlan], changelog: str) -> Iterator[str]:
+    """Yields what to know about settings of the old changelog that the new one would not have."""
+    if not network.admin.topics([changelog]):
+        return
+    there = network.admin.describe_topic_configs([changelog], only_set=True)[changelog]
+    planned = next((topic.configs for topic in topics if topic.name == changelog), {})
+    lost = {name: value for name, value in there.items() if planned.get(name) != value}
+    if lost:
+        listed = ", ".join(f"{name}={value}" for name, value in sorted(lost.items()))
+        options = " ".join(f"-c topic.{name}={value}" for name, value in sorted(lost.items()))
+        yield (
+            f"topic {changelog} has settings that the application does not give it ({listed}), and commit creates it "
+            f"without them. To keep them, plan again in another --dir with {options}"
+        )
 
 
 def unread_range(tp: TopicPartition) -> SourceRange:

@@ -27,11 +27,13 @@ _INSTEAD = "replace the whole state of the application with a backfill without -
 @dataclass(frozen=True, slots=True)
 class RepairScope:
     """The store, and what must be replayed for it. ``subtopologies``: by number. ``feeding``: the other stores that it is
-    computed from, and how each is compared; those whose changelog is a source topic are not among them."""
+    computed from, and how each is compared; those whose changelog is a source topic are not among them. ``fed``: those that
+    are computed from it, each behind those that it is computed from itself."""
 
     spec: StoreSpec
     subtopologies: frozenset[int]
     feeding: Mapping[str, Compared]
+    fed: tuple[str, ...] = ()
 
 
 def scope_of(topology: Topology, store: str) -> RepairScope:
@@ -60,7 +62,21 @@ def scope_of(topology: Topology, store: str) -> RepairScope:
                 f"(logging=False), so nobody can tell what the application had in it. Instead, {_INSTEAD}"
             )
         feeding[name] = _compared(fed_by)
-    return RepairScope(spec, frozenset(_upstream(topology, home)), feeding)
+    return RepairScope(spec, frozenset(_upstream(topology, home)), feeding, tuple(_fed_by(topology, store)))
+
+
+def _fed_by(topology: Topology, store: str) -> list[str]:
+    """The stores that are computed from a store, in an order in which they can be repaired."""
+    others = [
+        spec.name
+        for each in topology.subtopologies
+        for spec in each.stores
+        if spec.name != store and spec.source_topic is None
+    ]
+    from_stores = {name: _Closure(topology, name).stores - {name} for name in others}
+    found = {name for name in others if store in from_stores[name]}
+    # What a store is computed from is computed from fewer.
+    return sorted(found, key=lambda name: (len(from_stores[name] & found), name))
 
 
 def _find(topology: Topology, store: str) -> tuple[Subtopology, StoreSpec]:

@@ -17,6 +17,7 @@ from types import TracebackType
 from streamsrt.application import load_application
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
+from streamsrt.backfill.planned_application import configured
 from streamsrt.backfill.repartition.moving import CHUNK_ROWS, Mover, fence_earlier, transactional_id
 from streamsrt.backfill.repartition.offsets import final_offsets, marks, operator_times
 from streamsrt.backfill.repartition.rows import StoredRows, closed_marks
@@ -28,7 +29,6 @@ from streamsrt.backfill.repartition.survey import (
     survey_store,
     survey_transactions,
 )
-from streamsrt.backfill.run_task import configured
 from streamsrt.backfill.sources import connected
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 

@@ -18,6 +18,7 @@ from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology as AssignedPart
 from streamsrt.assignment.topology import topology_of
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.planned_application import subtopology_id
 from streamsrt.backfill.repartition.partitioners import Placements, Placing
 from streamsrt.backfill.repartition.placement import (
     Closing,
@@ -29,7 +30,6 @@ from streamsrt.backfill.repartition.placement import (
     refusal_of,
     whole_key_of_rows,
 )
-from streamsrt.backfill.run_task import subtopology_id
 from streamsrt.client.values import OffsetAndMetadata, TopicInfo, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.membership.topology_metadata import topology_metadata
@@ -39,7 +39,10 @@ from topology.graph.join_sides import topics_of_other_side
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology
 
-_UNLESS = "or run it under another application id, with state from streamsrt backfill or with empty state"
+_UNLESS = (
+    "or run it under another application id, with state from streamsrt backfill, which gets the records from before as a "
+    "lake without partitions (--lake, --lake-until), or with empty state"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ PROOF_BITS = 20
 
 _INSTEAD = (
     "The application can no longer process them, since Kafka can't remove partitions. Start it under another application "
-    "id, with state from streamsrt backfill or with empty state. Before you raise partition counts, stop the "
+    "id, with state from streamsrt backfill, which gets the records from before as a lake without partitions (--lake, "
+    "--lake-until), or with empty state. Before you raise partition counts, stop the "
     "producers and let the application process all records"
 )
 

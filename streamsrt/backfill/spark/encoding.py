@@ -28,7 +28,7 @@ from pydantic import ValidationError
 from streamsrt.application import load_application
 from streamsrt.backfill.errors import ArchiveError
 from streamsrt.backfill.plan import BackfillPlan
-from streamsrt.backfill.run_task import configured
+from streamsrt.backfill.planned_application import configured
 from topology.graph.nodes import SourceNode
 from topology.graph.topology import Topology
 from topology.spec.codecs import ModelSerde, ProgramSerde, ProtobufSerde

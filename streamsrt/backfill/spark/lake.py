@@ -30,7 +30,8 @@ from streamsrt.backfill.manifest import AttemptProgress, TaskManifest, manifest_
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
 from streamsrt.backfill.plan import BackfillPlan, LakePlan, SourceRange, TaskPlan, load_plan
-from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
+from streamsrt.backfill.planned_application import application_of, subtopology_of
+from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.backfill.spark.encoding import SourceSerdes
 from streamsrt.backfill.spark.reading import as_long, check_lake, read_lake

@@ -65,11 +65,15 @@ class ProgressReporter:
         """Creates a new snapshot, and logs what is due."""
         before = self._seen
         seen = self._seen = {owned.key: self._look_at(owned, now_ms) for owned in self._manager}
-        former = self.progress
+        tasks = tuple(each.progress for each in seen.values())
+        left = self.progress.left_records
+        if is_stopping and left is None:
+            # The last snapshot may be of before the last records. Later, when tasks are closed, they show no lag.
+            left = (replace(self.progress, tasks=tasks) if tasks else self.progress).known_lag_records
         by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
         self.progress = Progress(
             state=state,
-            tasks=tuple(each.progress for each in seen.values()),
+            tasks=tasks,
             processed_records=self.processed_records,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
@@ -82,13 +86,8 @@ class ProgressReporter:
             closed_tasks=self._manager.closed,
             memory=self._memory,
             assignment_changes=self._manager.assignment_changes.latest(),
-            left_records=former.left_records,
+            left_records=left,
         )
-        if is_stopping and former.left_records is None:
-            # The first look at what an instance leaves is the last one at its tasks. Where they are closed already, it is
-            # the one before.
-            left = self.progress.known_lag_records
-            self.progress = replace(self.progress, left_records=former.known_lag_records if left is None else left)
         self._log_restore(now_ms)
         drops = [_drops_of(each.owned, each.counters) for each in seen.values() if each.has_drops]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))

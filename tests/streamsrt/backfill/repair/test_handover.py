@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from examples import flights
 from streamsrt.backfill import Archive, Backfill, Lake
 from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
+from streamsrt.backfill.handover import writer_group
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.log_writer import PlainLogWriter
 from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.spark.engine import SparkEngine
 from streamsrt.cli.entry import run_command_line
+from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.tasks.input.offset_metadata import BackfillRunningError
 from streamsrt.wire.records import encode_batch
@@ -212,6 +219,69 @@ def test_an_abort_puts_the_offsets_back(scene: Scene) -> None:
     assert backfill.abort(execute=True) == said
     assert scene.network.admin.committed(ID) == committed
     wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    assert backfill.commit().step == "done"
+
+
+def commits_and_dies(directory: Path, servers: str) -> None:
+    """In a process of its own: records and offsets are sent, and the transaction is not ended."""
+
+    async def dies(_self: TransactionCoordination, _committed: bool, _deadline: float) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    TransactionCoordination.end = dies  # type: ignore[method-assign]
+    Backfill(directory, bootstrap_servers=servers).commit()
+
+
+def test_a_transaction_that_is_left_open_does_not_keep_an_abort_from_its_end(any_scene: Scene) -> None:
+    scene = any_scene
+    scene.load(departures(100))
+    scene.run_live(ID)
+    committed, backfill = scene.network.admin.committed(ID), computed(scene, "plan", store=STORE)
+    follow(to_replace(backfill), scene, steps=3)
+    process = multiprocessing.get_context("spawn").Process(
+        target=commits_and_dies, args=(backfill.directory, scene.servers)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    backfill.abort(execute=True)
+    assert {tp: (at.offset, at.metadata) for tp, at in scene.network.admin.committed(ID).items()} == {
+        tp: (at.offset, at.metadata) for tp, at in committed.items()
+    }
+    wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    assert backfill.commit().step == "done"
+    scene.run_live(ID)
+
+
+def test_a_writer_group_that_is_gone_already_does_not_end_an_abort(scene: Scene) -> None:
+    scene.load(departures(20))
+    scene.run_live(ID)
+    backfill = computed(scene, "plan", store=STORE)
+    follow(to_replace(backfill), scene, steps=3)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"))
+    plan, writer = backfill.status().plan, PlainLogWriter(scene.network)
+    hand_over = RepairHandOver(backfill.directory, plan, scene.network, writer)
+    hand_over._delete_group(writer_group(plan))
+    assert all(each.group_id != writer_group(plan) for each in scene.network.admin.list_groups())
+    # As an abort finds it that has seen it in the list just before.
+    hand_over._delete_group(writer_group(plan))
+    assert backfill.abort(execute=True)
+    assert scene.run_live(ID).progress.processed_records == 0
+
+
+def test_a_commit_after_half_an_abort_says_what_to_do(scene: Scene) -> None:
+    scene.load(departures(100))
+    scene.run_live(ID)
+    backfill = computed(scene, "plan", store=STORE)
+    follow(to_replace(backfill), scene, steps=3)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at(f"marked {CHANGELOG}"))
+    scene.network.admin.delete_topics([CHANGELOG])
+    wait_until(lambda: not scene.network.admin.topics([CHANGELOG]), "it is deleted")
+    with pytest.raises(HandOverError, match=f"'{CHANGELOG}' is gone: streamsrt backfill abort --execute, then"):
+        backfill.commit()
+    backfill.abort(execute=True)
     assert backfill.commit().step == "done"
 
 

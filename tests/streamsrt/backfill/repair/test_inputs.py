@@ -11,7 +11,7 @@ from streamsrt.backfill.plan import SourceRange
 from streamsrt.backfill.repair.inputs import check_not_ahead, check_whole
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.backfill.processes import InProcess
-from tests.streamsrt.backfill.repair import two_stores
+from tests.streamsrt.backfill.repair import two_parts, two_stores
 from tests.streamsrt.backfill.repair.test_handover import records
 from tests.streamsrt.backfill.scene import Scene
 from tests.system.processes import wait_until
@@ -96,3 +96,33 @@ def test_the_history_must_be_whole_and_not_longer_than_what_was_read() -> None:
     check_not_ahead(("words", 1), [9], 9)
     with pytest.raises(ArchiveError, match="of words-1 goes to offset 9, and the application has read it up to 9"):
         check_not_ahead(("words", 1), [7, 10], 9)
+
+
+def test_settings_that_only_the_old_changelog_has_are_named(scene: Scene) -> None:
+    loaded(scene)
+    run_live(scene)
+    assert not planned(scene, "as-it-is", ID, "counts").status().plan.warnings
+    settings = {"max.message.bytes": "2000000", "cleanup.policy": "compact"}
+    scene.network.admin.alter_topic_configs(f"{ID}-counts-changelog", settings)
+    (warning,) = planned(scene, "changed", ID, "counts").status().plan.warnings
+    assert "(max.message.bytes=2000000)" in warning
+    backfill = Backfill(scene.folder / "kept", bootstrap_servers=scene.servers)
+    option = warning.rpartition(" -c ")[2]
+    config = {"statestore.cache.max.bytes": "0", **dict([option.split("=")])}
+    assert not backfill.plan(APPLICATION, application_id=ID, config=config, store="counts").warnings
+
+
+def test_a_repair_has_no_notes_about_what_it_does_not_compute(scene: Scene) -> None:
+    loaded(scene)
+    config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}
+    KafkaStreams(two_parts.topology, config).run(until="quiet", timeout_s=60, signals=False)
+    application = "tests.streamsrt.backfill.repair.two_parts:topology"
+
+    def warnings(name: str, application_id: str, store: str | None) -> str:
+        backfill = Backfill(scene.folder / name, bootstrap_servers=scene.servers)
+        return " ".join(backfill.plan(application, application_id=application_id, store=store).warnings)
+
+    whole = warnings("whole", "whole", None)
+    assert "asks" in whole
+    assert "store unlogged has no changelog" in whole
+    assert warnings("repair", ID, "counts") == ""

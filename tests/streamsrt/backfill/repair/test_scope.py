@@ -10,7 +10,7 @@ from examples import flights
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.repair.scope import scope_of
 from tests.streamsrt.backfill import chained, every_store
-from tests.streamsrt.backfill.repair import two_stores
+from tests.streamsrt.backfill.repair import every_kind, two_stores
 from topology import JoinWindows, KStream, Processor, Record, Store, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
@@ -37,20 +37,22 @@ async def asks(value: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("topology", "store", "subtopologies", "feeding"),
+    ("topology", "store", "subtopologies", "feeding", "fed"),
     [
-        (flights.topology, "airlines", 1, {}),
-        (flights.topology, "delays-per-hour", 1, {"airlines": "rows"}),
-        (chained.topology, "counts", 2, {}),
-        (two_stores.topology, "counts", 1, {}),
-        (two_stores.topology, "words-by-letter", 2, {"counts": "rows"}),
+        (flights.topology, "airlines", 1, {}, ("delays-per-hour",)),
+        (flights.topology, "delays-per-hour", 1, {"airlines": "rows"}, ()),
+        (chained.topology, "counts", 2, {}, ()),
+        (two_stores.topology, "counts", 1, {}, ("words-by-letter",)),
+        (two_stores.topology, "words-by-letter", 2, {"counts": "rows"}, ()),
+        (every_kind.topology, "names", 1, {}, ("both", "joined", "keys-of-names")),
     ],
 )
 def test_a_store_is_computed_from_what_its_writers_descend_from_and_touch(
-    topology: Topology, store: str, subtopologies: int, feeding: dict[str, str]
+    topology: Topology, store: str, subtopologies: int, feeding: dict[str, str], fed: tuple[str, ...]
 ) -> None:
     scope = scope_of(topology, store)
     assert (scope.spec.name, len(scope.subtopologies), scope.feeding) == (store, subtopologies, feeding)
+    assert scope.fed == fed
 
 
 def test_stores_with_retention_are_compared_where_both_sides_have_rows() -> None:
