@@ -13,7 +13,7 @@
    incompatible are a store whose rows have windows of another meaning (:mod:`topology.graph.row_windows`), one whose
    changelog does not have as many partitions as its subtopology has tasks, one that is fed by another repartition topic
    while both versions have one of these, and a repartition topic with another number of
-   partitions, as far as the numbers are known.
+   partitions or other serdes, as far as they are known.
 5. A generated name says nothing about the contents. A store whose generated name stands for something else now
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
    name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
@@ -397,7 +397,11 @@ class _Compared:
                 reason = f"partitions {had} -> {needs}, with its sources: {_cure_of_repartition(had, needs)}"
                 yield StateChange("repartition topic", name, "incompatible", reason)
             elif wrong is not None:
-                reason = self._why_another(wrong, name, name, "repartition topic")
+                reason = (
+                    f"{', '.join(self._changed_serdes(wrong, name))}: {RENAME_STEP}"
+                    if wrong.why == "format"
+                    else self._why_another(wrong, name, name, "repartition topic")
+                )
                 yield StateChange("repartition topic", name, "incompatible", reason)
             else:
                 yield StateChange("repartition topic", name, "carried over", "")
@@ -412,6 +416,14 @@ class _Compared:
                 f"no unread records; then streamsrt topics delete APP-{name} --execute"
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
+
+    def _changed_serdes(self, wrong: Misread, topic: str) -> Iterator[str]:
+        """What differs of a repartition topic's serdes. Running instances tell hashes of the old ones only."""
+        before, after = self._old.repartition_serdes.get(topic), self._new.repartition_serdes[topic]
+        for name in wrong.fields:
+            side = name.removesuffix("_serde")
+            now = getattr(after, side)
+            yield f"{name} {getattr(before, side)} -> {now}" if before else f"{name} is {now} now, and was another one"
 
     def _raised_beside(self, topic: str) -> list[str]:
         """Stores with a raised value version in subtopologies that read a removed topic."""
@@ -430,6 +442,12 @@ KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
 _IF_ANOTHER = "If it is another table now, give it another name"
 SWAP_BACK = "exchange the names again, or give the new ones other names"
 NAME_REPARTITION = "name it (name=)"
+RENAME_STEP = (
+    "records in flight, and those that old and new instances write for each other, would be misread. Give the step that "
+    "writes it another name (name=)"
+)
+"""What to do if a repartition topic has other serdes."""
+
 _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import orjson
 import pytest
@@ -399,3 +400,39 @@ def test_a_store_that_another_repartition_feeds_while_one_of_them_stays_is_incom
     assert (found.verdict == Verdict.INCOMPATIBLE) is bool(incompatible)
     for name in incompatible:
         assert "would not reach it, or reach it twice" in reason(found, name)
+
+
+def repartitioned(
+    key: serdes.Serde[Any] = serdes.string, value: serdes.Serde[Any] = serdes.string, name: str = "by"
+) -> Program:
+    def program(builder: StreamsBuilder) -> None:
+        stream = builder.stream("orders", key=serdes.string, value=serdes.string).select_key(lambda _key, value: value)
+        stream.repartition(name=name, key=key, value=value).group_by_key().count(store="orders-counts")
+
+    return program
+
+
+def test_another_serde_of_a_repartition_topic_that_stays_is_incompatible() -> None:
+    for serde, new in (
+        ("key_serde", repartitioned(key=serdes.json)),
+        ("value_serde", repartitioned(value=serdes.json)),
+    ):
+        found = compare([repartitioned()], [new])
+        assert found.verdict == Verdict.INCOMPATIBLE
+        told = reason(found, "by-repartition")
+        assert told.startswith(f"{serde} string -> json: records in flight, and those that old and new instances ")
+        assert "Give the step that writes it another name (name=)" in told
+    renamed = compare([repartitioned()], [repartitioned(value=serdes.json, name="by-2")])
+    assert fates(renamed)["by-2-repartition"] == "rebuilt"
+
+
+def test_serdes_of_a_repartition_topic_that_are_not_known_are_not_compared() -> None:
+    old, new = outlines([[repartitioned()], [repartitioned(value=serdes.json)]])
+    saved = old.to_json()
+    del saved["repartition_serdes"]
+    earlier = TopologyOutline.from_json(orjson.loads(orjson.dumps(saved)))
+    assert "by-repartition" in earlier.incomplete
+    assert fates(diff(earlier, new))["by-repartition"] == "carried over"
+    again = TopologyOutline.from_json(orjson.loads(orjson.dumps(old.to_json())))
+    assert not again.incomplete
+    assert fates(diff(again, new))["by-repartition"] == "incompatible"
