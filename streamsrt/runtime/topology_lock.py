@@ -87,6 +87,8 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
     outdated = outdated_text(agreed, now, path)
     if outdated:
         logger.warning("%s", outdated)
+    for each in found.kept_otherwise:
+        logger.warning("not as in lock file %s: %s. `streamsrt topology lock APPLICATION` writes it again", path, each)
     return replace(topology, epoch=agreed.epoch)
 
 

@@ -108,6 +108,13 @@ class TopologyDiff:
     verdict: Verdict
     sources: tuple[SourceChange, ...] = ()
 
+    @property
+    def kept_otherwise(self) -> tuple[str, ...]:
+        """What to know of state that is carried over, a sentence each. Digests don't cover all of it, such as the serdes
+        of upcasts, so there may be some for the same topology."""
+        kept = (each for each in self.state if each.fate == "carried over" and each.reason)
+        return tuple(f"{each.kind} {each.name}: {each.reason}" for each in kept)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopics:
