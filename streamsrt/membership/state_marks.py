@@ -8,7 +8,7 @@
 3. A tag in another format, such as a tag of the user, says nothing.
 4. Instances of earlier releases read this tag, so its parts stay where they are: what else is told of stores is in a tag
    of its own (:mod:`streamsrt.membership.state_settings`). The serdes of a repartition topic are where those of a store
-   are: earlier releases compare them as such, and tell none.
+   are, and who chooses partitions where its kind is: earlier releases compare them as such, and tell none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from topology.graph.join_sides import sides_changed
-from topology.graph.misread import FORMAT, KEY_SERDE, PLAIN_ROWS, VALUE_SERDE, Kept
+from topology.graph.misread import (
+    DEFAULT_PARTITIONER,
+    FORMAT,
+    KEY_SERDE,
+    OWN_PARTITIONER,
+    PARTITIONER,
+    PLAIN_ROWS,
+    VALUE_SERDE,
+    Kept,
+)
 from topology.graph.origins import Origin, Side
 from topology.graph.row_windows import FIXED, SESSION, SLIDING
 
@@ -33,6 +42,8 @@ MOST_STORES = 64
 _FORMAT = "1"
 _NAME = 5
 _BITS_OF_A_TOPIC = 3
+_PARTITIONERS = {DEFAULT_PARTITIONER: b"\x01", OWN_PARTITIONER: b"\x02"}
+"""Where the kind of a store is; it is zero where it is not known."""
 _WINDOWS = ("", FIXED, SLIDING, SESSION)
 _HASHED = {"kind": 1, KEY_SERDE: 2, VALUE_SERDE: 2}
 _SHAPE = struct.Struct(f">{_NAME}sHB")
@@ -190,7 +201,8 @@ def _packed(name: str, mark: Kept[OriginMark]) -> bytes:
     windows = _WINDOWS.index(mark.windows) if mark.windows in _WINDOWS else 0
     parts = [_SHAPE.pack(bytes.fromhex(name), flags, windows)]
     if form:
-        parts += [_bytes(form.get(each, bytes(size))) for each, size in _HASHED.items()]
+        told = form if mark.has_rows else {**form, "kind": _PARTITIONERS.get(str(form.get(PARTITIONER)), b"\0")}
+        parts += [_bytes(told.get(each, bytes(size))) for each, size in _HASHED.items()]
         parts.append(_VERSION.pack(mark.version))
     if isinstance(window_size_ms, int):
         parts.append(_SIZE.pack(window_size_ms))
@@ -236,7 +248,7 @@ def _unpacked(data: MarkReader) -> tuple[str, Kept[OriginMark]]:
         (version,) = _VERSION.unpack(data.take(_VERSION.size))
         form["window_size_ms"] = _SIZE.unpack(data.take(_SIZE.size))[0] if flags & _Flag.SIZE else None
     if flags & _Flag.TOPIC:
-        form = {each: form[each] for each in (KEY_SERDE, VALUE_SERDE) if form[each] != bytes(_HASHED[each])}
+        form = _unpacked_topic(form)
     return name.hex(), Kept(
         is_generated=bool(flags & _Flag.GENERATED),
         origin=_unpacked_origin(data, has_sides=bool(flags & _Flag.SIDES)) if flags & _Flag.ORIGIN else None,
@@ -244,6 +256,12 @@ def _unpacked(data: MarkReader) -> tuple[str, Kept[OriginMark]]:
         version=version,
         windows=_WINDOWS[windows] if windows < len(_WINDOWS) else "",
     )
+
+
+def _unpacked_topic(form: Mapping[str, Hashable]) -> dict[str, Hashable]:
+    found = {each: form[each] for each in (KEY_SERDE, VALUE_SERDE) if form[each] != bytes(_HASHED[each])}
+    found.update((PARTITIONER, name) for name, code in _PARTITIONERS.items() if form["kind"] == code)
+    return found
 
 
 def _unpacked_origin(data: MarkReader, *, has_sides: bool) -> OriginMark:

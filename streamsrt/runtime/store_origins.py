@@ -26,7 +26,7 @@ from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, name_mark
 from streamsrt.membership.state_settings import state_tags, told_state
 from streamsrt.wire.client_tags import VALUE_VERSIONS
-from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, RENAME_STEP, SWAP_BACK, name_both, values_not_read
+from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, SWAP_BACK, cure_of_records, name_both, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, kept_by, misread
 from topology.graph.nodes import StoreSpec, internal_topic_name
 from topology.graph.outline import StoreOutline, TopologyOutline, outline
@@ -135,7 +135,7 @@ class _Mine:
                 continue
             store = self._stores.get(name)
             if store is None and wrong.why == "format":
-                yield f"repartition topic {name!r}: {self._other_serdes(name, wrong)}"
+                yield f"repartition topic {name!r}: {self._other_records(name, wrong)}"
             elif store is None:
                 yield f"repartition topic {name!r}: {self._of_another(name, wrong, theirs)}"
             else:
@@ -154,10 +154,10 @@ class _Mine:
             case _:
                 return self._of_another(store.kept_as, wrong, theirs)
 
-    def _other_serdes(self, topic: str, wrong: Misread) -> str:
+    def _other_records(self, topic: str, wrong: Misread) -> str:
         now = self._kept[topic].format
         listed = ", ".join(f"{each} is {now[each]} now, and was another one" for each in wrong.fields)
-        return f"{listed}: {RENAME_STEP}"
+        return f"{listed}: {cure_of_records(wrong)}"
 
     def _of_another(self, first: str, wrong: Misread, theirs: Marks) -> str:
         """Why what is kept as ``first`` stands for something else now."""

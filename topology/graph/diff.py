@@ -30,7 +30,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph.misread import VALUE_SERDE, ComparedState, KeptVersions, Misread, kept_by
+from topology.graph.misread import (
+    DEFAULT_PARTITIONER,
+    OWN_PARTITIONER,
+    PARTITIONER,
+    VALUE_SERDE,
+    ComparedState,
+    KeptVersions,
+    Misread,
+    kept_by,
+)
 from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
 from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
@@ -405,13 +414,13 @@ class _Compared:
                 yield StateChange("repartition topic", name, "incompatible", reason)
             elif wrong is not None:
                 reason = (
-                    f"{', '.join(self._changed_serdes(wrong, name))}: {RENAME_STEP}"
+                    f"{', '.join(self._changed_records(wrong, name))}: {cure_of_records(wrong)}"
                     if wrong.why == "format"
                     else self._why_another(wrong, name, name, "repartition topic")
                 )
                 yield StateChange("repartition topic", name, "incompatible", reason)
             else:
-                yield StateChange("repartition topic", name, "carried over", "")
+                yield StateChange("repartition topic", name, "carried over", self._other_partitioner(name))
         for name in before:
             raised = self._raised_beside(name)
             if raised:
@@ -424,10 +433,24 @@ class _Compared:
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
-    def _changed_serdes(self, wrong: Misread, topic: str) -> Iterator[str]:
-        """What differs of a repartition topic's serdes. Running instances tell hashes of the old ones only."""
-        before, after = self._old.repartition_serdes.get(topic), self._new.repartition_serdes[topic]
+    def _other_partitioner(self, topic: str) -> str:
+        """A note about a function that chooses partitions and was edited: whether it chooses others is not known."""
+        before, after = (each.partitioners.get(topic, ()) for each in (self._old, self._new))
+        versions = {code.partition(":")[0] for code in (*before, *after)}
+        if not before or not after or before == after or len(versions) > 1:
+            return ""
+        return (
+            "the code of its partitioner differs: if it names other partitions for keys that have rows, those are not "
+            "found, and the stores behind it need other names"
+        )
+
+    def _changed_records(self, wrong: Misread, topic: str) -> Iterator[str]:
+        """What differs of a repartition topic's records. Running instances tell hashes of the old serdes only."""
+        before, after = self._old.repartition_serdes.get(topic), self._new.repartition_serdes.get(topic)
         for name in wrong.fields:
+            if name == PARTITIONER:
+                yield other_partitioner(is_own=bool(self._new.partitioners[topic]))
+                continue
             side = name.removesuffix("_serde")
             now = getattr(after, side)
             yield f"{name} {getattr(before, side)} -> {now}" if before else f"{name} is {now} now, and was another one"
@@ -455,6 +478,11 @@ RENAME_STEP = (
 )
 """What to do if a repartition topic has other serdes."""
 
+_KEEP_PARTITIONER = (
+    "keys would go to other partitions than their rows. Keep the partitioner, or give the step (name=) and the stores "
+    "behind it other names: they start empty"
+)
+
 _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""
@@ -478,6 +506,18 @@ def name_both(name: str, before: Origin) -> str:
         # What a join calls its stores is only begun by store=.
         return f"Keep the steps in front of it, or {_NAME_JOIN}"
     return f'Name both: the table that had this name keeps its state as store="{name}", the other one starts empty'
+
+
+def other_partitioner(*, is_own: bool) -> str:
+    """That the partitions of a repartition topic are chosen in another way now."""
+    was, now = (DEFAULT_PARTITIONER, OWN_PARTITIONER) if is_own else (OWN_PARTITIONER, DEFAULT_PARTITIONER)
+    return f"partitioner: it was {was}, and is {now}"
+
+
+def cure_of_records(wrong: Misread) -> str:
+    """What to do if the records of a repartition topic that stays would be misread, or be in other partitions."""
+    cures = [RENAME_STEP] if set(wrong.fields) - {PARTITIONER} else []
+    return ". ".join([*cures, *([_KEEP_PARTITIONER] if PARTITIONER in wrong.fields else [])])
 
 
 def _two_steps(stores: list[str]) -> str:

@@ -23,6 +23,7 @@ FORMAT = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "wind
 """What the bytes of a store's rows depend on."""
 
 KEY_SERDE, VALUE_SERDE, PLAIN_ROWS = "key_serde", "value_serde", "plain_rows"
+PARTITIONER, OWN_PARTITIONER, DEFAULT_PARTITIONER = "partitioner", "one of the program", "the default one"
 _REPARTITION = "-repartition"
 
 Why: TypeAlias = Literal["version", "upcast", "format", "windows", "sides", "swapped", "another"]
@@ -69,9 +70,9 @@ class KeptSettings(NamedTuple):
 class Kept(Generic[T]):
     """A store or repartition topic.
 
-    ``format``: by the names of :data:`FORMAT`; of a topic its serdes alone, as far as they are known. None for plain rows:
-    not known. ``upcasts``: value serdes by version, as far as they are known. ``windows``: what those of the rows mean;
-    empty: none, or not known. ``settings``: None of a topic, and where they are not known.
+    ``format``: by the names of :data:`FORMAT`; of a topic its serdes and who chooses partitions, as far as known. None for
+    plain rows: not known. ``upcasts``: value serdes by version, as far as they are known. ``windows``: what those of the
+    rows mean; empty: none, or not known. ``settings``: None of a topic, and where they are not known.
     """
 
     is_generated: bool
@@ -149,7 +150,7 @@ def kept_by(version: TopologyOutline) -> dict[str, Kept[Origin]]:
         name: Kept(
             is_generated=is_generated(name.removesuffix(_REPARTITION)),
             origin=version.origins.get(name),
-            format=_topic_format(version.repartition_serdes.get(name)),
+            format=_topic_format(version, name),
         )
         for name in version.repartition_topics
     }
@@ -158,10 +159,15 @@ def kept_by(version: TopologyOutline) -> dict[str, Kept[Origin]]:
     return found
 
 
-def _topic_format(serdes: TopicSerdes | None) -> dict[str, str]:
-    """What the bytes of a topic's records depend on. A default serde is not known without the application."""
-    named = {} if serdes is None else {KEY_SERDE: serdes.key, VALUE_SERDE: serdes.value}
-    return {name: serde for name, serde in named.items() if serde is not None}
+def _topic_format(version: TopologyOutline, topic: str) -> dict[str, str]:
+    """What the bytes of a topic's records depend on, and, if they meet rows, their partitions. A default serde is not known
+    without the application."""
+    serdes = version.repartition_serdes.get(topic, TopicSerdes(key=None, value=None))
+    found = {name: serde for name, serde in ((KEY_SERDE, serdes.key), (VALUE_SERDE, serdes.value)) if serde is not None}
+    has_rows = any(part.stores and topic in part.repartition_source_topics for part in version.subtopologies)
+    if has_rows and topic in version.partitioners:
+        found[PARTITIONER] = OWN_PARTITIONER if version.partitioners[topic] else DEFAULT_PARTITIONER
+    return found
 
 
 def _kept(store: StoreOutline, origin: Origin | None) -> Kept[Origin]:

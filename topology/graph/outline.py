@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
-from topology.graph.origins import Origin, Side, origins
+from topology.graph.origins import Origin, Side, function_code, origins
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
@@ -92,9 +92,9 @@ class TopicSerdes:
 class TopologyOutline:
     """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it.
 
-    ``origins``: of stores and repartition topics, by name. ``repartition_serdes``: by name; without those of the file of an
-    earlier release. ``incomplete``: of which stores and repartition topics the file of an earlier release does not say all
-    that is compared.
+    ``origins``: of stores and repartition topics, by name. ``repartition_serdes``, ``partitioners``: by name; the digests of
+    the functions that choose partitions, none where the default partitioner does. Both are without those of the file of an
+    earlier release. ``incomplete``: of which stores and repartition topics such a file does not say all that is compared.
     """
 
     digest: str
@@ -104,6 +104,7 @@ class TopologyOutline:
     repartition_topics: Mapping[str, int | None]
     origins: Mapping[str, Origin] = field(default_factory=dict)
     repartition_serdes: Mapping[str, TopicSerdes] = field(default_factory=dict)
+    partitioners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     incomplete: frozenset[str] = field(default=frozenset(), compare=False)
 
     def to_json(self) -> dict[str, object]:
@@ -140,6 +141,7 @@ class TopologyOutline:
                     for name, row in value.get("origins", {}).items()
                 },
                 repartition_serdes={name: TopicSerdes(**row) for name, row in serdes.items()},
+                partitioners={name: _tupled(row) for name, row in value.get("partitioners", {}).items()},
                 incomplete=frozenset(
                     _incomplete(value["stores"], value["repartition_topics"], value.get("origins", {}), serdes)
                 ),
@@ -169,7 +171,18 @@ def outline(topology: Topology) -> TopologyOutline:
         },
         origins=dict(sorted(origins(topology).items())),
         repartition_serdes=dict(sorted(_repartition_serdes(topology))),
+        partitioners=_partitioners(topology),
     )
+
+
+def _partitioners(topology: Topology) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for part in topology.subtopologies:
+        for sink in part.sinks:
+            if sink.repartition and sink.topic is not None:
+                own = found.setdefault(sink.topic, set())
+                own.update(() if sink.partitioner is None else (function_code(sink.partitioner),))
+    return {topic: tuple(sorted(codes)) for topic, codes in sorted(found.items())}
 
 
 def _repartition_serdes(topology: Topology) -> Iterator[tuple[str, TopicSerdes]]:

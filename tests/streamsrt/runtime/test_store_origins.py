@@ -262,6 +262,25 @@ def test_a_generated_repartition_topic_that_stands_for_something_else_is_refused
     assert "-repartition now, and is repartition of b: name it (name=)" in told
 
 
+def placed(partitioner: Any = None, *, epoch: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.repartition(name="by", partitioner=partitioner).group_by_key().count(store="kept")
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def test_a_partitioner_that_comes_or_goes_in_front_of_rows_is_refused() -> None:
+    def to_first(_topic: str, _key: str, _value: str, _partitions: int) -> int:
+        return 0
+
+    told = refusal(placed(to_first, epoch=1), running(placed()))
+    assert (
+        "'by-repartition': partitioner is one of the program now, and was another one: keys would go to other" in told
+    )
+    assert "partitioner is the default one now" in refusal(placed(epoch=1), running(placed(to_first)))
+    check_origins("app", placed(to_first, epoch=1), [running(placed(to_first))])
+
+
 def repartitioned(value: Any = serdes.string, *, name: str = "by", topic: str = "in", epoch: int = 0) -> Topology:
     builder = StreamsBuilder()
     stream = builder.stream(topic, key=serdes.string, value=serdes.string).select_key(lambda _key, value: value)
@@ -301,7 +320,8 @@ def test_a_member_tells_few_bytes_of_a_bounded_number_of_stores() -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [reduced(SUMS, MAXIMA), joined(), windowed(TimeWindows(1_000)), tables("A", "B"), repartitioned()]
+    "topology",
+    [reduced(SUMS, MAXIMA), joined(), windowed(TimeWindows(1_000)), tables("A", "B"), repartitioned(), placed()],
 )
 def test_marks_are_read_as_they_were_written(topology: Topology) -> None:
     kept = kept_by(outline(topology))
