@@ -51,7 +51,7 @@ class ToldState:
         version."""
         name = name_mark(now.kept_as)
         mark = self.marks.get(name)
-        if mark is None or not mark.format or now.kept_as not in kept:
+        if mark is None or not mark.has_rows or now.kept_as not in kept:
             return now
         of_now = marks_of({now.kept_as: kept[now.kept_as]})[name]
         was = _as_told(mark, of_now, now)
@@ -81,7 +81,7 @@ class ToldState:
             return (
                 f"{_ALL} of {listed} were not compared: instances tell them of some stores only ({how} compares them)"
             )
-        if any(mark is not None and mark.format and mark.settings is None for mark in known.values()):
+        if any(mark is not None and mark.has_rows and mark.settings is None for mark in known.values()):
             return f"{_SETTINGS} were not compared: instances of an earlier release run ({how} compares them)"
         return ""
 

@@ -147,6 +147,7 @@ def show(found: TopologyDiff, restored: RestoredState | None, not_compared: str 
         stays = found.epoch_needed == found.epoch_before
         said = f"epoch {found.epoch_before} stays" if stays else f"with topology.epoch={found.epoch_needed} from now on"
         sys.stdout.write(f"the same topology: {said}\n")
+        sys.stdout.writelines(f"{each}\n" for each in found.kept_otherwise)
         return
     columns = ["what", "name", "change", *(["records", "seconds"] if restored is not None else [])]
     rows = [{key: "" if value is None else value for key, value in row.items()} for row in _rows(found, restored)]

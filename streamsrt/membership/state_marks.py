@@ -6,8 +6,9 @@
 2. A mark has hashes instead of names, serdes and code. Marks are compared as outlines are (:mod:`topology.graph.misread`).
    They are short, so two different things may have the same mark. Equal ones never have different marks.
 3. A tag in another format, such as a tag of the user, says nothing.
-4. Instances of earlier releases read this tag, so it stays as it is: what else is told is in a tag of its own
-   (:mod:`streamsrt.membership.state_settings`).
+4. Instances of earlier releases read this tag, so its parts stay where they are: what else is told of stores is in a tag
+   of its own (:mod:`streamsrt.membership.state_settings`). The serdes of a repartition topic are where those of a store
+   are, and who chooses partitions where its kind is: earlier releases compare them as such, and tell none.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from topology.graph.join_sides import sides_changed
-from topology.graph.misread import FORMAT, PLAIN_ROWS, VALUE_SERDE, Kept
+from topology.graph.misread import (
+    DEFAULT_PARTITIONER,
+    FORMAT,
+    KEY_SERDE,
+    OWN_PARTITIONER,
+    PARTITIONER,
+    PLAIN_ROWS,
+    VALUE_SERDE,
+    Kept,
+)
 from topology.graph.origins import Origin, Side
 from topology.graph.row_windows import FIXED, SESSION, SLIDING
 
@@ -32,8 +42,10 @@ MOST_STORES = 64
 _FORMAT = "1"
 _NAME = 5
 _BITS_OF_A_TOPIC = 3
+_PARTITIONERS = {DEFAULT_PARTITIONER: b"\x01", OWN_PARTITIONER: b"\x02"}
+"""Where the kind of a store is; it is zero where it is not known."""
 _WINDOWS = ("", FIXED, SLIDING, SESSION)
-_HASHED = {"kind": 1, "key_serde": 2, VALUE_SERDE: 2}
+_HASHED = {"kind": 1, KEY_SERDE: 2, VALUE_SERDE: 2}
 _SHAPE = struct.Struct(f">{_NAME}sHB")
 _ORIGIN = struct.Struct(">B3sQB3s")
 _SIDE = struct.Struct(">Q2s")
@@ -54,6 +66,7 @@ class _Flag(IntFlag):
     retain_duplicates = 64
     plain_rows = 128
     PLAIN_KNOWN = 256
+    TOPIC = 512
 
 
 _BOOLEANS = tuple(name for name in FORMAT if name in _Flag.__members__)
@@ -172,14 +185,15 @@ def read_marks(text: str) -> Marks:
 
 def _packed(name: str, mark: Kept[OriginMark]) -> bytes:
     form, origin = mark.format, mark.origin
-    size = form.get("window_size_ms")
+    window_size_ms = form.get("window_size_ms")
     flags = _Flag(0)
     for flag, is_set in (
         (_Flag.GENERATED, mark.is_generated),
         (_Flag.STORE, bool(form)),
+        (_Flag.TOPIC, bool(form) and not mark.has_rows),
         (_Flag.ORIGIN, origin is not None),
         (_Flag.SIDES, origin is not None and len(origin.sides) == 2),
-        (_Flag.SIZE, size is not None),
+        (_Flag.SIZE, window_size_ms is not None),
         (_Flag.PLAIN_KNOWN, form.get(PLAIN_ROWS) is not None),
         *((_Flag[each], bool(form.get(each))) for each in _BOOLEANS),
     ):
@@ -187,10 +201,11 @@ def _packed(name: str, mark: Kept[OriginMark]) -> bytes:
     windows = _WINDOWS.index(mark.windows) if mark.windows in _WINDOWS else 0
     parts = [_SHAPE.pack(bytes.fromhex(name), flags, windows)]
     if form:
-        parts += [_bytes(form[each]) for each in _HASHED]
+        told = form if mark.has_rows else {**form, "kind": _PARTITIONERS.get(str(form.get(PARTITIONER)), b"\0")}
+        parts += [_bytes(told.get(each, bytes(size))) for each, size in _HASHED.items()]
         parts.append(_VERSION.pack(mark.version))
-    if isinstance(size, int):
-        parts.append(_SIZE.pack(size))
+    if isinstance(window_size_ms, int):
+        parts.append(_SIZE.pack(window_size_ms))
     if origin is not None:
         parts.append(_ORIGIN.pack(origin.filled_by, origin.steps, origin.topics, origin.python, origin.functions))
         parts += [_SIDE.pack(side.topics, side.code) for side in origin.sides]
@@ -232,6 +247,8 @@ def _unpacked(data: MarkReader) -> tuple[str, Kept[OriginMark]]:
             form[PLAIN_ROWS] = None
         (version,) = _VERSION.unpack(data.take(_VERSION.size))
         form["window_size_ms"] = _SIZE.unpack(data.take(_SIZE.size))[0] if flags & _Flag.SIZE else None
+    if flags & _Flag.TOPIC:
+        form = _unpacked_topic(form)
     return name.hex(), Kept(
         is_generated=bool(flags & _Flag.GENERATED),
         origin=_unpacked_origin(data, has_sides=bool(flags & _Flag.SIDES)) if flags & _Flag.ORIGIN else None,
@@ -239,6 +256,12 @@ def _unpacked(data: MarkReader) -> tuple[str, Kept[OriginMark]]:
         version=version,
         windows=_WINDOWS[windows] if windows < len(_WINDOWS) else "",
     )
+
+
+def _unpacked_topic(form: Mapping[str, Hashable]) -> dict[str, Hashable]:
+    found = {each: form[each] for each in (KEY_SERDE, VALUE_SERDE) if form[each] != bytes(_HASHED[each])}
+    found.update((PARTITIONER, name) for name, code in _PARTITIONERS.items() if form["kind"] == code)
+    return found
 
 
 def _unpacked_origin(data: MarkReader, *, has_sides: bool) -> OriginMark:

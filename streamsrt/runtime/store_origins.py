@@ -26,7 +26,7 @@ from streamsrt.errors import BrokerError, TopologyMismatchError
 from streamsrt.membership.state_marks import Marks, OriginMark, marks_of, name_mark
 from streamsrt.membership.state_settings import state_tags, told_state
 from streamsrt.wire.client_tags import VALUE_VERSIONS
-from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, SWAP_BACK, name_both, values_not_read
+from topology.graph.diff import KEEP_SIDES, NAME_REPARTITION, SWAP_BACK, cure_of_records, name_both, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, kept_by, misread
 from topology.graph.nodes import StoreSpec, internal_topic_name
 from topology.graph.outline import StoreOutline, TopologyOutline, outline
@@ -134,7 +134,9 @@ class _Mine:
             if wrong is None:
                 continue
             store = self._stores.get(name)
-            if store is None:
+            if store is None and wrong.why == "format":
+                yield f"repartition topic {name!r}: {self._other_records(name, wrong)}"
+            elif store is None:
                 yield f"repartition topic {name!r}: {self._of_another(name, wrong, theirs)}"
             else:
                 yield f"store {store.name!r}: {self._of_store(store, wrong, theirs)}"
@@ -151,6 +153,11 @@ class _Mine:
                 return misread_meaning(before.windows, self._kept[store.kept_as].windows)
             case _:
                 return self._of_another(store.kept_as, wrong, theirs)
+
+    def _other_records(self, topic: str, wrong: Misread) -> str:
+        now = self._kept[topic].format
+        listed = ", ".join(f"{each} is {now[each]} now, and was another one" for each in wrong.fields)
+        return f"{listed}: {cure_of_records(wrong)}"
 
     def _of_another(self, first: str, wrong: Misread, theirs: Marks) -> str:
         """Why what is kept as ``first`` stands for something else now."""

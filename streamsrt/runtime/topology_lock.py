@@ -62,8 +62,8 @@ def outdated_text(agreed: TopologyOutline, now: TopologyOutline, path: Path) -> 
     listed = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     return (
         f"lock file {path} was written by an earlier release: it does not contain what is compared now of {listed} (inputs, "
-        "windows, sides of joins, ttl), so a change of that is not found. Write it again with `streamsrt topology lock "
-        "APPLICATION` before you change the topology, and check it in"
+        "windows, sides of joins, ttl, serdes of repartition topics), so a change of that is not found. Write it again with "
+        "`streamsrt topology lock APPLICATION` before you change the topology, and check it in"
     )
 
 
@@ -87,6 +87,8 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
     outdated = outdated_text(agreed, now, path)
     if outdated:
         logger.warning("%s", outdated)
+    for each in found.kept_otherwise:
+        logger.warning("not as in lock file %s: %s. `streamsrt topology lock APPLICATION` writes it again", path, each)
     return replace(topology, epoch=agreed.epoch)
 
 

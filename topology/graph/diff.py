@@ -13,7 +13,7 @@
    incompatible are a store whose rows have windows of another meaning (:mod:`topology.graph.row_windows`), one whose
    changelog does not have as many partitions as its subtopology has tasks, one that is fed by another repartition topic
    while both versions have one of these, and a repartition topic with another number of
-   partitions, as far as the numbers are known.
+   partitions or other serdes, as far as they are known.
 5. A generated name says nothing about the contents. A store whose generated name stands for something else now
    (:mod:`topology.graph.origins`) is incompatible: the new version would take one table's rows for another's. A given
    name is taken at its word: what is fed from elsewhere is carried over, and said. It is incompatible only where it is
@@ -30,7 +30,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-from topology.graph.misread import VALUE_SERDE, ComparedState, KeptVersions, Misread, kept_by
+from topology.graph.misread import (
+    DEFAULT_PARTITIONER,
+    OWN_PARTITIONER,
+    PARTITIONER,
+    VALUE_SERDE,
+    ComparedState,
+    KeptVersions,
+    Misread,
+    kept_by,
+)
 from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
 from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
@@ -107,6 +116,13 @@ class TopologyDiff:
     epoch_needed: int
     verdict: Verdict
     sources: tuple[SourceChange, ...] = ()
+
+    @property
+    def kept_otherwise(self) -> tuple[str, ...]:
+        """What to know of state that is carried over, a sentence each. Digests don't cover all of it, such as the serdes
+        of upcasts, so there may be some for the same topology."""
+        kept = (each for each in self.state if each.fate == "carried over" and each.reason)
+        return tuple(f"{each.kind} {each.name}: {each.reason}" for each in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +413,14 @@ class _Compared:
                 reason = f"partitions {had} -> {needs}, with its sources: {_cure_of_repartition(had, needs)}"
                 yield StateChange("repartition topic", name, "incompatible", reason)
             elif wrong is not None:
-                reason = self._why_another(wrong, name, name, "repartition topic")
+                reason = (
+                    f"{', '.join(self._changed_records(wrong, name))}: {cure_of_records(wrong)}"
+                    if wrong.why == "format"
+                    else self._why_another(wrong, name, name, "repartition topic")
+                )
                 yield StateChange("repartition topic", name, "incompatible", reason)
             else:
-                yield StateChange("repartition topic", name, "carried over", "")
+                yield StateChange("repartition topic", name, "carried over", self._other_partitioner(name))
         for name in before:
             raised = self._raised_beside(name)
             if raised:
@@ -412,6 +432,28 @@ class _Compared:
                 f"no unread records; then streamsrt topics delete APP-{name} --execute"
             )
             yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
+
+    def _other_partitioner(self, topic: str) -> str:
+        """A note about a function that chooses partitions and was edited: whether it chooses others is not known."""
+        before, after = (each.partitioners.get(topic, ()) for each in (self._old, self._new))
+        versions = {code.partition(":")[0] for code in (*before, *after)}
+        if not before or not after or before == after or len(versions) > 1:
+            return ""
+        return (
+            "the code of its partitioner differs: if it names other partitions for keys that have rows, those are not "
+            "found, and the stores behind it need other names"
+        )
+
+    def _changed_records(self, wrong: Misread, topic: str) -> Iterator[str]:
+        """What differs of a repartition topic's records. Running instances tell hashes of the old serdes only."""
+        before, after = self._old.repartition_serdes.get(topic), self._new.repartition_serdes.get(topic)
+        for name in wrong.fields:
+            if name == PARTITIONER:
+                yield other_partitioner(is_own=bool(self._new.partitioners[topic]))
+                continue
+            side = name.removesuffix("_serde")
+            now = getattr(after, side)
+            yield f"{name} {getattr(before, side)} -> {now}" if before else f"{name} is {now} now, and was another one"
 
     def _raised_beside(self, topic: str) -> list[str]:
         """Stores with a raised value version in subtopologies that read a removed topic."""
@@ -430,6 +472,17 @@ KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
 _IF_ANOTHER = "If it is another table now, give it another name"
 SWAP_BACK = "exchange the names again, or give the new ones other names"
 NAME_REPARTITION = "name it (name=)"
+RENAME_STEP = (
+    "records in flight, and those that old and new instances write for each other, would be misread. Give the step that "
+    "writes it another name (name=)"
+)
+"""What to do if a repartition topic has other serdes."""
+
+_KEEP_PARTITIONER = (
+    "keys would go to other partitions than their rows. Keep the partitioner, or give the step (name=) and the stores "
+    "behind it other names: they start empty"
+)
+
 _UNLOGGED = "gone: it had no changelog"
 _STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
 """Steps whose stores hold the same in the end if all of a topic is read again."""
@@ -453,6 +506,18 @@ def name_both(name: str, before: Origin) -> str:
         # What a join calls its stores is only begun by store=.
         return f"Keep the steps in front of it, or {_NAME_JOIN}"
     return f'Name both: the table that had this name keeps its state as store="{name}", the other one starts empty'
+
+
+def other_partitioner(*, is_own: bool) -> str:
+    """That the partitions of a repartition topic are chosen in another way now."""
+    was, now = (DEFAULT_PARTITIONER, OWN_PARTITIONER) if is_own else (OWN_PARTITIONER, DEFAULT_PARTITIONER)
+    return f"partitioner: it was {was}, and is {now}"
+
+
+def cure_of_records(wrong: Misread) -> str:
+    """What to do if the records of a repartition topic that stays would be misread, or be in other partitions."""
+    cures = [RENAME_STEP] if set(wrong.fields) - {PARTITIONER} else []
+    return ". ".join([*cures, *([_KEEP_PARTITIONER] if PARTITIONER in wrong.fields else [])])
 
 
 def _two_steps(stores: list[str]) -> str:

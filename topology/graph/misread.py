@@ -15,14 +15,15 @@ from typing import Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, Type
 
 from topology.graph.join_sides import changed_places
 from topology.graph.origins import Origin
-from topology.graph.outline import StoreOutline, TopologyOutline
+from topology.graph.outline import StoreOutline, TopicSerdes, TopologyOutline
 from topology.graph.row_windows import RowWindows, misread_meaning
 from topology.spec.names import is_generated
 
 FORMAT = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
 """What the bytes of a store's rows depend on."""
 
-VALUE_SERDE, PLAIN_ROWS = "value_serde", "plain_rows"
+KEY_SERDE, VALUE_SERDE, PLAIN_ROWS = "key_serde", "value_serde", "plain_rows"
+PARTITIONER, OWN_PARTITIONER, DEFAULT_PARTITIONER = "partitioner", "one of the program", "the default one"
 _REPARTITION = "-repartition"
 
 Why: TypeAlias = Literal["version", "upcast", "format", "windows", "sides", "swapped", "another"]
@@ -67,9 +68,12 @@ class KeptSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept(Generic[T]):
-    """A store or repartition topic. ``format``: by the names of :data:`FORMAT`, empty for a topic; None for plain rows: not
-    known. ``upcasts``: value serdes by version, as far as they are known. ``windows``: what those of the rows mean; empty:
-    none, or not known. ``settings``: None of a topic, and where they are not known."""
+    """A store or repartition topic.
+
+    ``format``: by the names of :data:`FORMAT`; of a topic its serdes and who chooses partitions, as far as known. None for
+    plain rows: not known. ``upcasts``: value serdes by version, as far as they are known. ``windows``: what those of the
+    rows mean; empty: none, or not known. ``settings``: None of a topic, and where they are not known.
+    """
 
     is_generated: bool
     origin: T | None
@@ -78,6 +82,11 @@ class Kept(Generic[T]):
     upcasts: Mapping[int, Hashable] = field(default_factory=dict)
     windows: str = ""
     settings: KeptSettings | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it is known to be a store."""
+        return "kind" in self.format
 
     @property
     def row_windows(self) -> RowWindows | None:
@@ -138,11 +147,26 @@ class Misread(NamedTuple):
 def kept_by(version: TopologyOutline) -> dict[str, Kept[Origin]]:
     """All that a version keeps, by the name that its topic has."""
     found = {
-        name: Kept(is_generated=is_generated(name.removesuffix(_REPARTITION)), origin=version.origins.get(name))
+        name: Kept(
+            is_generated=is_generated(name.removesuffix(_REPARTITION)),
+            origin=version.origins.get(name),
+            format=_topic_format(version, name),
+        )
         for name in version.repartition_topics
     }
     for store in version.stores:
         found[store.kept_as] = _kept(store, version.origins.get(store.name))
+    return found
+
+
+def _topic_format(version: TopologyOutline, topic: str) -> dict[str, str]:
+    """What the bytes of a topic's records depend on, and, if they meet rows, their partitions. A default serde is not known
+    without the application."""
+    serdes = version.repartition_serdes.get(topic, TopicSerdes(key=None, value=None))
+    found = {name: serde for name, serde in ((KEY_SERDE, serdes.key), (VALUE_SERDE, serdes.value)) if serde is not None}
+    has_rows = any(part.stores and topic in part.repartition_source_topics for part in version.subtopologies)
+    if has_rows and topic in version.partitioners:
+        found[PARTITIONER] = OWN_PARTITIONER if version.partitioners[topic] else DEFAULT_PARTITIONER
     return found
 
 
@@ -174,11 +198,12 @@ def misread(name: str, before: Mapping[str, Kept[T]], after: Mapping[str, Kept[T
     if new.version > old.version and old.version not in new.upcasts:
         return Misread("upcast")
     fields = tuple(_changed_format(old, new))
-    if fields:
+    if fields and new.has_rows:
         return Misread("format", fields)
     if misread_meaning(old.windows, new.windows):
         return Misread("windows")
-    return _another(name, before, after)
+    # Of a topic, what its name stands for says more than its serdes.
+    return _another(name, before, after) or (Misread("format", fields) if fields else None)
 
 
 def _changed_format(old: Kept[T], new: Kept[T]) -> Iterator[str]:

@@ -36,7 +36,7 @@ from uuid import UUID
 
 from topology.graph.join_sides import sides_changed, sides_of_stores, stores_of_topics
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from topology.graph.operations import Operation
+from topology.graph.operations import Function, Operation
 from topology.graph.operations.sides import join_side
 from topology.graph.operations.traits import branches_of, changes_key, row_windows
 from topology.graph.row_windows import RowWindows
@@ -171,7 +171,7 @@ class _Ways:
             topics=tuple(sorted(topics)),
             keyed_by=tuple(sorted(keyed_by)),
             filled_by=filled_by,
-            functions=f"{sys.version_info[0]}.{sys.version_info[1]}:{_digest(sorted(functions))}",
+            functions=f"{_python()}:{_digest(sorted(functions))}",
             windows=self._windows(nodes),
         )
 
@@ -237,6 +237,15 @@ def code_of(operation: Operation, branches: Set[str]) -> str:
     if branches_of(operation):
         values = [predicate for child, predicate in branches_of(operation).items() if child in branches]
     return _digest([type(operation).__name__, *(_code(value) for value in values if callable(value))])
+
+
+def function_code(function: Function) -> str:
+    """A digest of a function's code, behind the version of Python that compiled it: others are not comparable."""
+    return f"{_python()}:{_digest(_code(function))}"
+
+
+def _python() -> str:
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _digest(value: object) -> str:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
-from topology.graph.origins import Origin, Side, origins
+from topology.graph.origins import Origin, Side, function_code, origins
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
@@ -81,11 +81,20 @@ class SubtopologyOutline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSerdes:
+    """The names of the serdes of a repartition topic's records; None: the application's default serde, not known here."""
+
+    key: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyOutline:
     """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it.
 
-    ``origins``: of stores and repartition topics, by name. ``incomplete``: of which of these the file of an earlier release
-    does not say all that is compared.
+    ``origins``: of stores and repartition topics, by name. ``repartition_serdes``, ``partitioners``: by name; the digests of
+    the functions that choose partitions, none where the default partitioner does. Both are without those of the file of an
+    earlier release. ``incomplete``: of which stores and repartition topics such a file does not say all that is compared.
     """
 
     digest: str
@@ -94,6 +103,8 @@ class TopologyOutline:
     stores: tuple[StoreOutline, ...]
     repartition_topics: Mapping[str, int | None]
     origins: Mapping[str, Origin] = field(default_factory=dict)
+    repartition_serdes: Mapping[str, TopicSerdes] = field(default_factory=dict)
+    partitioners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     incomplete: frozenset[str] = field(default=frozenset(), compare=False)
 
     def to_json(self) -> dict[str, object]:
@@ -108,6 +119,7 @@ class TopologyOutline:
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise ValueError(f"not the outline of a topology in format {FORMAT}")
         try:
+            serdes = value.get("repartition_serdes", {})
             return cls(
                 digest=value["digest"],
                 epoch=_epoch(value["epoch"]),
@@ -128,8 +140,10 @@ class TopologyOutline:
                     )
                     for name, row in value.get("origins", {}).items()
                 },
+                repartition_serdes={name: TopicSerdes(**row) for name, row in serdes.items()},
+                partitioners={name: _tupled(row) for name, row in value.get("partitioners", {}).items()},
                 incomplete=frozenset(
-                    _incomplete(value["stores"], value["repartition_topics"], value.get("origins", {}))
+                    _incomplete(value["stores"], value["repartition_topics"], value.get("origins", {}), serdes)
                 ),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -156,7 +170,28 @@ def outline(topology: Topology) -> TopologyOutline:
             for topic in sorted(each.repartition_source_topics, key=lambda topic: topic.name)
         },
         origins=dict(sorted(origins(topology).items())),
+        repartition_serdes=dict(sorted(_repartition_serdes(topology))),
+        partitioners=_partitioners(topology),
     )
+
+
+def _partitioners(topology: Topology) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for part in topology.subtopologies:
+        for sink in part.sinks:
+            if sink.repartition and sink.topic is not None:
+                own = found.setdefault(sink.topic, set())
+                own.update(() if sink.partitioner is None else (function_code(sink.partitioner),))
+    return {topic: tuple(sorted(codes)) for topic, codes in sorted(found.items())}
+
+
+def _repartition_serdes(topology: Topology) -> Iterator[tuple[str, TopicSerdes]]:
+    """Of each repartition topic, those that read it: what writes to it has equal ones."""
+    for part in topology.subtopologies:
+        for source in part.sources:
+            if source.repartition:
+                key, value = (None if serde is None else serde.name for serde in (source.key_serde, source.value_serde))
+                yield from ((name, TopicSerdes(key=key, value=value)) for name in source.topics)
 
 
 def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
@@ -226,13 +261,16 @@ def _name_of_read(upcast: Upcast, serde: ProgramSerde | None) -> str | None:
 
 
 def _incomplete(
-    stores: Iterable[Mapping[str, object]], topics: Iterable[str], told: Mapping[str, Mapping[str, object]]
+    stores: Iterable[Mapping[str, object]],
+    topics: Iterable[str],
+    told: Mapping[str, Mapping[str, object]],
+    serdes: Mapping[str, object],
 ) -> Iterator[str]:
-    """What the rows of a file leave out: some of its fields, or its origin."""
+    """What the rows of a file leave out: some of its fields, its origin, or the serdes of a topic."""
     for row in stores:
         if row["name"] not in told or not row.keys() >= _STORE_FIELDS:
             yield str(row["name"])
-    yield from (name for name in topics if name not in told)
+    yield from (name for name in topics if name not in told or name not in serdes)
     yield from (name for name, row in told.items() if not row.keys() >= _ORIGIN_FIELDS)
 
 

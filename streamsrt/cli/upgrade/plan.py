@@ -241,6 +241,8 @@ def _show(made: UpgradePlan, out: Path | None) -> None:
     say(f"group {made.group} ({made.protocol}): {made.state}, topology epoch {made.epoch_before}, members: {members}\n")
     if made.verdict == Verdict.SAME.name:
         say(f"the same topology: epoch {made.epoch_before} stays\n")
+        for row in made.rows:
+            say(f"{row.kind} {row.name}: {row.why}\n" if row.why else "")
     else:
         _show_changes(made)
     for each in made.notes:

@@ -18,7 +18,7 @@ from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.view import Version, View
 from streamsrt.membership.state_marks import Marks, OriginMark, name_mark
 from streamsrt.membership.state_settings import told_state
-from topology.graph.diff import KEEP_SIDES, SWAP_BACK, values_not_read
+from topology.graph.diff import KEEP_SIDES, SWAP_BACK, cure_of_records, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, misread
 from topology.graph.row_windows import misread_meaning
 
@@ -76,7 +76,8 @@ def _reason(wrong: Misread, before: Kept[OriginMark], after: Kept[OriginMark], n
         case "version" | "upcast":
             return values_not_read(before.version, after.version)
         case "format":
-            return f"another {', another '.join(wrong.fields)}: give the new store another name"
+            cure = "give the new store another name" if after.has_rows else cure_of_records(wrong)
+            return f"another {', another '.join(wrong.fields)}: {cure}"
         case "windows":
             return misread_meaning(before.windows, after.windows)
         case "sides":

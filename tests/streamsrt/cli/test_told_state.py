@@ -104,6 +104,13 @@ def fed(topic: str, *, keyed: bool = False) -> Topology:
     return builder.build()
 
 
+def repartitioned(value: Any) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", **TEXT).map_values(str.encode).repartition(name="by", value=value)
+    stream.group_by_key().count(store="kept")
+    return builder.build()
+
+
 def hours(number: int) -> timedelta:
     return timedelta(hours=number)
 
@@ -196,6 +203,12 @@ OTHER_WORDS = {
         joined(swapped=True),
         "incompatible",
         "the sides of the join have changed places: it would get records of",
+    ),
+    "serde of a repartition topic": (
+        repartitioned(serdes.bytes),
+        repartitioned(serdes.json),
+        "incompatible",
+        "value_serde is json now, and was another one: records in flight",
     ),
     "fed otherwise": (
         fed("in"),

@@ -10,6 +10,7 @@ import pytest
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
 from streamsrt.errors import ConfigError, TopologyMismatchError
+from streamsrt.runtime.topology_lock import locked
 from streamsrt.testing.topology_lock import assert_topology_locked
 from tests.streamsrt.cli.conftest import Command
 from topology import StreamsBuilder, serdes
@@ -113,7 +114,10 @@ def test_a_file_without_what_is_compared_now_is_to_be_written_again(
         assert f"lock file {path.name} was written by an earlier release" in told
         rows = [each["name"] for each in file["stores"]] if lacking == "ttl_ms" else list(file["origins"])
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        assert f"of {', '.join(sorted(rows)[:5])}{more} (inputs, windows, sides of joins, ttl)" in told
+        assert (
+            f"of {', '.join(sorted(rows)[:5])}{more} (inputs, windows, sides of joins, ttl, serdes of repartition topics)"
+            in told
+        )
         application = load_application(f"{module}:app").topology
         caplog.clear()
         KafkaStreams(application, {"application.id": "shop", "topology.lock": path, "state.dir": tmp_path})
@@ -137,6 +141,38 @@ def test_a_file_of_an_earlier_release_is_named_whatever_the_topology_has(
     assert "was written by an earlier release: it does not contain what is compared now of a-counts (" in " ".join(
         checked.err.split()
     )
+
+
+def test_another_serde_of_an_upcast_is_said_of_the_same_topology(
+    command: Command, tmp_path: Path, module: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+from topology import Store, StreamsBuilder, Upcast, serdes
+
+def build(upcast):
+    builder = StreamsBuilder()
+    stream = builder.stream("a", key=serdes.string, value=serdes.string)
+    store = Store("kept", version=2, upcast={1: upcast})
+    stream.group_by_key().aggregate(dict, lambda _key, value, last: last, store=store, value=serdes.json)
+    return builder.build()
+
+first, changed = build(dict), build(Upcast(dict, serde=serdes.string))
+"""
+    (tmp_path / f"{module}.py").write_text(program, encoding="utf-8")
+    said = "store kept: the serde that reads values of version 1 is string, and was json"
+    shown = command("topology", "diff", f"{module}:first", f"{module}:changed")
+    assert shown.code == 0
+    assert shown.out.startswith(f"the same topology: epoch 0 stays\n{said}")
+    assert command("topology", "diff", f"{module}:first", f"{module}:first").out == "the same topology: epoch 0 stays\n"
+    command("topology", "lock", f"{module}:first")
+    checked = command("topology", "lock", f"{module}:changed", "--check")
+    assert checked.code == 0
+    assert said in checked.out
+    changed = load_application(f"{module}:changed").topology
+    assert locked(changed, tmp_path / "topology.lock").digest == changed.digest
+    assert said in caplog.text
+    command("topology", "lock", f"{module}:changed")
+    assert said not in command("topology", "lock", f"{module}:changed", "--check").out
 
 
 def test_edited_functions_are_written_with_the_same_epoch(command: Command, tmp_path: Path, module: str) -> None:

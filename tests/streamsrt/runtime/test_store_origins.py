@@ -262,6 +262,51 @@ def test_a_generated_repartition_topic_that_stands_for_something_else_is_refused
     assert "-repartition now, and is repartition of b: name it (name=)" in told
 
 
+def placed(partitioner: Any = None, *, epoch: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.repartition(name="by", partitioner=partitioner).group_by_key().count(store="kept")
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def test_a_partitioner_that_comes_or_goes_in_front_of_rows_is_refused() -> None:
+    def to_first(_topic: str, _key: str, _value: str, _partitions: int) -> int:
+        return 0
+
+    told = refusal(placed(to_first, epoch=1), running(placed()))
+    assert (
+        "'by-repartition': partitioner is one of the program now, and was another one: keys would go to other" in told
+    )
+    assert "partitioner is the default one now" in refusal(placed(epoch=1), running(placed(to_first)))
+    check_origins("app", placed(to_first, epoch=1), [running(placed(to_first))])
+
+
+def repartitioned(value: Any = serdes.string, *, name: str = "by", topic: str = "in", epoch: int = 0) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream(topic, key=serdes.string, value=serdes.string).select_key(lambda _key, value: value)
+    stream.repartition(name=name, value=value).foreach(lambda _k, _v: None)
+    return builder.build(epoch=epoch).with_default_serdes(key=serdes.string)
+
+
+def test_another_serde_of_a_repartition_topic_is_refused_with_what_helps() -> None:
+    old = running(repartitioned())
+    told = refusal(repartitioned(serdes.bytes, epoch=1), old)
+    assert (
+        "repartition topic 'by-repartition': value_serde is bytes now, and was another one: records in flight" in told
+    )
+    assert "Give the step that writes it another name (name=)" in told
+    check_origins("app", repartitioned(epoch=1), [old])
+    check_origins("app", repartitioned(serdes.bytes, name="by-2", epoch=1), [old])
+
+
+def test_a_member_that_does_not_tell_serdes_of_repartition_topics_is_not_compared() -> None:
+    kept = kept_by(outline(repartitioned()))
+    # As a release tells it that knows no serdes of topics.
+    earlier = marks_text({name: replace(each, format={}) for name, each in kept.items()})
+    silent = RunningMember("of an earlier release", 0, {STORE_MARKS: earlier})
+    check_origins("app", repartitioned(serdes.bytes, epoch=1), [silent])
+
+
 def test_a_member_tells_few_bytes_of_a_bounded_number_of_stores() -> None:
     steps = [(f"{number}", MAXIMA[1], f"store-{number:03}") for number in range(MOST_STORES)]
     tags = marks_tag(reduced(*steps, MAXIMA))
@@ -274,7 +319,10 @@ def test_a_member_tells_few_bytes_of_a_bounded_number_of_stores() -> None:
     assert marks_tag(stateless.build()) == {}
 
 
-@pytest.mark.parametrize("topology", [reduced(SUMS, MAXIMA), joined(), windowed(TimeWindows(1_000)), tables("A", "B")])
+@pytest.mark.parametrize(
+    "topology",
+    [reduced(SUMS, MAXIMA), joined(), windowed(TimeWindows(1_000)), tables("A", "B"), repartitioned(), placed()],
+)
 def test_marks_are_read_as_they_were_written(topology: Topology) -> None:
     kept = kept_by(outline(topology))
     assert kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import orjson
 import pytest
@@ -399,3 +400,83 @@ def test_a_store_that_another_repartition_feeds_while_one_of_them_stays_is_incom
     assert (found.verdict == Verdict.INCOMPATIBLE) is bool(incompatible)
     for name in incompatible:
         assert "would not reach it, or reach it twice" in reason(found, name)
+
+
+def repartitioned(
+    key: serdes.Serde[Any] = serdes.string, value: serdes.Serde[Any] = serdes.string, name: str = "by"
+) -> Program:
+    def program(builder: StreamsBuilder) -> None:
+        stream = builder.stream("orders", key=serdes.string, value=serdes.string).select_key(lambda _key, value: value)
+        stream.repartition(name=name, key=key, value=value).group_by_key().count(store="orders-counts")
+
+    return program
+
+
+def test_another_serde_of_a_repartition_topic_that_stays_is_incompatible() -> None:
+    for serde, new in (
+        ("key_serde", repartitioned(key=serdes.json)),
+        ("value_serde", repartitioned(value=serdes.json)),
+    ):
+        found = compare([repartitioned()], [new])
+        assert found.verdict == Verdict.INCOMPATIBLE
+        told = reason(found, "by-repartition")
+        assert told.startswith(f"{serde} string -> json: records in flight, and those that old and new instances ")
+        assert "Give the step that writes it another name (name=)" in told
+    renamed = compare([repartitioned()], [repartitioned(value=serdes.json, name="by-2")])
+    assert fates(renamed)["by-2-repartition"] == "rebuilt"
+
+
+def test_serdes_of_a_repartition_topic_that_are_not_known_are_not_compared() -> None:
+    old, new = outlines([[repartitioned()], [repartitioned(value=serdes.json)]])
+    saved = old.to_json()
+    del saved["repartition_serdes"]
+    earlier = TopologyOutline.from_json(orjson.loads(orjson.dumps(saved)))
+    assert "by-repartition" in earlier.incomplete
+    assert fates(diff(earlier, new))["by-repartition"] == "carried over"
+    again = TopologyOutline.from_json(orjson.loads(orjson.dumps(old.to_json())))
+    assert not again.incomplete
+    assert fates(diff(again, new))["by-repartition"] == "incompatible"
+
+
+def placed(partitioner: Any = None, *, has_rows: bool = True) -> Program:
+    def program(builder: StreamsBuilder) -> None:
+        stream = builder.stream("orders", key=serdes.string, value=serdes.string)
+        moved = stream.repartition(name="by", partitioner=partitioner)
+        if has_rows:
+            moved.group_by_key().count(store="orders-counts")
+        else:
+            moved.foreach(lambda _key, _value: None)
+
+    return program
+
+
+def first_letter(_topic: str, key: str, _value: str, partitions: int) -> int:
+    return ord(key[0]) % partitions
+
+
+def last_letter(_topic: str, key: str, _value: str, partitions: int) -> int:
+    return ord(key[-1]) % partitions
+
+
+def test_a_partitioner_that_comes_or_goes_in_front_of_rows_is_incompatible() -> None:
+    for old, new, now in ((None, first_letter, "one of the program"), (first_letter, None, "the default one")):
+        found = compare([placed(old)], [placed(new)])
+        assert found.verdict == Verdict.INCOMPATIBLE
+        assert f", and is {now}: keys would go to other partitions than their rows" in reason(found, "by-repartition")
+        assert compare([placed(old, has_rows=False)], [placed(new, has_rows=False)]).verdict < Verdict.INCOMPATIBLE
+
+
+def test_the_edited_code_of_a_partitioner_is_said() -> None:
+    found = compare([placed(first_letter)], [placed(last_letter)])
+    assert found.verdict == Verdict.SAME, "digests don't cover functions"
+    (said,) = found.kept_otherwise
+    assert said.startswith("repartition topic by-repartition: the code of its partitioner differs: if it names other")
+    assert compare([placed(first_letter)], [placed(first_letter)]).kept_otherwise == ()
+
+
+def test_partitioners_that_are_not_known_are_not_compared() -> None:
+    old, new = outlines([[placed()], [placed(first_letter)]])
+    saved = old.to_json()
+    del saved["partitioners"]
+    earlier = TopologyOutline.from_json(orjson.loads(orjson.dumps(saved)))
+    assert fates(diff(earlier, new))["by-repartition"] == "carried over"

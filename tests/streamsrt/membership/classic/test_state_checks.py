@@ -26,6 +26,7 @@ from tests.streamsrt.runtime.test_store_origins import (
     counted_and_summed,
     joined,
     reduced,
+    repartitioned,
     windowed,
 )
 from topology import SlidingWindows, Store, StreamsBuilder, TimeWindows, Upcast, serdes
@@ -108,6 +109,11 @@ REFUSED = [
     ),
     (twice(0, 1, 2), twice(1, 1), "store 'A': its values have version 3, which version 2 can't read"),
     (through("in", "in-sums"), through("in-sums", "in", epoch=1), "repartition topic 'KSTREAM-REPARTITION-"),
+    (
+        repartitioned(),
+        repartitioned(serdes.bytes, epoch=1),
+        "repartition topic 'by-repartition': another value_serde: records in flight, and those that old and new",
+    ),
 ]
 
 
@@ -130,6 +136,8 @@ ACCEPTED = [
     (reduced(SUMS, MAXIMA), reduced(SUMS, called(MAXIMA, SECOND), epoch=1)),
     (counted_and_summed("A", "B"), counted_and_summed("C", "D", epoch=1)),
     (joined(), joined(epoch=1)),
+    (repartitioned(), repartitioned(epoch=1)),
+    (repartitioned(), repartitioned(serdes.bytes, name="by-2", epoch=1)),
     (joined(), joined(swapped=True, store="other", epoch=1)),
     (twice(0), twice(1, 1)),
     (
