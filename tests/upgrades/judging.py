@@ -47,16 +47,17 @@ def compared(pair: Pair) -> TopologyDiff:
 
 def is_refused_by_group(pair: Pair, found: TopologyDiff) -> bool:
     """Whether the group itself can see that the new version can't run: it knows topics, not what is in them."""
-    return MISSING in pair.new.topics or any(is_about_partitions(change) for change in incompatible(found))
+    return MISSING in pair.new.topics or any(is_seen_by_group(change) for change in incompatible(found))
 
 
 def incompatible(found: TopologyDiff) -> list[StateChange]:
     return [change for change in found.state if change.fate == "incompatible"]
 
 
-def is_about_partitions(change: StateChange) -> bool:
-    """Whether only the cluster's topics tell that it is incompatible. Everything else is told by the running members."""
-    return "partitions" in change.reason
+def is_seen_by_group(change: StateChange) -> bool:
+    """Whether the cluster's topics, or those of the group's topology, tell that it is incompatible. Everything else is told
+    by the running members."""
+    return "partitions" in change.reason or "fed by repartition topic" in change.reason
 
 
 def roll(

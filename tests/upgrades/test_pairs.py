@@ -13,7 +13,7 @@ import pytest
 
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.runtime.store_origins import RunningMember, check_origins, marks_tag
-from tests.upgrades.judging import MISREAD, WrongPairError, compared, incompatible, is_about_partitions, roll
+from tests.upgrades.judging import MISREAD, WrongPairError, compared, incompatible, is_seen_by_group, roll
 from tests.upgrades.pairs import CHANGES, Pair, pair
 from tests.upgrades.programs import Part, Program, build
 from tests.upgrades.rolling import CLASSIC, Plan, plan_of
@@ -72,7 +72,7 @@ def test_what_members_tell_refuses_what_diff_calls_incompatible_and_nothing_else
         found = compared(pair(seed))
         old, new = (build(program, "").topology for program in (pair(seed).old, pair(seed).new))
         refusal = _refusal(new, old)
-        known = [change.name for change in incompatible(found) if not is_about_partitions(change)]
+        known = [change.name for change in incompatible(found) if not is_seen_by_group(change)]
         assert [name for name in known if repr(name) not in refusal] == [], f"{pair(seed)}\n{refusal}"
         assert not refusal or (MISREAD in refusal and found.verdict is Verdict.INCOMPATIBLE), f"{pair(seed)}\n{refusal}"
 
