@@ -125,7 +125,9 @@ def refusal_to_strand(
     if early:
         return (
             f"An earlier upgrade is not finished: members with topology epoch {early[0].epoch} are still reading "
-            f"{_listed(early)} to the end. Start this version again when they are done."
+            f"{_listed(early)} to the end. Start this version again when they are done. If these members write to the "
+            "topics as well, that does not end: go back step by step, to the version of topology epoch "
+            f"{early[0].epoch} first."
         )
     return None
 

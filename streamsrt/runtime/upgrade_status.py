@@ -397,8 +397,12 @@ def _ran_before(now: GroupFacts) -> KnownVersion | None:
 
 
 def _as_readers(now: GroupFacts) -> list[KnownVersion]:
-    """The versions that the group knows, first the one that is to read what several of them can read."""
+    """The versions that the group knows, first the one that is to read what several of them can read. A classic group knows
+    those that its members run."""
     former = _ran_before(now)
+    if not now.versions:
+        reads = {epoch: [member.reads for member in now.with_epoch(epoch)] for epoch in now.epochs}
+        return [KnownVersion(epoch, frozenset().union(*topics)) for epoch, topics in reads.items()]
     if former is None:
         return list(now.versions)
     newest, *older = now.versions

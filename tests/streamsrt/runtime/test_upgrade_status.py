@@ -187,6 +187,17 @@ def test_what_is_read_when_its_version_gets_tasks_needs_no_further_instance() ->
     )
 
 
+def test_a_classic_group_knows_that_a_member_without_tasks_will_read_what_is_left() -> None:
+    reader = member("b", 2, reads=frozenset({"in", "app-g-repartition"}))
+    left = {"app-g-repartition": 7, "app-h-repartition": 1}
+    facts = replace(group(member("a", 1, ("s", 0)), reader, epoch=2, left=left), kind="classic")
+    advice = status(facts).advice
+    assert advice[1].startswith(
+        "instances of topology epoch 2 run, and have no task that reads app-g-repartition: they"
+    )
+    assert advice[2].startswith("the group does not know which version has app-h-repartition: start that one with")
+
+
 def test_what_a_dropped_source_topic_holds_is_said_last() -> None:
     rolling = status(group(member("a", 0, ("s", 0)), member("b", 1), dropped={"old": 1_007}))
     assert rolling.unread_sources == rolling.to_json()["unread_sources"] == {"old": 1_007}
