@@ -211,6 +211,39 @@ def step(program: Program, chance: random.Random) -> Program | None:
     return _one(program, chance, lambda part: True, lambda part: replace(part, has_step=not part.has_step))
 
 
+def share(program: Program, chance: random.Random) -> Program | None:
+    """Two tables over the same topics get one repartition topic."""
+    pairs = [(one, other) for one, other in _over_the_same(program) if one.via != other.via]
+    if not pairs:
+        return None
+    one, other = chance.choice(pairs)
+    return _with(program, other, replace(other, via=one.via, has_step=one.has_step))
+
+
+def unshare(program: Program, chance: random.Random) -> Program | None:
+    """One of two tables that share a repartition topic gets its own, or both do: then nothing is in both versions."""
+    pairs = [(one, other) for one, other in _over_the_same(program) if one.via == other.via]
+    if not pairs:
+        return None
+    one, other = chance.choice(pairs)
+    program = _with(program, other, replace(other, via=replace_name(other.via, _fresh("by-", chance))))
+    return program if chance.random() < 0.5 else _with(program, one, replace(one, via=Via(_fresh("to-", chance))))
+
+
+def _over_the_same(program: Program) -> list[tuple[Part, Part]]:
+    named = [part for part in program.parts if part.via is not None and part.via.name is not None]
+    return [(one, other) for one in named for other in named if one is not other and one.topics == other.topics]
+
+
+def with_twin(program: Program, chance: random.Random, *, is_shared: bool) -> Program:
+    """The program with another table over the topics of its first one, each behind a repartition step: the same, or not."""
+    first = replace(program.parts[0], via=Via(f"by-{program.parts[0].label}"), store=f"store-{program.parts[0].label}")
+    label = _free(program, chance)
+    via = first.via if is_shared else Via(f"by-{label}")
+    twin = replace(first, label=label, store=f"store-{label}", kind=chance.choice(KINDS), is_plain=False, via=via)
+    return replace(program, parts=(first, *program.parts[1:], twin))
+
+
 def circle(program: Program, chance: random.Random) -> Program:
     """A foreign-key join comes, goes, or gets another name."""
     names = [None, "circle", "ring"]
@@ -239,6 +272,8 @@ CHANGES: Mapping[str, Change] = {
     "reorder": reorder,
     "step": step,
     "circle": circle,
+    "share": share,
+    "unshare": unshare,
 }
 
 
@@ -270,11 +305,13 @@ def pair(seed: int) -> Pair:
     wanted = [names[seed % len(names)], *chance.sample(names, chance.choice([0, 0, 1, 2]))]
     while True:
         old = some_program(chance)
+        if wanted[0] in ("share", "unshare"):
+            old = with_twin(old, chance, is_shared=wanted[0] == "unshare")
         new, made = old, []
         for name in wanted:
             changed = CHANGES[name](new, chance)
             if changed is not None and changed != new:
                 new, made = changed, [*made, name]
         in_place = all(part.is_in_place for part in (*old.parts, *new.parts))
-        if wanted[0] in made and new != old and in_place:
+        if wanted[0] in made and new != old and in_place and new.can_be_built:
             return Pair(seed, old, new, tuple(made))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from topology import KStream, KTable, Store, StreamsBuilder, TimeWindows, serdes
 from topology.graph.nodes import SinkNode, SourceNode, Subtopology
@@ -28,10 +28,12 @@ START_MS = 1_000
 
 Kind = Literal["count", "sum", "windows"]
 Rows = dict[str, int]
+Ways: TypeAlias = dict[tuple[tuple[str, ...], str] | None, KStream[str, str]]
 
 
 class Via(NamedTuple):
-    """A repartition topic. ``name`` None: generated; ``partitions`` None: as many as the sources have."""
+    """A repartition topic. ``name`` None: generated; ``partitions`` None: as many as the sources have. Parts with the same
+    topics and the same name share the step."""
 
     name: str | None = None
     partitions: int | None = None
@@ -70,6 +72,13 @@ class Program:
     circle: str | None = None
 
     @property
+    def can_be_built(self) -> bool:
+        """Whether parts that name one repartition topic mean the same step."""
+        named = [part for part in self.parts if part.via is not None and part.via.name is not None]
+        steps = {(part.topics, part.via, part.has_step) for part in named}
+        return len(steps) == len({part.via.name for part in named if part.via is not None})
+
+    @property
     def topics(self) -> set[str]:
         return {topic for part in self.parts for topic in part.topics} | ({LEFT, RIGHT} if self.circle else set())
 
@@ -102,7 +111,8 @@ def timestamp_of(number: int) -> int:
 def build(program: Program, version: str, on_record: Callable[[], None] = lambda: None, *, epoch: int = 0) -> Built:
     """``version`` stands in the audit; ``on_record`` is called for each record that a part reads."""
     builder = StreamsBuilder()
-    stores = {part.label: _build(builder, part, version, on_record) for part in program.parts}
+    ways: Ways = {}
+    stores = {part.label: _build(builder, part, version, on_record, ways) for part in program.parts}
     if program.circle is not None:
         _join(builder, program.circle)
     topology = builder.build(epoch=epoch)
@@ -125,19 +135,12 @@ def _parent(found: Subtopology, name: str) -> str:
     return next(node.name for node in found.nodes if not isinstance(node, SinkNode) and name in node.children)
 
 
-def _build(builder: StreamsBuilder, part: Part, version: str, on_record: Callable[[], None]) -> str:
+def _build(builder: StreamsBuilder, part: Part, version: str, on_record: Callable[[], None], ways: Ways) -> str:
     def seen(text: str) -> str:
         on_record()
         return f"{version} {text}"
 
-    rows = builder.stream(part.topics[0], **TEXT)
-    for topic in part.topics[1:]:
-        rows = rows.merge(builder.stream(topic, **TEXT))
-    if part.has_step:
-        rows = rows.filter(lambda _, text: text != "")
-    if part.via is not None:
-        rows = rows.select_key(lambda _, text: group_of(text))
-        rows = rows.repartition(name=part.via.name, partitions=part.via.partitions, **TEXT)
+    rows = _rows(builder, part, ways)
     rows.map_values(seen).to(f"audit-{part.label}", **TEXT)
     table = _table(rows, part)
     result = table.to_stream()
@@ -146,6 +149,24 @@ def _build(builder: StreamsBuilder, part: Part, version: str, on_record: Callabl
     result.map_values(str).to(f"out-{part.label}", **TEXT)
     assert table.queryable_store_name is not None
     return table.queryable_store_name
+
+
+def _rows(builder: StreamsBuilder, part: Part, ways: Ways) -> KStream[str, str]:
+    """What the part reads. ``ways``: the repartition steps that there are already."""
+    way = None if part.via is None or part.via.name is None else (part.topics, part.via.name)
+    if way in ways:
+        return ways[way]
+    rows = builder.stream(part.topics[0], **TEXT)
+    for topic in part.topics[1:]:
+        rows = rows.merge(builder.stream(topic, **TEXT))
+    if part.has_step:
+        rows = rows.filter(lambda _, text: text != "")
+    if part.via is not None:
+        rows = rows.select_key(lambda _, text: group_of(text))
+        rows = rows.repartition(name=part.via.name, partitions=part.via.partitions, **TEXT)
+    if way is not None:
+        ways[way] = rows
+    return rows
 
 
 def _table(rows: KStream[str, str], part: Part) -> KTable[Any, Any]:
