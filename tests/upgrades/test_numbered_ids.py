@@ -36,7 +36,7 @@ def by_id_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def is_of_lead(self: versions.Versions, _epoch: int, subtopology_id: str) -> bool:
         return any(part.id == subtopology_id for part in self.lead.subtopologies)
 
-    monkeypatch.setattr(versions, "_meeting", lambda parts, gone: {})
+    monkeypatch.setattr(versions, "_meeting", lambda parts, gone, coming: {})
     monkeypatch.setattr(versions.Versions, "is_of_lead", is_of_lead)
     versions.versions_of.cache_clear()
     yield

@@ -16,8 +16,8 @@ from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.plan import Compared
 from streamsrt.operators.offline import AGAIN_AS_OF_NOW, ONE_ORDER
 from streamsrt.operators.table import NO_STORE, OPERATIONS
-from topology.graph import operations
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology
+from topology.graph.operations.traits import Code, traits_of
 from topology.graph.store_kinds import Limit, StoreKind, kind_of, store_traits
 from topology.graph.topology import Topology
 
@@ -172,4 +172,5 @@ class _Closure:
 
 def _writes(node: ProcessorNode) -> bool:
     """Whether a node may write the stores that it touches: a join with a table only reads it."""
-    return isinstance(node.operation, operations.Process) or OPERATIONS[type(node.operation)].keys is not NO_STORE
+    is_the_users = traits_of(node.operation).code is Code.PROCESSOR
+    return is_the_users or OPERATIONS[type(node.operation)].keys is not NO_STORE

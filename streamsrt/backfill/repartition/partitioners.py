@@ -20,7 +20,7 @@ from streamsrt.operators.engine.placement import checked
 from streamsrt.wire.murmur2 import partition_for_key
 from topology.graph.join_sides import stores_of_topics
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
-from topology.graph.operations import TableSource
+from topology.graph.operations.traits import Reads, Rereading, traits_of
 from topology.graph.partitioned_bytes import to_its_partition
 from topology.graph.topology import Topology
 from topology.spec.codecs import SessionWindowedSerde, TimeWindowedSerde
@@ -232,6 +232,8 @@ def _is_filled_by_topic(node: Node, subtopology: Subtopology) -> bool:
     """Whether the rows that a step makes are the records of a topic."""
     return (
         isinstance(node, ProcessorNode)
-        and isinstance(node.operation, TableSource)
+        and traits_of(node.operation).keeps_result
+        and traits_of(node.operation).reads is Reads.NOTHING
+        and traits_of(node.operation).rereading is Rereading.SAME
         and all(isinstance(subtopology.node(name), SourceNode) for name in node.parents)
     )
