@@ -346,6 +346,7 @@ def test_what_the_log_has_lost_must_come_from_an_archive(scene: Scene) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_what_the_log_has_lost_may_come_from_a_lake(scene: Scene) -> None:
     scene.load(departures(100))
