@@ -462,7 +462,8 @@ def moved_feeds(old: Topology, newest: Topology) -> list[MovedFeed]:
     for part in newest.subtopologies:
         for log in part.changelogs:
             now = _fed_by(part)
-            before, after = feeds.get(log.name, now) - now, now - feeds.get(log.name, now)
+            had = feeds.get(log.name, now)
+            before, after = had - now, now - had
             if before and after and both & (before | after):
                 found.append(MovedFeed(log.name, before, after))
     return found

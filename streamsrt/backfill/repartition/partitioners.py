@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
@@ -195,14 +195,6 @@ class Placements:
             fresh = [each for each in above if each.name not in seen]
             seen.update(each.name for each in fresh)
             waiting += fresh
-
-    def _registrations(self, subtopology: Subtopology, subscriptions: Collection[str]) -> list[Node]:
-        """The sinks through which left rows subscribe, by the stores of their subscriptions."""
-        return [
-            sink
-            for sink in subtopology.sinks
-            if sink.repartition and self._joins.get(sink.topic or "") in subscriptions
-        ]
 
     def _is_of_answers(self, source: SourceNode) -> bool:
         sinks = [sink for topic in source.topics for sink in self._sinks(topic, internal=True)]

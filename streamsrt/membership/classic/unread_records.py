@@ -128,15 +128,10 @@ def problem_of_update(
     problem = configuration.problem
     if problem is not None and problem.is_fatal:
         return topics_problem(problem)
-    older_texts = [
-        text for one in older_versions(view, version, without) if (text := view.texts.get(one.digest)) is not None
-    ]
-    moved = refusal_of_moved_feeds(
-        configuration.topology, older_texts, NOTHING_UNREAD, {text.epoch for text in older_texts}
-    )
+    texts = {one: text for one in older_versions(view, version, without) if (text := view.texts.get(one.digest))}
+    moved = refusal_of_moved_feeds(configuration.topology, texts.values(), NOTHING_UNREAD, {one.epoch for one in texts})
     if moved is not None:
         return moved
     versions = {m.version: read_versions(m.subscription.client_tags.get(VALUE_VERSIONS)) for m in view.members}
-    texts = [(one, view.texts.get(one.digest)) for one in older_versions(view, version, without)]
-    older = [(text, versions[one]) for one, text in texts if text is not None]
+    older = [(text, versions[one]) for one, text in texts.items()]
     return problem_of_values(configuration.topology, versions.get(version, NO_VERSIONS), older)

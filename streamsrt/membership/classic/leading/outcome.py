@@ -83,7 +83,7 @@ def assign(
     claims = claims_of(view, leading.image)
     ends = _task_ends(view, lead, configuration, offsets)
     unread = unread_of(leading, committed)
-    pause = pause_of(leading, lead, now_ms)
+    pause = _pause_of(leading, lead, now_ms)
     try:
         made = targets_of(
             view,
@@ -115,13 +115,13 @@ def assign(
         image=leading.image,
         draining=draining_text(view, lead, refused, unread),
         pause="" if pause is None else str(pause).rstrip("."),
-        rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, now_ms),
+        rejoin_after_ms=_rejoin_after(leading, configuration, targets, unread, pause, now_ms),
         left=leading.left,
     )
     return _done(leading, plan)
 
 
-def pause_of(leading: Leading, lead: Version, now_ms: int) -> Setbacks | None:
+def _pause_of(leading: Leading, lead: Version, now_ms: int) -> Setbacks | None:
     """The setbacks of this version, if it gets no more tasks of older ones at this moment."""
     setbacks = leading.memory.setbacks
     if setbacks is None or not setbacks.is_paused(lead.epoch, now_ms):
@@ -146,11 +146,15 @@ def refused_of(leading: Leading, version: Version) -> dict[str, Refusal]:
 
 
 def _rejoin_after(
-    leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], unread: Unread, now_ms: int
+    leading: Leading,
+    configuration: Configuration,
+    targets: Mapping[str, Tasks],
+    unread: Unread,
+    pause: Setbacks | None,
+    now_ms: int,
 ) -> int | None:
     """The time after which the leader joins again even if no other member does."""
     due = [IN_FLIGHT_MS] if leading.left.held else []
-    pause = None if leading.lead is None else pause_of(leading, leading.lead, now_ms)
     if pause is not None:
         due.append(pause.until_ms - now_ms)
     if unread and leading.lead is not None and leading.version is not None:
