@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
@@ -37,6 +38,11 @@ MINUTE_MS = 60_000
 def member(topology: Topology, *, earlier: bool = False) -> MemberFacts:
     """A member that runs this topology. ``earlier``: of a release that tells marks alone."""
     tags = marks_tag(topology)
+    return telling({STORE_MARKS: tags[STORE_MARKS]} if earlier else tags)
+
+
+def telling(tags: Mapping[str, str]) -> MemberFacts:
+    """A member with these tags."""
     return MemberFacts(
         member_id="m",
         instance_id=None,
@@ -45,7 +51,7 @@ def member(topology: Topology, *, earlier: bool = False) -> MemberFacts:
         host="h",
         epoch=0,
         digest=None,
-        state_tags={STORE_MARKS: tags[STORE_MARKS]} if earlier else tags,
+        state_tags=tags,
     )
 
 

@@ -5,28 +5,15 @@ from __future__ import annotations
 from streamsrt.cli.told_topology import told_subtopologies
 from streamsrt.membership.told_parts import parts_tag
 from streamsrt.membership.topology_metadata import topology_metadata
-from streamsrt.runtime.group_facts import MemberFacts
+from tests.streamsrt.cli.test_told_state import telling
 from tests.streamsrt.membership.test_told_parts import counted
 
 TOPICS = ["in", "out", "app-by-repartition", "app-counts-0-changelog", "app-counts-1-changelog"]
 
 
-def member(tags: dict[str, str]) -> MemberFacts:
-    return MemberFacts(
-        member_id="m",
-        instance_id=None,
-        process_id="p",
-        client_id="c",
-        host="h",
-        epoch=0,
-        digest=None,
-        state_tags=tags,
-    )
-
-
 def test_names_are_found_in_the_cluster() -> None:
     metadata = topology_metadata(counted(["in"], stores=2), "app")
-    first, second = told_subtopologies([member({}), member(parts_tag(metadata))], TOPICS)
+    first, second = told_subtopologies([telling({}), telling(parts_tag(metadata))], TOPICS)
     assert (first.source_topics, first.repartition_sink_topics) == (["in"], ["app-by-repartition"])
     assert [topic.name for topic in second.repartition_source_topics] == ["app-by-repartition"]
     assert [topic.name for topic in second.state_changelog_topics] == TOPICS[3:]
@@ -35,6 +22,6 @@ def test_names_are_found_in_the_cluster() -> None:
 
 def test_without_all_names_nothing_is_known() -> None:
     tags = parts_tag(topology_metadata(counted(["in"], stores=2), "app"))
-    assert told_subtopologies([member(tags)], TOPICS[1:]) == []
-    assert told_subtopologies([member({})], TOPICS) == []
+    assert told_subtopologies([telling(tags)], TOPICS[1:]) == []
+    assert told_subtopologies([telling({})], TOPICS) == []
     assert told_subtopologies([], TOPICS) == []

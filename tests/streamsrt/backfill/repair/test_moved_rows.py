@@ -66,6 +66,19 @@ def run_live(scene: Scene, topology: Topology = two_stores.topology) -> None:
     KafkaStreams(topology, config).run(until="quiet", timeout_s=60, signals=False)
 
 
+def go_on_behind_a_move(scene: Scene, *, first_ms: int = 0) -> None:
+    """The application runs, its topics get more partitions, its state is moved, and it runs on. ``first_ms``: as for
+    :func:`write`, of the later records."""
+    create(scene, BEFORE)
+    write(scene, BEFORE)
+    run_live(scene)
+    grow(scene)
+    with StateRepartition(APPLICATION, ID, bootstrap_servers=scene.servers) as job:
+        job.execute(job.survey())
+    write(scene, AFTER, first_ms=first_ms)
+    run_live(scene)
+
+
 def computed(scene: Scene, store: str) -> Backfill:
     backfill = Backfill(scene.folder / store, bootstrap_servers=scene.servers)
     backfill.plan(APPLICATION, application_id=ID, config=CONFIG, store=store)
@@ -84,14 +97,7 @@ def astray() -> int:
 
 
 def test_a_store_whose_rows_were_moved_since_is_not_rebuilt_from_the_old_records(scene: Scene) -> None:
-    create(scene, BEFORE)
-    write(scene, BEFORE)
-    run_live(scene)
-    grow(scene)
-    with StateRepartition(APPLICATION, ID, bootstrap_servers=scene.servers) as job:
-        job.execute(job.survey())
-    write(scene, AFTER)
-    run_live(scene)
+    go_on_behind_a_move(scene)
     backfill = computed(scene, "counts")
     said = (
         rf"'counts' can't be rebuilt from these records: {astray()} rows of store 'counts' would lie where 2 partitions put "
@@ -143,14 +149,7 @@ def test_a_producer_with_a_partitioner_of_its_own_is_no_reason(scene: Scene) -> 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_a_lake_without_partitions_places_the_old_records_by_their_keys(scene: Scene) -> None:
-    create(scene, BEFORE)
-    write(scene, BEFORE)
-    run_live(scene)
-    grow(scene)
-    with StateRepartition(APPLICATION, ID, bootstrap_servers=scene.servers) as job:
-        job.execute(job.survey())
-    write(scene, AFTER, first_ms=1_000)
-    run_live(scene)
+    go_on_behind_a_move(scene, first_ms=1_000)
     changelog = f"{ID}-counts-changelog"
     before = {tp: {key: row for key, row in rows.items() if row[0]} for tp, rows in rows_of(scene, changelog).items()}
     lake = scene.folder / "lake"
