@@ -35,12 +35,12 @@ demo-backfill: $(STAMP)
 # Where the environment forbids it, pytest would rewrite the assertions of all tests anew in each run: ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
-PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+# Three at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 
-# Fast feedback: no brokers, processes or waiting, and at most twenty cases of each parametrized test.
+# Fast feedback: no brokers, processes or waiting, and at most twenty cases of each parametrized test. Two at once: none waits.
 quick: $(STAMP)
-	$(PYTEST) --layer quick
+	$(PYTEST) -n 2 --layer quick
 
 # Everything except long tests: storms, a thousand seeds, other clients, Spark, Apache Kafka.
 test: $(STAMP)

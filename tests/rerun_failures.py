@@ -1,4 +1,4 @@
-"""Runs all tests, two at once, and repeats failed ones alone: ``python -m tests.rerun_failures [options of pytest]``.
+"""Runs all tests, three at once, and repeats failed ones alone: ``python -m tests.rerun_failures [options of pytest]``.
 
 1. A few tests that fail beside others and pass alone do not fail the run. The last line lists them; their output is above.
    Each is a bug of the product or of the test that has to be fixed.
@@ -24,7 +24,7 @@ def failed_tests(folder: Path) -> list[str]:
     return sorted(json.loads(notes.read_text())) if notes.exists() else []
 
 
-def run(folder: Path, options: Sequence[str], beside: Sequence[str] = ("-n", "2", "--dist", "worksteal")) -> int:
+def run(folder: Path, options: Sequence[str], beside: Sequence[str] = ("-n", "3", "--dist", "worksteal")) -> int:
     """Runs pytest once or twice in ``folder`` and returns the exit code."""
     pytest = [sys.executable, "-m", "pytest"]
     code = subprocess.run([*pytest, *beside, "--cache-clear", *options], cwd=folder, check=False).returncode
