@@ -185,6 +185,24 @@ def _resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
     return kept.read_text(encoding="utf-8").strip()
 
 
+def compiled(program: Path, jars: str) -> list[str]:
+    """The options of ``java`` that run a program in one file with these jars, and the program's class.
+
+    It is compiled when its classes are not there yet. ``java FILE`` would compile it at each start: a second of the machine.
+    """
+    classes = _cache() / f"{program.stem}-{sha256(program.read_bytes() + jars.encode()).hexdigest()[:12]}"
+    with (_cache() / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=_cache()) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not classes.exists():
+            made = Path(scratch) / "classes"
+            command = ["javac", "--release", "17", "-d", str(made), "-cp", jars, str(program)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise RuntimeError(f"javac could not compile {program}:\n{done.stdout}{done.stderr}")
+            made.rename(classes)
+    return ["-cp", f"{classes}{os.pathsep}{jars}", program.stem]
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on, all different.
 

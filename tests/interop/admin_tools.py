@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kafka_server import tools_classpath
+from tests.kafka_server import compiled, tools_classpath
 
 PROGRAM = Path(__file__).resolve().parent / "java" / "AdminTools.java"
 TOOLS = "org.apache.kafka.tools."
@@ -28,7 +28,7 @@ class AdminTools:
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
-        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", tools_classpath(), str(PROGRAM), servers]
+        command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", *compiled(PROGRAM, tools_classpath()), servers]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

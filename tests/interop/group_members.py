@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.kafka_server import classpath
+from tests.kafka_server import classpath, compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 JAVA = Path(__file__).resolve().parent / "java" / "ConsumerMember.java"
@@ -148,7 +148,7 @@ def java_command(
         names = [f"org.apache.kafka.clients.consumer.{name}Assignor" for name in strategies or ["Range"]]
         settings["partition.assignment.strategy"] = ",".join(names)
     small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-    return ["java", *small, "-cp", classpath(), str(JAVA), *arguments, *(f"{k}={v}" for k, v in settings.items())]
+    return ["java", *small, *compiled(JAVA, classpath()), *arguments, *(f"{k}={v}" for k, v in settings.items())]
 
 
 @contextmanager

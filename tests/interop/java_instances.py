@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.kafka_server import STREAMS_VERSION, streams_classpath
+from tests.kafka_server import STREAMS_VERSION, compiled, streams_classpath
 
 PROGRAM = Path(__file__).resolve().parent / "java" / "StreamsMember.java"
 PATIENCE_S = 120.0
@@ -31,7 +31,7 @@ class JavaInstance:
     ) -> None:
         self.lines: list[dict[str, str]] = []
         self._log = folder / f"{log_name}.log"
-        command = [*JAVA, "-cp", streams_classpath(version), str(PROGRAM), servers, application]
+        command = [*JAVA, *compiled(PROGRAM, streams_classpath(version)), servers, application]
         command += [f"{application}-in", f"{application}-out", f"state.dir={folder / name}"]
         command += [f"{key}={value}" for key, value in settings.items()]
         with self._log.open("wb") as log:

@@ -97,7 +97,7 @@ class ClassicScene(Scene):
     params=[
         ("bundled", STREAMS_VERSION),
         ("3.9.1", STREAMS_VERSION),
-        (VERSION, STREAMS_VERSION),
+        pytest.param((VERSION, STREAMS_VERSION), marks=pytest.mark.full),
         pytest.param(("3.9.1", "2.8.2"), marks=pytest.mark.full),
         pytest.param(("2.8.2", "2.8.2"), marks=pytest.mark.full),
     ],

@@ -42,7 +42,7 @@ def roll(drill: Drill, name: str, *, killed: bool = False) -> None:
 @pytest.mark.parametrize(
     "order",
     [
-        pytest.param(order, marks=() if list(order) in ([*NAMES], [*reversed(NAMES)]) else pytest.mark.slow)
+        pytest.param(order, marks=() if list(order) in ([*NAMES], [*reversed(NAMES)]) else pytest.mark.full)
         for order in permutations(NAMES)
     ],
     ids="".join,
@@ -385,7 +385,7 @@ def test_a_group_forgets_its_topology_when_it_has_no_members(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broker", ["bundled", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.mark.parametrize("broker", ["bundled", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.full])])
 def test_the_demo_of_the_upgrade(tmp_path: Path, broker: str) -> None:
     command = [
         sys.executable,

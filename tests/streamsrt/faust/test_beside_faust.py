@@ -235,9 +235,9 @@ def test_the_same_records_come_out(tmp_path: Path, faust_alone: Cluster) -> None
 def test_killed_again_and_again_it_counts_exactly_once(tmp_path: Path, faust_alone: Cluster) -> None:
     exact = ("-c", "processing.guarantee=exactly_once_v2", "-c", "commit.interval.ms=50")
     with Cluster(tmp_path / "killed") as killed:
-        for first in range(0, 300, 60):
-            killed.produce(first, 60)
-            killed.run_ours_and_kill_it(first + 30, *exact)
+        for first in range(0, 300, 100):
+            killed.produce(first, 100)
+            killed.run_ours_and_kill_it(first + 50, *exact)
         killed.run_ours(*exact)
         assert_same(killed, faust_alone)
 

@@ -1,4 +1,4 @@
-"""Seeds with ``group.protocol=classic``, and with members that change between both protocols: a thousand with ``--full``.
+"""A thousand seeds with ``group.protocol=classic``, and with members that change between both protocols.
 
 A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
 """
@@ -78,24 +78,16 @@ def test_a_few_seeds(group: Group) -> None:
     simulate(group, range(group.count))
 
 
-def _parts(*, is_first: bool) -> list[tuple[Group, int]]:
-    """Groups, and the first of some seeds: the first of each, or the others."""
-    return [(group, first) for group in GROUPS for first in range(0, group.count, _AT_ONCE) if (first == 0) == is_first]
+PARTS = [(group, first) for group in GROUPS for first in range(0, group.count, _AT_ONCE)]
 
 
 def test_they_are_a_thousand() -> None:
-    assert _AT_ONCE * (len(_parts(is_first=True)) + len(_parts(is_first=False))) == 1_000
+    assert _AT_ONCE * len(PARTS) == 1_000
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("group", "first"), _parts(is_first=True))
-def test_some_seeds_of_each(group: Group, first: int) -> None:
-    simulate(group, range(first, first + _AT_ONCE))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("group", "first"), _parts(is_first=False))
-def test_the_rest_of_a_thousand(group: Group, first: int) -> None:
+@pytest.mark.parametrize(("group", "first"), PARTS)
+def test_the_seeds_of_a_thousand(group: Group, first: int) -> None:
     simulate(group, range(first, first + _AT_ONCE))
 
 
