@@ -129,7 +129,7 @@ def test_slow_functions_get_through_with_short_transactions(
 ) -> None:
     folder = application(tmp_path / "modules", pause_s=0.003)
     cluster.make_topics(1, "texts", "upper")
-    values = [str(index) for index in range(3_000)]
+    values = [str(index) for index in range(2_000)]
     cluster.write("texts", texts(*values), 1)
     # The first thousand records alone take three times as long as a transaction may.
     settings = {**EXACTLY_ONCE, "transaction.timeout.ms": 1_000, "linger.ms": 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -158,3 +158,14 @@ PROGRAMS = {
     "suppressed": Program(partial(windowed, on_close=False), LINES, {}, {}),
     "cached": Program(cached_counts, COUNTED, {"check": same_in_the_end}, {}),
 }
+
+
+def expected(name: str, config: Mapping[str, Any]) -> Outputs:
+    """What a program gives when nothing goes wrong: found once for all parts of its seeds."""
+    return _uninterrupted(name, tuple(sorted(config.items())))
+
+
+@lru_cache
+def _uninterrupted(name: str, settings: tuple[tuple[str, Any], ...]) -> Outputs:
+    program = PROGRAMS[name]
+    return uninterrupted(program.topology(), inputs=program.inputs, config=dict(settings))

@@ -14,7 +14,7 @@ import pytest
 from streamsrt.assignment.tasks import Tasks
 from streamsrt.membership.classic.leading import outcome
 from streamsrt.testing.simulator import NO_FAULTS, Faults, Protocols, SimulationFailure, simulate_seeds
-from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
+from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS, expected
 
 _AT_ONCE = 10
 STATIC = {"group.instance.id": "static"}
@@ -58,6 +58,7 @@ def simulate(group: Group, seeds: range, **arguments: Any) -> Counter[str]:
             seeds=seeds,
             inputs=program.inputs,
             config=group.config,
+            expected=expected(group.program, group.config),
             protocol=group.protocol,
             **given,
         )

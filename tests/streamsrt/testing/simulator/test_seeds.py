@@ -12,7 +12,7 @@ import pytest
 
 from streamsrt.operators.kinds import counting
 from streamsrt.testing.simulator import simulate_seeds
-from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
+from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS, expected
 
 pytestmark = pytest.mark.long
 
@@ -37,6 +37,7 @@ def test_exactly_once(name: str, first: int) -> None:
         seeds=range(first, first + _AT_ONCE),
         inputs=program.inputs,
         config=EXACTLY_ONCE,
+        expected=expected(name, EXACTLY_ONCE),
         **program.exactly_once,
     )
     assert len({result.digest for result in results}) == _AT_ONCE
@@ -66,6 +67,7 @@ def test_at_least_once(name: str, first: int) -> None:
         seeds=range(first, first + _AT_ONCE),
         inputs=program.inputs,
         config=AT_LEAST_ONCE,
+        expected=expected(name, AT_LEAST_ONCE),
         **program.at_least_once,
     )
     assert len({result.digest for result in results}) == _AT_ONCE
