@@ -159,10 +159,11 @@ class _HandOver:
         excluded = frozenset(task for piece in left for task in self._lead_tasks(piece)) | self._held
         excluded |= {task for piece, epoch in drains.items() for task in self._waiting(piece, epoch)}
         stay = self._staying(excluded) if self._is_paused else {}
-        made = dict(self._assigned(excluded.union(*stay.values())))
+        made = dict(self._assigned(excluded.union(*(tasks.active for tasks in stay.values()))))
         for name, tasks in behind.made().items():
-            active = made[name].active | tasks.active | stay.get(name, frozenset())
-            made[name] = Tasks(active, made[name].standby | tasks.standby, made[name].warmup)
+            kept = stay.get(name, NO_TASKS)
+            active = made[name].active | tasks.active | kept.active
+            made[name] = Tasks(active, made[name].standby | tasks.standby | kept.standby, made[name].warmup)
         wanted = [(task, piece) for piece in warming for task in self._lead_tasks(piece)]
         wanted += [(task, piece) for piece, epoch in drains.items() for task in self._waiting(piece, epoch)]
         self._warm_up(made, wanted, behind, {**left, **drains})
@@ -288,9 +289,15 @@ class _HandOver:
         running = {task for task in self._running.get(epoch, set()) if task.subtopology_id not in self._readers[epoch]}
         return bool(tasks & running)
 
-    def _staying(self, excluded: frozenset[TaskId]) -> dict[str, frozenset[TaskId]]:
-        """Returns unchanged tasks of members with older versions: during a pause, they keep them."""
-        return {view.member_id: view.previous.active - excluded for view in self._views if view.is_stale}
+    def _staying(self, excluded: frozenset[TaskId]) -> dict[str, Tasks]:
+        """Returns unchanged tasks of members with older versions, and standby tasks of these at any member: during a pause,
+        all of them keep what they have."""
+        active = {view.member_id: view.previous.active - excluded for view in self._views if view.is_stale}
+        staying = frozenset[TaskId]().union(*active.values())
+        return {
+            view.member_id: Tasks(active.get(view.member_id, frozenset()), view.previous.standby & staying)
+            for view in self._views
+        }
 
     def _share(self, left: Iterable[_Piece]) -> int:
         pieces = sum(not piece.bundle.is_whole and bool(self._lead_tasks(piece)) for piece in left)

@@ -67,7 +67,7 @@ def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_sessio
     cluster = any_cluster
     first_half, second_half = two_halves(cluster, 2_000)
     one, other = (
-        word_count(cluster, tmp_path / name, application_id, group_instance_id=name, session_timeout_ms=28_000)
+        word_count(cluster, tmp_path / name, application_id, group_instance_id=name, session_timeout_ms=120_000)
         for name in ("one", "other")
     )
     with one, other:
@@ -83,7 +83,7 @@ def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_sessio
             started = time.monotonic()
             app.start()
             app.wait_running(tasks=PARTITIONS)
-            assert time.monotonic() - started < 25, "it has waited for its own session to end"
+            assert time.monotonic() - started < 100, "it has waited for its own session to end"
             assert app.progress["tasks"].keys() == had[app]
         cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
         cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))

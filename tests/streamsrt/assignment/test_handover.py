@@ -49,8 +49,18 @@ class Group:
         self.epochs[name] = epoch
         return self
 
-    def targets(self, unread: Unread = NOTHING_UNREAD, *, may_lose: bool = False) -> dict[str, Tasks]:
-        made = handed_over(self.members, self.epochs, self.configurations, self.settings, unread, may_lose=may_lose)
+    def targets(
+        self, unread: Unread = NOTHING_UNREAD, *, may_lose: bool = False, is_paused: bool = False
+    ) -> dict[str, Tasks]:
+        made = handed_over(
+            self.members,
+            self.epochs,
+            self.configurations,
+            self.settings,
+            unread,
+            may_lose=may_lose,
+            is_paused=is_paused,
+        )
         return dict(made)
 
 
@@ -103,6 +113,15 @@ def test_without_a_new_member_the_old_ones_get_what_is_the_same_as_well() -> Non
 def test_beside_a_new_member_they_get_nothing_that_is_the_same() -> None:
     group = Group(OLD, OLD).add("a", 0, tasks("0"), {}).add("c", 1, tasks("1"), {})
     assert group.targets() == {"a": tasks("0"), "c": tasks("123")}
+
+
+def test_while_a_version_is_paused_standby_tasks_of_what_stays_are_kept() -> None:
+    one = SETTINGS._replace(num_standby_replicas=1)
+    group = Group(OLD, OLD, settings=one).add("a", 0, tasks("01", standby="2"), ENDS)
+    group.add("b", 0, tasks("23", standby="1"), ENDS).add("c", 1, tasks(standby="03"), ENDS)
+    kept = {"a": tasks("01", standby="2"), "b": tasks("23", standby="1"), "c": tasks(standby="03")}
+    assert group.targets(is_paused=True) == kept
+    assert group.targets()["c"].active, "without a pause, it gets its share"
 
 
 def test_a_task_that_nobody_has_goes_to_who_has_most_of_its_state() -> None:
