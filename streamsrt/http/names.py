@@ -1,12 +1,11 @@
-"""By which names a server is asked: what other instances get as its address, and what a server accepts that is meant for this
-machine only.
+"""By which names a server is asked: which address other instances get, and which names a server for this machine accepts.
 
 1. What listens on loopback is reached by programs of this machine; a browser is one of them. Any page that it shows may have
    its own name point to 127.0.0.1 and then ask by that name, with the rights of a page of this server (DNS rebinding). So
    such a server answers only to names that nobody else can point anywhere.
 2. A server that others reach has other protection, or none.
-3. Nobody can ask "every address" for something: who listens there is asked by the name of the machine, which in a container is
-   the name that its network knows.
+3. Nobody can ask "every address" for something: who listens there is asked by the machine's name. That of a container is
+   known in its network.
 """
 
 from __future__ import annotations
