@@ -667,13 +667,14 @@ class KafkaStreams(Queryable):
         if not self.config.http_listen:
             return None
         try:
+            from streamsrt.http.names import reached_at
             from streamsrt.http.server import HttpServer, application, bound_socket
         except ModuleNotFoundError as error:
             raise missing_module(error, self.config.http_listen) from error
         listening = bound_socket(self.config.http_listen)
         if not self.config.application_server:
-            host, port = self.config.http_listen.rpartition(":")[0], listening.getsockname()[1]
-            self.config = self.config.model_copy(update={"application_server": f"{host}:{port}"})
+            server = reached_at(self.config.http_listen, listening.getsockname()[1])
+            self.config = self.config.model_copy(update={"application_server": server})
         logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
         return HttpServer(application(self), listening)
 

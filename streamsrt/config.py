@@ -53,7 +53,6 @@ _LEAST_MEMORY_BYTES, _LEAST_ROCKSDB_BYTES = 4 << 20, 1 << 20
 STREAM_THREADS_MAX = 256
 """Each is a process with the memory of an interpreter, and connections of its own."""
 _INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
-_ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
 _TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX = "topic.", "client.tag.", "app."
 _BELOW_PREFIXES = {"topic_configs": _TOPIC_PREFIX, "client_tags": _TAG_PREFIX, "app_configs": _PROGRAM_PREFIX}
 
@@ -176,7 +175,8 @@ class StreamsConfig(BaseModel):
     """``DEBUG``: also individual metrics of nodes, stores and RocksDB, which cost time; ``TRACE``: latencies at
     stores."""
     application_server: str = ""
-    """``host:port`` at which other instances reach this one for interactive queries. Default: ``http.listen``."""
+    """``host:port`` at which other instances reach this one for interactive queries. Default: ``http.listen``,
+    with the name of this machine where that is every address (``0.0.0.0``)."""
     http_listen: str = ""
     """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 picks a free port."""
     http_max_rows: int = Field(default=10_000, ge=1)
@@ -462,11 +462,6 @@ class StreamsConfig(BaseModel):
             port = self.http_listen.removeprefix(":")
             raise ValueError(
                 f"http.listen={self.http_listen}: expected HOST:PORT, such as 127.0.0.1:{port if port.isdigit() else 8080}"
-            )
-        if self.http_listen and not self.application_server and self.http_listen.rpartition(":")[0] in _ALL_ADDRESSES:
-            raise ValueError(
-                f"http.listen={self.http_listen} is not an address that other instances can reach: set "
-                "application.server to the HOST:PORT at which they reach this one"
             )
         return self
 

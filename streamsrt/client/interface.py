@@ -81,6 +81,10 @@ class Producing(Protocol):
         with the next :meth:`send`; what was not acknowledged counts as not written.
         """
 
+    def give_up_after(self, timeout_s: float) -> None:
+        """From now on, no ``flush`` waits longer than that, not even one that waits already: the application ends. May be
+        called by any thread and by a signal handler; the earliest end counts."""
+
 
 class Transacting(Protocol):
     """The transactions of a producer with a transactional id. Called by the thread that sends.
@@ -123,6 +127,9 @@ class Transacting(Protocol):
         Raises StaleMemberEpochError and UnknownMemberError: the transaction is as it was (commit with another epoch, or
         abort); ProducerFencedError, TransactionLostError, ProductionError: nothing is known before :meth:`initialize`.
         """
+
+    def give_up_after(self, timeout_s: float) -> None:
+        """From now on, no ``commit`` waits longer than that: see :meth:`Producing.give_up_after`."""
 
     def abort(self, timeout_s: float) -> None:
         """Aborts what was sent since the last commit. Unlike :meth:`initialize` this never fences another producer.

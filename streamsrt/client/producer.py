@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -185,16 +186,13 @@ class Producer:
         self._changed = blocking.condition(self._lock)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._acked: dict[TopicPartition, int] = {}
-        self._buffered_bytes = 0
-        self._unsent_bytes = 0
-        self._pending = 0
-        self._number = 0
-        self._generation = 0
-        self._flushing = 0
+        self._buffered_bytes = self._unsent_bytes = self._pending = 0
+        self._number = self._generation = self._flushing = 0
         self._error: StreamsError | None = None
         self._failure: StreamsError | None = None
         self._refused: deque[_Refused] = deque()
         self._settling = False
+        self._give_up_at = math.inf
         self.on_refused: OnRefused | None = None
         self._closed = False
         self._producer_id = -1
@@ -243,7 +241,7 @@ class Producer:
             self._raise_error()
 
     def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
-        deadline = None if timeout_s is None else self._loop.time() + timeout_s
+        deadline = math.inf if timeout_s is None else self._loop.time() + timeout_s
         with self._changed:
             self._flushing += 1
             try:
@@ -252,17 +250,18 @@ class Producer:
                         self._settle_refused()
                         continue
                     self._wake_from_outside()
-                    left = None if deadline is None else deadline - self._loop.time()
-                    if left is not None and left <= 0:
-                        raise DeliveryTimeoutError(
-                            f"{self._pending} batches were not acknowledged within {timeout_s} s."
-                        )
-                    self._changed.wait(left)
+                    left_s = min(deadline, self._give_up_at) - self._loop.time()
+                    if left_s <= 0:
+                        raise DeliveryTimeoutError(f"{self._pending} batches were not acknowledged in time.")
+                    self._changed.wait(left_s if left_s < math.inf else None)
             finally:
                 self._flushing -= 1
             self._raise_error()
             acked, self._acked = self._acked, {}
             return acked
+
+    def give_up_after(self, timeout_s: float) -> None:
+        self._give_up_at = min(self._give_up_at, self._loop.time() + timeout_s)
 
     def _check_transactional(self, batch: bytes | bytearray | memoryview) -> None:
         if self._producer_id < 0:
@@ -422,6 +421,8 @@ class Producer:
     def _check_expired(self) -> None:
         now, expired = self._loop.time(), []
         with self._lock:
+            if now >= self._give_up_at:
+                self._changed.notify_all()
             for partition in self._partitions.values():
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)
                 if first is not None and first.expires_at <= now:
@@ -670,9 +671,7 @@ class Producer:
         self._generation += 1
         self._partitions.clear()
         self._refused.clear()
-        self._buffered_bytes = 0
-        self._unsent_bytes = 0
-        self._pending = 0
+        self._buffered_bytes = self._unsent_bytes = self._pending = 0
         self._producer_id = -1
 
     # -------------------------------------------------------------------------------------------------- transactions
@@ -689,8 +688,7 @@ class Producer:
 
     async def settled(self) -> None:
         """Waits until no request is in flight."""
-        running = [*self._tasks, *([] if self._adding is None else [self._adding])]
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *([] if self._adding is None else [self._adding]), return_exceptions=True)
 
     def restart(self, producer_id: int, producer_epoch: int) -> None:
         """Continues with this producer id and epoch."""

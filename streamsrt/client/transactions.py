@@ -7,6 +7,7 @@ unchanged: they may be sent again with a newer epoch, or the transaction is abor
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
@@ -55,6 +56,7 @@ class Transactions:
         self._submit = submit
         self._ends: dict[TopicPartition, int] = {}
         self._ready = False
+        self._give_up_at = math.inf
 
     @property
     def is_ready(self) -> bool:
@@ -79,7 +81,7 @@ class Transactions:
         timeout_s: float,
     ) -> dict[TopicPartition, int]:
         self.check_ready()
-        deadline = self._loop.time() + timeout_s
+        deadline = min(self._give_up_at, self._loop.time() + timeout_s)
         sending = None
         if offsets:
             sending = self._submit(self._send_offsets(group_id, offsets, member_id, member_epoch, timeout_s))
@@ -100,6 +102,10 @@ class Transactions:
         self._ready = True
         ends, self._ends = self._ends, {}
         return ends
+
+    def give_up_after(self, timeout_s: float) -> None:
+        self._give_up_at = min(self._give_up_at, self._loop.time() + timeout_s)
+        self._producer.give_up_after(timeout_s)
 
     def abort(self, timeout_s: float) -> None:
         self._ready = False

@@ -10,7 +10,7 @@
 | ``forwarding`` | forwards requests to the other instances |
 | ``missing_module`` | why HTTP can't start if a module is not found |
 | ``server`` | paths, status codes, the socket and its thread |
-| ``names`` | by which names an instance may be asked that listens on loopback |
+| ``names`` | by which names an instance is asked: by others, and where it listens on loopback |
 | ``pages`` | responses with many rows, sent in pieces: nobody holds all of them at once |
 
 It needs ``pip install 'streamsrt[http]'``; ``http.listen`` enables it and sets its address. There is no encryption and

@@ -1,14 +1,17 @@
-"""By which names a server may be asked that is meant for this machine only.
+"""By which names a server is asked: which address other instances get, and which names a server for this machine accepts.
 
 1. What listens on loopback is reached by programs of this machine; a browser is one of them. Any page that it shows may have
    its own name point to 127.0.0.1 and then ask by that name, with the rights of a page of this server (DNS rebinding). So
    such a server answers only to names that nobody else can point anywhere.
 2. A server that others reach has other protection, or none.
+3. Nobody can ask "every address" for something: who listens there is asked by the machine's name. That of a container is
+   known in its network.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +38,19 @@ def is_loopback(host: str) -> bool:
 def host_of(address: str) -> str:
     """The host of ``HOST:PORT``, without brackets."""
     return address.rpartition(":")[0].strip("[]")
+
+
+def reached_at(listen: str, port: int) -> str:
+    """``HOST:PORT`` at which other machines ask who listens at ``listen``, where nobody has set another address."""
+    host = listen.rpartition(":")[0]
+    return f"{socket.gethostname() if _is_every_address(host) else host}:{port}"
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def called_by(request: Request) -> str:

@@ -66,6 +66,10 @@ class Committing(Protocol):
         """Commits the work of these tasks. Raises RecordError. Then it is unknown which of their results were written:
         nothing of them may be committed any more, and they have to be reopened."""
 
+    def give_up_after(self, timeout_s: float) -> None:
+        """From now on, a commit that the cluster does not take within that time fails: the application ends. May be called
+        by any thread, and by a signal handler."""
+
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """Commits the pending offsets. Offsets that can't be committed now stay pending, or are dropped with the
         membership.
@@ -124,6 +128,10 @@ class Committer:
                 for tp, (offset, metadata) in state.offsets.items():
                     self._pending[tp] = OffsetAndMetadata(offset, metadata)
         self.commit_pending(member_id, member_epoch)
+
+    def give_up_after(self, timeout_s: float) -> None:
+        """See :meth:`Committing.give_up_after`."""
+        self._network.producer.give_up_after(timeout_s)
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """See :meth:`Committing.commit_pending`."""

@@ -161,6 +161,10 @@ class ExactlyOnceCommitter:
             f"the transaction can't be committed: this member of group {self._group_id} has no valid epoch"
         )
 
+    def give_up_after(self, timeout_s: float) -> None:
+        """See :meth:`streamsrt.runtime.commit.Committing.give_up_after`."""
+        self._transactions.give_up_after(timeout_s)
+
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """Does nothing: offsets are committed with the results or not at all."""
 

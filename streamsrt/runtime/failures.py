@@ -1,10 +1,21 @@
-"""Decides what is committed when the processing thread ends with an error. The table:
-:mod:`streamsrt.tasks.error_policy`."""
+"""Decides what is committed when the processing thread ends with an error, and what a stop without a last commit means. The
+table: :mod:`streamsrt.tasks.error_policy`."""
 
 from __future__ import annotations
 
-from streamsrt.errors import RecordError, StreamsError
+from streamsrt.errors import BrokerError, RecordError, StreamsError
 from streamsrt.tasks.error_policy import ErrorAction, action_for
+
+
+class NotCommittedError(BrokerError):
+    """The instance was stopped and its last commit failed. Nothing is lost: what it processed since the commit before is
+    processed again, by other instances or at the next start. With at least once, results may be written twice."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"stopped without a last commit: {why} What was processed since the commit before is processed again, by other "
+            "instances or at the next start"
+        )
 
 
 def commits_at_the_end(error: StreamsError, *, is_atomic: bool) -> bool:

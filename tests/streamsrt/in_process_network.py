@@ -145,9 +145,13 @@ class InProcessProducer:
         self.sent: list[tuple[TopicPartition, bytes, int]] = []
         self.fails_with: list[Exception] = []
         """What the next flushes raise; what had been sent is dropped then, as the real producer does."""
+        self.gives_up_after_s: float | None = None
 
     def send(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, record_count: int) -> None:
         self.sent.append(((topic, partition), bytes(batch), record_count))
+
+    def give_up_after(self, timeout_s: float) -> None:
+        self.gives_up_after_s = timeout_s
 
     def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         sent, self.sent = self.sent, []

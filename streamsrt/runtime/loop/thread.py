@@ -2,9 +2,9 @@
 
 1. :mod:`streamsrt.runtime.loop.machine` decides what is done next and when; this module does it: it owns the tasks,
    waits, and calls the cluster.
-2. Nothing here waits longer than ``poll.ms``, except a commit, which waits for acknowledgements. Heartbeats continue
-   without this thread; they report to the group when this thread has not polled for
-   ``max.poll.interval.ms``.
+2. Nothing here waits longer than ``poll.ms``, except a commit, which waits for acknowledgements; at a stop, no longer than
+   ``STOP_TIMEOUT_S``. Heartbeats continue without this thread; they report to the group when this thread has not polled
+   for ``max.poll.interval.ms``.
 3. Before a task is closed its work is committed, unless the membership was lost: then others may run it already, and
    what it has not sent yet is discarded.
 4. A record that can't be handled ends the application, after everything before it was committed, so that the next start
@@ -13,7 +13,7 @@
    commit. For a global store, the thread itself restarts. Any other problem with state ends the application without a
    further commit.
 6. Results that could not be written while the cluster was unreachable are computed again: the tasks restart from the
-   last commit.
+   last commit; at a stop, at the next start, and the stop fails with that.
 7. With exactly once, all running tasks are committed together, and the transaction of a failing record is aborted.
 """
 
@@ -34,7 +34,7 @@ from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShut
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
-from streamsrt.runtime.failures import commits_at_the_end
+from streamsrt.runtime.failures import NotCommittedError, commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
@@ -95,6 +95,8 @@ _ADMIN_TIMEOUT_S = 5.0
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
 CALLS_LOG_INTERVAL_MS = 10_000
+STOP_TIMEOUT_S = 20.0
+"""Orchestrators kill after 30 s, by default."""
 
 
 class StreamThread:
@@ -159,6 +161,8 @@ class StreamThread:
         self._calls_logged_ms: int | None = None
         self._has_logged_advice = False
         self._has_started_over = False
+        self._undone: StreamsError | None = None
+        """Why processed records were not committed at the stop."""
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -169,6 +173,7 @@ class StreamThread:
         checks the flag anyway, after ``poll.ms`` at the latest.
         """
         self._stop_requested = self._leaves_queued_calls = True
+        self._committer.give_up_after(STOP_TIMEOUT_S)
         if wake:
             self._network.wake()
 
@@ -195,8 +200,9 @@ class StreamThread:
                 stack.callback(self._reporter.log_refused)
                 stack.callback(self._publish)
                 stack.callback(self._end_tasks, has_failed)
-        if self._state.failure is not None:
-            raise self._state.failure
+        failure = self._state.failure or self._undone
+        if failure is not None:
+            raise failure
 
     def _has_ended(self) -> bool:
         return self._state.life is Life.ENDED
@@ -216,6 +222,7 @@ class StreamThread:
             if self._state.life is Life.RUNNING:
                 # The tasks are closed from here on: this snapshot says what they leave.
                 self._publish()
+                self._committer.give_up_after(STOP_TIMEOUT_S)
             for owned in self._manager.running():
                 self._leave_queued_calls(owned)
             self._handle(StopRequested(self.leaving))
@@ -370,6 +377,8 @@ class StreamThread:
                 raise error
 
     def _start_over(self, error: StreamsError) -> None:
+        if self._is_stopping():
+            self._undone = NotCommittedError(f"results could not be written: {error}")
         logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
         with self._manager.assignment_changes.because(
             f"results could not be written, it restarts from the last commit: {error}"
@@ -496,6 +505,8 @@ class StreamThread:
 
     def _release(self) -> None:
         self._commit_before_close(self._manager.running())
+        if self._committer.is_pending:
+            self._undone = NotCommittedError("the group coordinator did not take the offsets.")
         with self._manager.assignment_changes.because("this member leaves the group"):
             self._manager.close_all()
         self._committer.forget()

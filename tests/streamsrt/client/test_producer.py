@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -177,6 +178,18 @@ def test_a_full_buffer_blocks_and_says_so_in_the_end(broker: ScriptedBroker, con
         network.producer.send("t", 0, batch(0, 10, 1_000), 10)
     with pytest.raises(DeliveryTimeoutError, match=r"buffer\.memory"):
         network.producer.send("t", 0, batch(0, 10, 1_000), 10)
+
+
+def test_a_flush_that_waits_already_gives_up(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address)
+    broker.go_down()
+    network.producer.send("t", 0, batch(0, 10), 10)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(network.producer.flush)
+        network.producer.give_up_after(0.2)
+        network.producer.give_up_after(3_600.0)
+        with pytest.raises(DeliveryTimeoutError, match="1 batches were not acknowledged in time"):
+            waiting.result(20.0)
 
 
 def test_what_is_not_delivered_in_time_fails(broker: ScriptedBroker, connect: Connect) -> None:

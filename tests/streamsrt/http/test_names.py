@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback
+from streamsrt.http.names import OwnNamesOnly, host_of, is_loopback, reached_at
 
 
 async def _answering(scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,3 +78,18 @@ LOCAL = {
 @pytest.mark.parametrize(("host", "expected"), LOCAL.items())
 def test_what_is_local(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("listen", "expected"),
+    [
+        ("127.0.0.1:0", "127.0.0.1:4711"),
+        ("shop-0.shop:8080", "shop-0.shop:4711"),
+        ("[fd00::1]:8080", "[fd00::1]:4711"),
+        ("0.0.0.0:8080", f"{socket.gethostname()}:4711"),
+        ("[::]:8080", f"{socket.gethostname()}:4711"),
+        ("[0:0:0:0:0:0:0:0]:8080", f"{socket.gethostname()}:4711"),
+    ],
+)
+def test_others_reach_it_at(listen: str, expected: str) -> None:
+    assert reached_at(listen, 4711) == expected

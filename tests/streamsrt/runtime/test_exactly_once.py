@@ -293,4 +293,7 @@ def test_a_batch_of_a_lost_transaction_is_dropped() -> None:
         def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
             return {}
 
+        def give_up_after(self, timeout_s: float) -> None:
+            pass
+
     transactional_sink(Lost())("out", 0, b"", 1)

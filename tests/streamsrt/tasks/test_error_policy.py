@@ -32,7 +32,16 @@ from topology.graph.nodes import StoreSpec
 
 ELSEWHERE = tuple(
     f"streamsrt.{name}"
-    for name in ("backfill", "cli.", "http", "queries", "runtime.supervisor", "schema_registry", "testing")
+    for name in (
+        "backfill",
+        "cli.",
+        "http",
+        "queries",
+        "runtime.failures",
+        "runtime.supervisor",
+        "schema_registry",
+        "testing",
+    )
 )
 """What is raised there never comes to a task or its thread, or as the cause of a RecordError (serdes)."""
 

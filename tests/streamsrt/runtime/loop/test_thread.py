@@ -37,6 +37,8 @@ from streamsrt.membership.values import (
     Tasks,
     TasksLost,
 )
+from streamsrt.runtime.failures import NotCommittedError
+from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
@@ -274,6 +276,32 @@ def test_it_stops_when_asked(rig: Rig) -> None:
     assert committed(rig) == 1
     assert rig.member.told[-1] == ReportOwned(NOTHING)
     assert State.PENDING_SHUTDOWN in rig.states
+
+
+@pytest.mark.parametrize(
+    ("error", "is_away", "why"),
+    [
+        (DeliveryTimeoutError("2 batches were not acknowledged in time."), False, "2 batches were not acknowledged"),
+        (None, True, "the group coordinator did not take the offsets"),
+    ],
+    ids=["results", "offsets"],
+)
+def test_a_stop_whose_last_commit_fails_says_so(
+    rig: Rig, error: DeliveryTimeoutError | None, is_away: bool, why: str
+) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.producer.fails_with = [error] if error else []
+    rig.network.is_away = is_away
+    rig.thread.stop(wake=False)
+    assert rig.network.producer.gives_up_after_s == STOP_TIMEOUT_S
+    rig.iterate()
+    rig.member.waiting.extend([ReleaseTasks(), LeftGroup()])
+    with pytest.raises(NotCommittedError, match=f"stopped without a last commit: .*{why}") as raised:
+        rig.thread.run()
+    assert raised.value.exit_code == 3
+    assert committed(rig) is None
+    assert len(rig.manager) == 0
 
 
 def test_it_stops_by_itself_when_the_coordinator_does_not_let_it_go(rig: Rig) -> None:
