@@ -39,6 +39,7 @@ from streamsrt.errors import (
     StateError,
     StoreCorruptedError,
     StreamsError,
+    TopologyMismatchError,
 )
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
@@ -203,8 +204,8 @@ class TaskManager:
         """Closes, keeps and opens tasks until exactly ``wanted`` is open. ``commit`` is called for active tasks that are
         closed.
 
-        It may open tasks again (:meth:`restart_all`). Raises StateError where a store can't be opened, and what
-        ``commit`` raises.
+        It may open tasks again (:meth:`restart_all`). Raises StateError where a store can't be opened, TopologyMismatchError
+        where an active task is one of another version, and what ``commit`` raises.
         """
         roles: dict[TaskKey, Role] = {key: "warmup" for key in wanted.warmup}
         roles.update({key: "standby" for key in wanted.standby})
@@ -261,9 +262,15 @@ class TaskManager:
             self._waiting.opened(key)
 
     def _leave_out_unknown(self, roles: dict[TaskKey, Role]) -> None:
-        """Leaves out tasks of a subtopology that only another version of the application has: they are never reported as
-        open."""
+        """Leaves out standby tasks of a subtopology that only another version of the application has. Raises
+        TopologyMismatchError for an active one: while this member has it, nobody processes it."""
         for key in [key for key in roles if key[0] not in self._settings.subtopologies]:
+            if roles[key] == "active":
+                raise TopologyMismatchError(
+                    f"the group gave task {key[0]}_{key[1]} to this instance, which belongs to no subtopology of its "
+                    "version of the application: the group runs another version, and its broker does not keep versions "
+                    "apart. Start the version that the group runs (streamsrt groups describe APPLICATION)"
+                )
             logger.warning("task %s_%d belongs to no subtopology of this version of the application: ignored", *key)
             del roles[key]
 

@@ -315,6 +315,16 @@ def test_it_stops_by_itself_when_the_coordinator_does_not_let_it_go(rig: Rig) ->
     assert len(rig.manager) == 0
 
 
+def test_a_task_of_another_version_is_not_held(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.give(Tasks(active=rig.tasks(0) | {("another", 1)}, standby=frozenset({("other", 2)})))
+    with pytest.raises(TopologyMismatchError, match=r"gave task another_1 .*belongs to no subtopology of its version"):
+        rig.thread.run()
+    assert committed(rig) == 1
+    assert Leave() in rig.member.told
+
+
 def test_missing_source_topics_are_an_error(rig: Rig) -> None:
     rig.member.waiting.extend([SourceTopicsMissing("Source topics in are missing."), LeftGroup()])
     with pytest.raises(

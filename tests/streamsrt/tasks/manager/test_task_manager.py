@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
-from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, UserError
+from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, TopologyMismatchError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
@@ -77,11 +77,16 @@ def test_what_goes_is_committed_first(rig: Rig) -> None:
 
 
 def test_tasks_of_another_version_of_the_application_are_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    wanted = rig.tasks(0) | {("of-another-version", 0)}
-    assert rig.start(Tasks(active=wanted)) == Tasks(active=rig.tasks(0))
+    of_another = frozenset({("of-another-version", 0)})
+    assert rig.start(Tasks(active=rig.tasks(0), standby=of_another)) == Tasks(active=rig.tasks(0))
     assert rig.phases() == {0: "active running"}
     assert "of-another-version_0" in caplog.text
-    assert rig.start(Tasks(active=frozenset({("of-another-version", 0)}))) == NOTHING
+    assert rig.start(Tasks(warmup=of_another)) == NOTHING
+
+
+def test_an_active_task_of_another_version_of_the_application_is_not_held(rig: Rig) -> None:
+    with pytest.raises(TopologyMismatchError, match="the group gave task of-another-version_0"):
+        rig.start(Tasks(active=frozenset({("of-another-version", 0)})))
 
 
 def test_a_commit_that_opens_tasks_anew_does_not_confuse_an_assignment(rig: Rig) -> None:
