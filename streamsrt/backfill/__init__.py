@@ -52,6 +52,7 @@
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         reads the state directory of a stopped instance, and compares two states
+``whole_rows``            a byte store without its damaged rows
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
                           every key
 ========================  =====================================================================
