@@ -193,6 +193,22 @@ class StoreRepair(_Value):
     committed: dict[str, ReadPosition]
 
 
+class CopiedStore(_Value):
+    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record."""
+
+    topic: str
+    ends: tuple[int, ...]
+
+
+class StateCopy(_Value):
+    """The other application whose state is taken over instead of computed. ``stores``: by name, those that are filled;
+    ``positions``: by ``topic-partition``, what it has committed."""
+
+    application_id: str
+    stores: dict[str, CopiedStore]
+    positions: dict[str, ReadPosition]
+
+
 class BackfillPlan(_Value):
     """A backfill of one application."""
 
@@ -220,6 +236,8 @@ class BackfillPlan(_Value):
     """The earlier backfill; the ranges in ``sources`` begin at its end."""
     repair: StoreRepair | None = None
     """What is rebuilt, if it is one store only."""
+    copied: StateCopy | None = None
+    """Whose state is taken over. Nothing is computed then."""
     created_ms: int
     clock_ms: int | None = None
     """The fixed wall-clock time of tasks, if it is not the time of the plan: a plan that continues a backfill keeps the time
@@ -244,6 +262,8 @@ class BackfillPlan(_Value):
         if not self.module_digests:
             # Plans without it keep the fingerprint that they have.
             del content["module_digests"]
+        if self.copied is None:
+            del content["copied"]
         if self.repair is None:
             del content["repair"]
         else:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -131,8 +131,8 @@ class SkippedRows:
 
 class StoreReading:
     """Returns the reader of one store of an application. ``typed``: with real types instead of text and milliseconds.
-    ``skipped``: takes the rows that can't be read; without it they are errors. Raises ConfigError if there is no store of
-    that name."""
+    ``skipped``: takes the rows that can't be read; without it they are errors. ``config``: settings that go before those
+    of the module. Raises ConfigError if there is no store of that name."""
 
     def __init__(
         self,
@@ -142,18 +142,19 @@ class StoreReading:
         *,
         typed: bool = False,
         skipped: SkippedRows | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         self.typed = typed
         self.skipped = skipped
         loaded = load_application(application)
-        topology, config = configured(loaded.topology, dict(loaded.config), application_id)
+        topology, settings = configured(loaded.topology, {**loaded.config, **(config or {})}, application_id)
         found = _with_store(topology, store)
         if found is None:
             names = [spec.name for each in _all(topology) for spec in each.stores]
             raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(names)) or 'none'}")
         self.application_id = application_id
         self.subtopology, self.spec = found
-        self.config: StreamsConfig = config
+        self.config: StreamsConfig = settings
         check_kind(self.spec)
         self.is_global = self.subtopology in topology.global_subtopologies
         column = _typed_column if typed else _column
