@@ -153,7 +153,7 @@ class _Rows:
         for key in columns.keys:
             if key is not None and len(key) < shortest:
                 raise BackfillError(
-                    f"key 0x{key.hex()} in {self._origin.topic} is none of a {spec.kind} store, which {spec.name!r} is: name "
+                    f"key 0x{key.hex()} in {self._origin.topic} is none of a {spec.kind} store, as {spec.name!r} is: name "
                     f"its changelog with --changelog {spec.name}=TOPIC"
                 )
 

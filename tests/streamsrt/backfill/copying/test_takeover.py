@@ -230,7 +230,7 @@ def test_a_changelog_that_goes_on_or_does_not_fit_ends_the_run(cluster: Cluster,
         begins={ORDERS: EARLIEST},
     )
     backfill = cluster.plan(tmp_path / "windows", "shop:two", windows)
-    with pytest.raises(BackfillError, match="is none of a window store, which 'per-minute' is: name its changelog"):
+    with pytest.raises(BackfillError, match="is none of a window store, as 'per-minute' is: name its changelog"):
         backfill.run(InProcess())
     backfill = cluster.plan(tmp_path / "late", "shop:as_numbers", Takeover(origin="origin"))
     cluster.write_by_key("origin-prices-changelog", 2, ROWS)
