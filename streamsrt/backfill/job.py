@@ -119,16 +119,12 @@ class Backfill:
         plan does not store it. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark
         lists and counts; they are not stored in the plan. ``after``: the directory of a finished backfill of the same
         application. The plan continues from its results and reads only what came later. ``store``: the one store that is
-        rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else.
+        rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
+        the application runs in a version without that store, the part up to now is computed, which a later plan continues.
         """
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
-        if store is not None and after is not None:
-            raise BackfillError(
-                f"--store {store} with --after {after}: a store is rebuilt from the whole history, and --after leaves out "
-                "the older part. Leave out --after"
-            )
         with connected(self._servers) as network:
             plan = make_plan(
                 network,

@@ -185,12 +185,14 @@ class ReadPosition(_Value):
 class StoreRepair(_Value):
     """The one store that a plan rebuilds, of an application that has run and is stopped. ``feeding``: the other stores that
     it is computed from. ``fed``: those that are computed from it, in the order in which they can be repaired. ``committed``:
-    by ``topic-partition``, where the application stands in the inputs."""
+    by ``topic-partition``, where the application stands in the inputs. ``beside``: it was running, in a version without the
+    store, so what is rebuilt is only the part up to there."""
 
     store: str
     feeding: dict[str, Compared] = Field(default_factory=dict)
     fed: tuple[str, ...] = ()
     committed: dict[str, ReadPosition]
+    beside: bool = False
 
 
 class CopiedStore(_Value):
@@ -268,6 +270,8 @@ class BackfillPlan(_Value):
             del content["repair"]
         else:
             del content["repair"]["fed"]
+            if not self.repair.beside:
+                del content["repair"]["beside"]
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def sealed(self) -> BackfillPlan:

@@ -44,6 +44,7 @@ from streamsrt.backfill.planned_application import draft_plan
 from streamsrt.backfill.repair.inputs import (
     check_counts,
     check_not_ahead,
+    check_not_back,
     check_whole,
     lost_configs,
     repair_of,
@@ -97,7 +98,7 @@ def make_plan(
     if spark is not None and spark.shipment.bundle is not None:
         check_environment(spark.shipment.bundle, application, drafted.code_digest, drafted.module_digests)
     check_topology(topology)
-    earlier = None if after is None else load_earlier(after)
+    earlier = None if after is None else load_earlier(after, store)
     if earlier is not None:
         check_same(earlier, drafted)
         drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
@@ -129,7 +130,8 @@ def make_plan(
     internal_topics, tasks = tuple(shape.internal_topics()), shape.tasks(ranges)
     if store is not None:
         check_counts(network, internal_topics, application_id)
-        check_whole(ranges.values(), store)
+        if earlier is None:
+            check_whole(ranges.values(), store)
     found = {
         "topics": dict(sorted(shape.counts.items())),
         "internal_topics": internal_topics,
@@ -214,7 +216,8 @@ def _ranges(
             tp = (topic, index)
             log, shares = (starts[tp].offset, ends[tp].offset), lakes.get(topic, {})
             if repair is not None:
-                ranges[tp] = _read_range(network, tp, source, files.get(index, ()), shares, log, repair)
+                before = read.get(tp)
+                ranges[tp] = _read_range(network, tp, source, files.get(index, ()), shares, log, repair, before)
             elif earlier is None:
                 ranges[tp] = _range(network, tp, source, files.get(index, ()), shares, log)
             else:
@@ -232,11 +235,16 @@ def _read_range(
     shares: Mapping[int, LakeShare],
     log: tuple[int, int],
     repair: StoreRepair,
+    before: SourceRange | None,
 ) -> SourceRange:
-    """What the application has read of a partition, for a repair of one of its stores."""
+    """What the application has read of a partition, for a repair of one of its stores. ``before``: what an earlier backfill
+    has read of it."""
     read = repair.committed.get(f"{tp[0]}-{tp[1]}")
     if read is None:
         return unread_range(tp)
+    if before is not None:
+        check_not_back(tp, before.end, read.offset)
+        return range_behind(before, source, files, shares, log[0], read.offset)
     share = shares.get(tp[1])
     lake_ends = [share.next_offset] if share is not None and share.next_offset is not None else []
     check_not_ahead(tp, [*(file.next_offset for file in files), *lake_ends], read.offset)

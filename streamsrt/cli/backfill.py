@@ -161,7 +161,8 @@ def plan(
         str | None,
         typer.Option(
             "--store",
-            help="rebuild only this store of an application that has run and is stopped, from what it has read",
+            help="rebuild only this store of an application that has run and is stopped, from what it has read; or "
+            "begin one that the running version does not have",
         ),
     ] = None,
     state_of: StateOf = None,
@@ -316,6 +317,11 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             f"it is computed from, which commit compares with the cluster: {others}"
         )
         _note_fed(made)
+        if made.repair.beside:
+            note(
+                f"application {made.application_id} is running: the store is computed up to here. When the run has ended, "
+                f"stop it, and continue with plan --store {made.repair.store} --after {directory}, which reads the rest"
+            )
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"
