@@ -17,6 +17,8 @@ from streamsrt.wording import counted
 from topology.graph.nodes import Subtopology
 
 _LISTED = 5
+_BETWEEN = ("-repartition", "-topic")
+"""How the topics between subtopologies end, those of foreign-key joins too."""
 
 
 class Origin:
@@ -54,7 +56,8 @@ class Origin:
     def check_drained(self, own_topics: Collection[str], source_topics: Collection[str]) -> None:
         """Raises PlanError if records are on the way between its subtopologies. ``own_topics``: repartition topics that it
         has if it is the same program; ``source_topics``: those that are no topics of its own."""
-        own = {name for name, _ in self.committed if name.startswith(f"{self.application_id}-")} - set(source_topics)
+        named = {name for name, _ in self.committed if name.startswith(f"{self.application_id}-")}
+        own = {name for name in named if name.endswith(_BETWEEN)} - set(source_topics)
         there = self._network.admin.partitions_for(own | set(own_topics))
         waiting = {topic: self._unread([(topic, index) for index in range(count)]) for topic, count in there.items()}
         for topic, records in sorted(waiting.items()):

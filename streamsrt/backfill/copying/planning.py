@@ -88,7 +88,7 @@ def plan_takeover(
         positions={
             f"{topic}-{partition}": ReadPosition(offset=at.offset, metadata=at.metadata)
             for (topic, partition), at in sorted(origin.committed.items())
-            if topic in shape.source_topics
+            if topic in shape.source_topics | own_topics
         },
     )
     found = {

@@ -25,7 +25,7 @@ from streamsrt.state.kinds import functions_of
 from streamsrt.tasks.input.selected import selected
 from streamsrt.wire.murmur2 import murmur2_many
 from streamsrt.wire.records import RecordColumns
-from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
 
@@ -62,19 +62,26 @@ def take_state(
                 report(len(columns))
             rows.check_ends(copied.application_id)
             _check_rows(plan, replay, spec, origin, task.partition)
-    _take_times(copied, task, counts, replay)
+    _take_times(plan, copied, task, counts, replay)
 
 
-def _take_times(copied: StateCopy, task: TaskPlan, counts: Mapping[str, int], replay: TaskReplay) -> None:
+def _take_times(
+    plan: BackfillPlan, copied: StateCopy, task: TaskPlan, counts: Mapping[str, int], replay: TaskReplay
+) -> None:
     """Stream times: of the same partitions, or where a store comes out of others, the latest of all."""
     moved = any(
         store.name in copied.stores and len(copied.stores[store.name].ends) != counts[store.changelog or ""]
         for store in task.stores
     )
+    repartition = {each.topic for each in task.repartition}
     for tp in replay.task.source_partitions:
+        there = tp[0]
+        if there in repartition:
+            own_name = there.removeprefix(internal_topic_name(plan.application_id, ""))
+            there = internal_topic_name(copied.application_id, own_name)
         for name, at in copied.positions.items():
             topic, _, partition = name.rpartition("-")
-            if topic == tp[0] and (moved or int(partition) == tp[1]):
+            if topic == there and (moved or int(partition) == tp[1]):
                 replay.task.restore_partition_time(*tp, at.metadata)
 
 

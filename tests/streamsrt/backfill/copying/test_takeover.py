@@ -123,12 +123,13 @@ def test_the_heir_goes_on_where_the_origin_stood(cluster: Cluster, tmp_path: Pat
         assert sum(map(len, rows.values())) >= 6
     there, here = (cluster.network.admin.committed(name) for name in ("origin", "heir"))
     for tp, at in there.items():
-        if tp[0] in (ORDERS, PRICES):
-            mark, known = parse_mark(here[tp].metadata), parse_partition_metadata(at.metadata)
-            assert mark is not None
-            assert known is not None
-            assert (here[tp].offset, mark.partition_time_ms) == (at.offset, known[0])
-            assert known[0] >= start_ms
+        own = (tp[0].replace("origin", "heir"), tp[1])
+        mark, known = parse_mark(here[own].metadata), parse_partition_metadata(at.metadata)
+        assert mark is not None
+        assert known is not None
+        assert (here[own].offset, mark.partition_time_ms) == (at.offset if own == tp else 0, known[0])
+        assert mark.operator_times_ms == known[1]
+        assert known[0] >= start_ms
     cluster.order("abxyab", start_ms + WINDOW_MS)
     for name in ("origin", "heir"):
         cluster.process(shop.two, name, tmp_path)

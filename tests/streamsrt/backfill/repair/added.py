@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topology import StreamsBuilder, TimeWindows, serdes
+from topology import Store, StreamsBuilder, TimeWindows, serdes
 from topology.graph.topology import Topology
 
 WINDOW_MS = 60_000
@@ -14,7 +14,8 @@ def _version(number: int) -> Topology:
     orders = builder.stream("added-orders", key=serdes.string, value=serdes.string)
     orders.group_by_key().count(store="counts")
     if number > 1:
-        orders.group_by_key().windowed_by(TimeWindows(WINDOW_MS, GRACE_MS)).count(store="per-minute")
+        windowed = orders.group_by_key().windowed_by(TimeWindows(WINDOW_MS, GRACE_MS))
+        windowed.count(store=Store("per-minute", retention=24 * 60 * WINDOW_MS))
         orders.group_by(lambda _, item: item, name="by-item", key=serdes.string, value=serdes.string).count(
             store="items"
         )
