@@ -35,7 +35,7 @@ from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.planned_application import configured
-from streamsrt.backfill.whole_rows import ReadableBytes, WholeRows
+from streamsrt.backfill.whole_rows import StoredBytes, WholeRows
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -173,7 +173,7 @@ class StoreReading:
             return self.spec.source_topic
         return internal_topic_name(self.application_id, self.spec.changelog_name)
 
-    def rows(self, store: ReadableBytes, partition: int) -> Iterator[StateRow]:
+    def rows(self, store: StoredBytes, partition: int) -> Iterator[StateRow]:
         """The rows of a byte store. Raises DeserializationError."""
         functions = functions_of(self.spec)
         whole = WholeRows(store, self.spec.name, functions.is_whole, functions.own_keys)

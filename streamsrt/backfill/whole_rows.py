@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 
-class ReadableBytes(Protocol):
+class StoredBytes(Protocol):
     """The part of a byte store that is read: files on disk have it, too."""
 
     def get(self, key: bytes, /) -> bytes | None: ...
@@ -24,7 +24,7 @@ class WholeRows:
 
     def __init__(
         self,
-        store: ReadableBytes,
+        store: StoredBytes,
         name: str,
         is_whole: Callable[[bytes, bytes], bool],
         own_keys: Collection[bytes],

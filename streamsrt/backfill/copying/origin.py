@@ -21,7 +21,7 @@ _BETWEEN = ("-repartition", "-topic")
 """How the topics between subtopologies end, those of foreign-key joins too."""
 
 
-class Origin:
+class OtherApplication:
     """The application of that name on a cluster. Raises PlanError if it has committed nothing there."""
 
     def __init__(self, network: Network, application_id: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streamsrt.backfill.copying.origin import Origin, missing_changelogs
+from streamsrt.backfill.copying.origin import OtherApplication, missing_changelogs
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.operators import check_topology
@@ -21,7 +21,6 @@ from streamsrt.backfill.repartition.placement import closings_of, has_closed_mar
 from streamsrt.backfill.task_shape import TaskShape, topic_counts
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
-from topology.graph.join_sides import topics_of_other_side
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name, internal_topic_names
 from topology.graph.topology import Topology
 
@@ -69,8 +68,8 @@ def plan_takeover(
     _check_names(topology, takeover)
     internal = internal_topic_names(application_id, topology.subtopologies)
     check_new_group(network, application_id, internal_topics=internal, servers=bootstrap_servers)
-    shape = TaskShape(topology, settings, topic_counts(network, topology, settings), None)
-    origin = Origin(network, takeover.origin)
+    shape = TaskShape(topology, settings, topic_counts(network, topology, settings))
+    origin = OtherApplication(network, takeover.origin)
     own_topics = {
         internal_topic_name(takeover.origin, topic.name)
         for each in topology.subtopologies
@@ -120,7 +119,7 @@ def _check_names(topology: Topology, takeover: Takeover) -> None:
 
 
 def _ranges(
-    network: Network, shape: TaskShape, origin: Origin, takeover: Takeover
+    network: Network, shape: TaskShape, origin: OtherApplication, takeover: Takeover
 ) -> Iterator[tuple[TopicPartition, SourceRange]]:
     unread = sorted(topic for topic in shape.source_topics if not origin.positions(topic))
     unknown = [topic for topic in unread if topic not in takeover.begins]
@@ -156,7 +155,7 @@ def _offsets(network: Network, topic: str, count: int, at: int) -> dict[int, int
 # ------------------------------------------------------------------------------------------------------------- changelogs
 
 
-def _stores(network: Network, shape: TaskShape, origin: Origin, takeover: Takeover) -> dict[str, CopiedStore]:
+def _stores(network: Network, shape: TaskShape, origin: OtherApplication, takeover: Takeover) -> dict[str, CopiedStore]:
     wanted = {
         spec.name: takeover.changelogs.get(spec.name, internal_topic_name(takeover.origin, spec.changelog_name))
         for each in shape.topology.subtopologies
@@ -186,9 +185,7 @@ def _stores(network: Network, shape: TaskShape, origin: Origin, takeover: Takeov
 def _check_movable(spec: StoreSpec, part: Subtopology, takeover: Takeover) -> None:
     """Raises PlanError if the rows of a store can't be brought to another number of partitions."""
     reason = refusal_of(spec, part)
-    if topics_of_other_side(part, spec.name):
-        reason = "it has the subscriptions of a foreign-key join, which name partitions"
-    elif has_closed_marks(spec, part) or closings_of(spec, part):
+    if has_closed_marks(spec, part) or closings_of(spec, part):
         reason = "windows are emitted when they close, and in each partition others are closed"
     if reason:
         raise PlanError(
@@ -204,7 +201,9 @@ def _check_movable(spec: StoreSpec, part: Subtopology, takeover: Takeover) -> No
         )
 
 
-def _warnings(topology: Topology, shape: TaskShape, origin: Origin, stores: Mapping[str, CopiedStore]) -> Iterator[str]:
+def _warnings(
+    topology: Topology, shape: TaskShape, origin: OtherApplication, stores: Mapping[str, CopiedStore]
+) -> Iterator[str]:
     for each in topology.subtopologies:
         for spec in each.stores:
             if spec.source_topic is None and spec.name not in stores:
