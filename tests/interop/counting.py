@@ -75,7 +75,7 @@ class Scene:
                 cwd=ROOT,
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE_S,
+                timeout=5 * PATIENCE_S,
                 check=False,
             )
             assert done.returncode == 0, done.stderr
