@@ -17,6 +17,7 @@
 ``replay``                the live task over frozen inputs
 ``run_task``              one task from its inputs to its published result
 ``planned_application``   the application of a plan: topology, settings, ids of its parts
+``task_shape``            partitions, tasks and levels of a topology
 ``row_places``            which rows of a computed store lie elsewhere than their keys belong
 ``attempts``              attempts at tasks: a folder for each, and what is left of them
 ``manifest``              the manifest of a finished task: its files, counts and digests
@@ -43,6 +44,7 @@
 ``lake``                  the history of a topic as files or a table in no order at all, for engine ``spark``
 ``lake_formats``          formats of lakes, and the packages that Spark needs for them
 ``repartition``           state moved to other partitions, after source topics got more of them
+``copying``               the state of another application, out of its changelogs
 ``repair``                one store rebuilt of an application that has run; all else stays as it is
 ``log_reading``           reading a range of one partition's log back
 ``recompute``             recomputes a sample of tasks in a different way
@@ -52,6 +54,7 @@
 ``column_types``          the types that columns have for the values of a serde
 ``state_reading``         the committed state of an application as rows: for exports and data frames
 ``stopped_state``         reads the state directory of a stopped instance, and compares two states
+``whole_rows``            a byte store without its damaged rows
 ``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
                           every key
 ========================  =====================================================================

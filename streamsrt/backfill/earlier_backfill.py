@@ -60,17 +60,24 @@ class EarlierBackfill:
             yield task.model_copy(update={"repartition": moved})
 
 
-def load_earlier(directory: Path) -> EarlierBackfill:
-    """The backfill in a directory. Raises PlanError if it is incomplete or can't be continued."""
+def load_earlier(directory: Path, store: str | None = None) -> EarlierBackfill:
+    """The backfill in a directory. ``store``: the only one that is wanted of it. Raises PlanError if it is incomplete or
+    can't be continued."""
     try:
         plan = load_plan(directory)
         manifests = verify_results(directory, plan)
     except BackfillError as error:
         raise PlanError(f"--after {directory}: that backfill can't be continued: {error}") from None
-    if plan.repair is not None:
+    if plan.repair is not None and plan.repair.store != store:
         raise PlanError(
             f"--after {directory}: that plan rebuilds store {plan.repair.store!r} only (--store), and is not the state of "
-            "the application. Give the directory of a backfill of all stores"
+            + ("the application" if store is None else f"store {store!r}")
+            + f". Give the directory of a backfill of all stores, or --store {plan.repair.store}"
+        )
+    if plan.copied is not None:
+        raise PlanError(
+            f"--after {directory}: that plan takes over the state of {plan.copied.application_id!r} (--state-of), and has "
+            "read no history. Commit it, and start the application"
         )
     for manifest in manifests:
         _check_snapshot(directory, manifest)

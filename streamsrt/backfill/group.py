@@ -12,15 +12,23 @@ from streamsrt.tasks.input.offset_metadata import BackfillMark, parse_mark
 _NOBODY = {"empty", "dead"}
 
 
-def check_nobody_runs(network: Network, application_id: str) -> None:
-    """Raises HandOverError where the group has members."""
+def running_state(network: Network, application_id: str) -> str | None:
+    """The state of a group that has members; None where it has none."""
     for group in network.admin.list_groups():
         if group.group_id == application_id and group.state.lower() not in _NOBODY:
-            raise HandOverError(
-                f"application {application_id!r} is running (its group is {group.state}): stop all of its instances, "
-                "wait "
-                "until streamsrt groups describe shows no members, then do this again"
-            )
+            return group.state
+    return None
+
+
+def check_nobody_runs(network: Network, application_id: str) -> None:
+    """Raises HandOverError where the group has members."""
+    state = running_state(network, application_id)
+    if state is not None:
+        raise HandOverError(
+            f"application {application_id!r} is running (its group is {state}): stop all of its instances, "
+            "wait "
+            "until streamsrt groups describe shows no members, then do this again"
+        )
 
 
 def check_new_group(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers, take_lock
+from streamsrt.backfill.copying.planning import Takeover, plan_takeover
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
@@ -118,16 +119,12 @@ class Backfill:
         plan does not store it. ``master``, ``conf``, ``bundle``, ``py_files``: as for :meth:`run`, for lakes that Spark
         lists and counts; they are not stored in the plan. ``after``: the directory of a finished backfill of the same
         application. The plan continues from its results and reads only what came later. ``store``: the one store that is
-        rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else.
+        rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
+        the application runs in a version without that store, the part up to now is computed, which a later plan continues.
         """
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
-        if store is not None and after is not None:
-            raise BackfillError(
-                f"--store {store} with --after {after}: a store is rebuilt from the whole history, and --after leaves out "
-                "the older part. Leave out --after"
-            )
         with connected(self._servers) as network:
             plan = make_plan(
                 network,
@@ -141,6 +138,34 @@ class Backfill:
                 spark=SparkAccess(master, conf or {}, _shipment(bundle, py_files)),
                 after=None if after is None else Path(after),
                 store=store,
+            )
+        save_plan(plan, self.directory)
+        return load_plan(self.directory)
+
+    def plan_takeover(
+        self,
+        application: str,
+        takeover: Takeover,
+        *,
+        application_id: str,
+        bootstrap_servers: str | None = None,
+        config: Mapping[str, str] | None = None,
+        is_bundled: bool = False,
+    ) -> BackfillPlan:
+        """Makes a plan that takes the state of another application over, out of its changelogs, and stores it. Nothing is
+        computed then: the run copies. Arguments as of :meth:`plan`."""
+        self._servers = bootstrap_servers or self._servers
+        if self._servers is None:
+            raise BackfillError("a plan needs the cluster: give bootstrap_servers")
+        with connected(self._servers) as network:
+            plan = plan_takeover(
+                network,
+                application,
+                takeover,
+                application_id=application_id,
+                bootstrap_servers="" if is_bundled else self._servers,
+                config=config or {},
+                now_ms=time.time_ns() // 1_000_000,
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)

@@ -185,12 +185,30 @@ class ReadPosition(_Value):
 class StoreRepair(_Value):
     """The one store that a plan rebuilds, of an application that has run and is stopped. ``feeding``: the other stores that
     it is computed from. ``fed``: those that are computed from it, in the order in which they can be repaired. ``committed``:
-    by ``topic-partition``, where the application stands in the inputs."""
+    by ``topic-partition``, where the application stands in the inputs. ``beside``: it was running, in a version without the
+    store, so what is rebuilt is only the part up to there."""
 
     store: str
     feeding: dict[str, Compared] = Field(default_factory=dict)
     fed: tuple[str, ...] = ()
     committed: dict[str, ReadPosition]
+    beside: bool = False
+
+
+class CopiedStore(_Value):
+    """The changelog that a store is filled from. ``ends``: of each of its partitions, the offset behind the last record."""
+
+    topic: str
+    ends: tuple[int, ...]
+
+
+class StateCopy(_Value):
+    """The other application whose state is taken over instead of computed. ``stores``: by name, those that are filled;
+    ``positions``: by ``topic-partition``, what it has committed."""
+
+    application_id: str
+    stores: dict[str, CopiedStore]
+    positions: dict[str, ReadPosition]
 
 
 class BackfillPlan(_Value):
@@ -220,6 +238,8 @@ class BackfillPlan(_Value):
     """The earlier backfill; the ranges in ``sources`` begin at its end."""
     repair: StoreRepair | None = None
     """What is rebuilt, if it is one store only."""
+    copied: StateCopy | None = None
+    """Whose state is taken over. Nothing is computed then."""
     created_ms: int
     clock_ms: int | None = None
     """The fixed wall-clock time of tasks, if it is not the time of the plan: a plan that continues a backfill keeps the time
@@ -244,10 +264,14 @@ class BackfillPlan(_Value):
         if not self.module_digests:
             # Plans without it keep the fingerprint that they have.
             del content["module_digests"]
+        if self.copied is None:
+            del content["copied"]
         if self.repair is None:
             del content["repair"]
         else:
             del content["repair"]["fed"]
+            if not self.repair.beside:
+                del content["repair"]["beside"]
         return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     def sealed(self) -> BackfillPlan:

@@ -1,13 +1,18 @@
-"""The application of a plan: its topology and settings, as the runtime would have them, and the ids of its parts.
+"""The application of a plan: its topology and settings, as the runtime would have them, the ids of its parts, and what a
+plan says about it.
 
 1. Before any of its code runs it is checked that this is the code of the plan.
 """
 
 from __future__ import annotations
 
-from streamsrt.application import changed_modules, load_application, module_digest
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from streamsrt.application import changed_modules, imported_digests, load_application, module_digest
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.plan import BackfillPlan, TaskPlan
+from streamsrt.backfill.plan import BackfillPlan, Changelogs, TaskPlan
+from streamsrt.client.interface import Network
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from topology.graph.nodes import Subtopology
@@ -37,6 +42,52 @@ def application_of(plan: BackfillPlan) -> tuple[Topology, StreamsConfig]:
             f"{plan.topology_digest}): bring back the program that was planned, or plan again in another --dir"
         )
     return topology, config
+
+
+def draft_plan(
+    network: Network,
+    application: str,
+    *,
+    application_id: str,
+    bootstrap_servers: str,
+    config: Mapping[str, str],
+    changelogs: Changelogs,
+    now_ms: int,
+) -> tuple[Topology, StreamsConfig, BackfillPlan]:
+    """Loads an application, and begins a plan with what is known of it. Raises PlanError, UserError."""
+    _check_importable(application)
+    loaded = load_application(application)
+    topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
+    drafted = BackfillPlan(
+        application=application,
+        application_id=application_id,
+        code_digest=module_digest(application),
+        module_digests=imported_digests(application),
+        version=_version(),
+        topology_digest=topology.digest,
+        config={key: str(value) for key, value in config.items()},
+        changelogs=changelogs,
+        created_ms=now_ms,
+        cluster_id=network.admin.cluster().cluster_id,
+        bootstrap_servers=bootstrap_servers,
+    )
+    return topology, settings, drafted
+
+
+def _check_importable(application: str) -> None:
+    """Raises PlanError for an application that only this process knows."""
+    if application.partition(":")[0] == "__main__":
+        raise PlanError(
+            f"{application}: every worker imports the application by its name, and __main__ is another module in each of "
+            "them. Give the name of the file without .py, or move the topology into a module of its own"
+        )
+
+
+def _version() -> str:
+    try:
+        return version("streamsrt")
+    except PackageNotFoundError:
+        return ""
 
 
 def configured(topology: Topology, values: dict[str, object], application_id: str) -> tuple[Topology, StreamsConfig]:

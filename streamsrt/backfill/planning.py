@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamsrt.application import imported_digests, load_application, module_digest
 from streamsrt.backfill.application_bundle import check_environment
 from streamsrt.backfill.archive import archived_offsets, scan_archive
 from streamsrt.backfill.earlier_backfill import (
@@ -38,33 +36,28 @@ from streamsrt.backfill.plan import (
     ArchiveFile,
     BackfillPlan,
     Changelogs,
-    InternalTopicPlan,
     LakePlan,
-    RepartitionRange,
     SourceRange,
-    StorePlan,
     StoreRepair,
-    TaskPlan,
 )
-from streamsrt.backfill.planned_application import configured, subtopology_id
+from streamsrt.backfill.planned_application import draft_plan
 from streamsrt.backfill.repair.inputs import (
     check_counts,
     check_not_ahead,
+    check_not_back,
     check_whole,
     lost_configs,
     repair_of,
     unread_range,
 )
-from streamsrt.backfill.repair.scope import RepairScope, scope_of
+from streamsrt.backfill.repair.scope import parts_of, scope_of
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
+from streamsrt.backfill.task_shape import TaskShape, topic_counts
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
-from streamsrt.config import StreamsConfig
-from streamsrt.errors import MissingTopicError
-from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wording import counted
-from topology.graph.nodes import Subtopology, internal_topic_name, internal_topic_names
+from topology.graph.nodes import internal_topic_names
 from topology.graph.topology import Topology
 
 
@@ -93,34 +86,25 @@ def make_plan(
 ) -> BackfillPlan:
     """The plan. ``sources``: topics whose history is not only in the log; ``after``: the directory of the earlier
     backfill that it continues; ``store``: the one store that is rebuilt. Raises BackfillError, UserError, BrokerError."""
-    if application.partition(":")[0] == "__main__":
-        raise PlanError(
-            f"{application}: every worker imports the application by its name, and __main__ is another module in each of "
-            "them. Give the name of the file without .py, or move the topology into a module of its own"
-        )
-    loaded = load_application(application)
-    if spark is not None and spark.shipment.bundle is not None:
-        check_environment(spark.shipment.bundle, application, module_digest(application), imported_digests(application))
-    topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
-    check_topology(topology)
-    drafted = BackfillPlan(
-        application=application,
+    topology, settings, drafted = draft_plan(
+        network,
+        application,
         application_id=application_id,
-        code_digest=module_digest(application),
-        module_digests=imported_digests(application),
-        version=_version(),
-        topology_digest=topology.digest,
-        config={key: str(value) for key, value in config.items()},
-        changelogs=changelogs,
-        created_ms=now_ms,
-        cluster_id=network.admin.cluster().cluster_id,
         bootstrap_servers=bootstrap_servers,
+        config=config,
+        changelogs=changelogs,
+        now_ms=now_ms,
     )
-    earlier = None if after is None else load_earlier(after)
+    if spark is not None and spark.shipment.bundle is not None:
+        check_environment(spark.shipment.bundle, application, drafted.code_digest, drafted.module_digests)
+    scope = None if store is None else scope_of(topology, store)
+    # Of one store, only what is replayed matters.
+    replayed = topology if scope is None else parts_of(topology, scope)
+    check_topology(replayed)
+    earlier = None if after is None else load_earlier(after, store)
     if earlier is not None:
         check_same(earlier, drafted)
         drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
-    scope = None if store is None else scope_of(topology, store)
     if scope is not None:
         repair = repair_of(network, topology, application_id, scope)
         drafted = drafted.model_copy(update={"repair": repair})
@@ -132,7 +116,7 @@ def make_plan(
             internal_topics=internal_topic_names(application_id, topology.subtopologies),
             servers=bootstrap_servers,
         )
-    shape = _Shape(topology, settings, _topic_counts(network, topology, settings), scope)
+    shape = TaskShape(replayed, settings, topic_counts(network, replayed, settings))
     if earlier is not None:
         check_partitions(earlier, shape.counts)
     unknown = sorted(set(sources) - set(shape.source_topics))
@@ -148,14 +132,15 @@ def make_plan(
     internal_topics, tasks = tuple(shape.internal_topics()), shape.tasks(ranges)
     if store is not None:
         check_counts(network, internal_topics, application_id)
-        check_whole(ranges.values(), store)
+        if earlier is None:
+            check_whole(ranges.values(), store)
     found = {
         "topics": dict(sorted(shape.counts.items())),
         "internal_topics": internal_topics,
         "lakes": tuple(lake for lake, _ in lakes.values()),
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
         "warnings": (
-            *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
+            *_warnings(replayed, ranges.values(), earlier, store),
             *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),
@@ -165,195 +150,11 @@ def make_plan(
     return drafted.model_copy(update=found).sealed()
 
 
-def _version() -> str:
-    try:
-        return version("streamsrt")
-    except PackageNotFoundError:
-        return ""
-
-
-def _topic_counts(network: Network, topology: Topology, config: StreamsConfig) -> dict[str, int]:
-    """Partition counts of the topics that there are: sources, outputs with that of dead letters, and internal ones of an
-    earlier life."""
-    wanted = {topic for each in topology.subtopologies for topic in each.source_topics}
-    sinks = [sink for each in topology.subtopologies for sink in each.sinks]
-    outputs = {sink.topic for sink in sinks if sink.topic is not None and not sink.repartition}
-    if config.errors_dead_letter_queue_topic_name is not None:
-        outputs.add(config.errors_dead_letter_queue_topic_name)
-    if any(sink.topic is None for sink in sinks):
-        # Records go to topics that only the records themselves know.
-        everything = network.admin.topics()
-        found = {name: topic.partitions for name, topic in everything.items() if not topic.is_internal}
-    else:
-        found = dict(network.admin.partitions_for(wanted | outputs))
-    missing = sorted((wanted | outputs) - found.keys())
-    if missing:
-        raise MissingTopicError(
-            f"topics that the application reads or writes don't exist: {', '.join(missing)}. Create them (streamsrt "
-            "topics "
-            f"create {' '.join(missing)} --partitions N), also those whose records are only in an archive: their "
-            "offsets are "
-            "committed"
-        )
-    return found
-
-
-class _Shape:
-    """The topology in numbers: partitions, tasks, levels."""
-
-    def __init__(
-        self, topology: Topology, config: StreamsConfig, counts: dict[str, int], scope: RepairScope | None
-    ) -> None:
-        self.topology = topology
-        self.config = config
-        self.counts = counts
-        self.replayed = [each for each in topology.subtopologies if scope is None or each.number in scope.subtopologies]
-        self.source_topics = {topic for each in self.replayed for topic in each.source_topics}
-        self._derive_repartition_counts()
-        self.levels = self._levels()
-
-    def _name(self, topic: str) -> str:
-        return internal_topic_name(self.config.application_id, topic)
-
-    def _inputs(self, subtopology: Subtopology) -> list[str]:
-        return [*subtopology.source_topics, *(self._name(each.name) for each in subtopology.repartition_source_topics)]
-
-    def _derive_repartition_counts(self) -> None:
-        topics = {
-            self._name(topic.name): topic.partitions
-            for each in self.topology.subtopologies
-            for topic in each.repartition_source_topics
-        }
-        self.counts.update({name: partitions for name, partitions in topics.items() if partitions})
-        pending = sorted(name for name in topics if name not in self.counts)
-        while pending:
-            for name in pending:
-                inputs = {topic for each in self._writers(name) for topic in self._inputs(each)}
-                if inputs <= self.counts.keys():
-                    self.counts[name] = max(self.counts[topic] for topic in inputs)
-            left = [name for name in pending if name not in self.counts]
-            if len(left) == len(pending):
-                raise PlanError(
-                    f"repartition topics {', '.join(left)} need each other: give them a number of partitions"
-                )
-            pending = left
-        flexible = {name for name, partitions in topics.items() if not partitions}
-        for each in self.topology.subtopologies:
-            repartition = {topic.name for topic in each.repartition_source_topics}
-            for group in each.copartition_groups:
-                self._copartition([self._name(name) if name in repartition else name for name in group], flexible)
-
-    def _copartition(self, group: Iterable[str], flexible: set[str]) -> None:
-        names = list(group)
-        fixed = {name: self.counts[name] for name in names if name not in flexible}
-        if len(set(fixed.values())) > 1:
-            listed = ", ".join(f"{name} has {count}" for name, count in sorted(fixed.items()))
-            raise PlanError(f"topics that are joined need the same number of partitions: {listed}")
-        wanted = max((fixed or {name: self.counts[name] for name in names}).values())
-        self.counts.update({name: wanted for name in names if name in flexible})
-
-    def _writers(self, repartition: str) -> list[Subtopology]:
-        return [
-            each
-            for each in self.topology.subtopologies
-            if any(self._name(topic) == repartition for topic in each.repartition_sink_topics)
-        ]
-
-    def _levels(self) -> dict[int, int]:
-        """The level of each subtopology, by number."""
-        levels: dict[int, int] = {}
-        while len(levels) < len(self.topology.subtopologies):
-            before = len(levels)
-            for each in self.topology.subtopologies:
-                writers = {
-                    writer.number
-                    for topic in each.repartition_source_topics
-                    for writer in self._writers(self._name(topic.name))
-                }
-                if each.number not in levels and writers <= levels.keys():
-                    levels[each.number] = 1 + max((levels[number] for number in writers), default=-1)
-            if len(levels) == before:
-                raise PlanError(
-                    "the subtopologies feed each other in a circle of repartition topics: no order replays them"
-                )
-        return levels
-
-    def is_extracted(self, topic: str) -> bool:
-        """Whether the application takes the times of a topic's records from elsewhere, so that theirs may be any."""
-        default = TaskConfig.of(self.config).default_timestamp_extractor
-        sources = [each for part in self.topology.subtopologies for each in part.sources if topic in each.topics]
-        return all(each.timestamp_extractor or default for each in sources)
-
-    def task_count(self, subtopology: Subtopology) -> int:
-        return max(self.counts[topic] for topic in self._inputs(subtopology))
-
-    def task_id(self, subtopology: Subtopology, partition: int) -> str:
-        return f"{subtopology_id(subtopology, self.config)}_{partition}"
-
-    def changelog(self, scope: RepairScope) -> str:
-        """The changelog of the store that is rebuilt."""
-        return self._name(scope.spec.changelog_name)
-
-    def internal_topics(self) -> list[InternalTopicPlan]:
-        found = []
-        for each in self.topology.subtopologies:
-            for topic in each.internal_topics:
-                name = self._name(topic.name)
-                partitions = self.task_count(each) if topic.kind == "changelog" else self.counts[name]
-                found.append(
-                    InternalTopicPlan(name=name, kind=topic.kind, partitions=partitions, configs=dict(topic.configs))
-                )
-        self.counts.update({topic.name: topic.partitions for topic in found})
-        return sorted(found, key=lambda topic: topic.name)
-
-    def tasks(self, ranges: Mapping[TopicPartition, SourceRange]) -> list[TaskPlan]:
-        found = [
-            self._task(each, partition, ranges) for each in self.replayed for partition in range(self.task_count(each))
-        ]
-        return sorted(found, key=lambda task: task.level)
-
-    def _task(self, subtopology: Subtopology, partition: int, ranges: Mapping[TopicPartition, SourceRange]) -> TaskPlan:
-        repartition = [self._name(topic.name) for topic in subtopology.repartition_source_topics]
-        return TaskPlan(
-            id=self.task_id(subtopology, partition),
-            subtopology=subtopology_id(subtopology, self.config),
-            partition=partition,
-            level=self.levels[subtopology.number],
-            sources=tuple(
-                ranges[topic, partition] for topic in subtopology.source_topics if (topic, partition) in ranges
-            ),
-            repartition=tuple(
-                RepartitionRange(topic=topic, partition=partition, upstream=self._upstream(topic))
-                for topic in repartition
-                if partition < self.counts[topic]
-            ),
-            stores=tuple(
-                StorePlan(
-                    name=spec.name,
-                    changelog=(spec.source_topic or self._name(spec.changelog_name))
-                    if spec.logging or spec.source_topic
-                    else None,
-                    own_changelog=spec.has_own_changelog,
-                    persistent=spec.persistent,
-                    renamed_from=spec.renamed_from,
-                )
-                for spec in subtopology.stores
-            ),
-        )
-
-    def _upstream(self, topic: str) -> tuple[str, ...]:
-        return tuple(
-            self.task_id(writer, partition)
-            for writer in self._writers(topic)
-            for partition in range(self.task_count(writer))
-        )
-
-
 # --------------------------------------------------------------------------------------------------------------- ranges
 
 
 def _lakes(
-    shape: _Shape,
+    shape: TaskShape,
     sources: Mapping[str, Source],
     times: Mapping[str, TimesRead],
     spark: SparkAccess,
@@ -389,7 +190,7 @@ def _lakes(
 
 def _ranges(
     network: Network,
-    shape: _Shape,
+    shape: TaskShape,
     sources: Mapping[str, Source],
     lakes: Mapping[str, Mapping[int, LakeShare]],
     times: Mapping[str, TimesRead],
@@ -417,7 +218,8 @@ def _ranges(
             tp = (topic, index)
             log, shares = (starts[tp].offset, ends[tp].offset), lakes.get(topic, {})
             if repair is not None:
-                ranges[tp] = _read_range(network, tp, source, files.get(index, ()), shares, log, repair)
+                before = read.get(tp)
+                ranges[tp] = _read_range(network, tp, source, files.get(index, ()), shares, log, repair, before)
             elif earlier is None:
                 ranges[tp] = _range(network, tp, source, files.get(index, ()), shares, log)
             else:
@@ -435,11 +237,16 @@ def _read_range(
     shares: Mapping[int, LakeShare],
     log: tuple[int, int],
     repair: StoreRepair,
+    before: SourceRange | None,
 ) -> SourceRange:
-    """What the application has read of a partition, for a repair of one of its stores."""
+    """What the application has read of a partition, for a repair of one of its stores. ``before``: what an earlier backfill
+    has read of it."""
     read = repair.committed.get(f"{tp[0]}-{tp[1]}")
     if read is None:
         return unread_range(tp)
+    if before is not None:
+        check_not_back(tp, before.end, read.offset)
+        return range_behind(before, source, files, shares, log[0], read.offset)
     share = shares.get(tp[1])
     lake_ends = [share.next_offset] if share is not None and share.next_offset is not None else []
     check_not_ahead(tp, [*(file.next_offset for file in files), *lake_ends], read.offset)

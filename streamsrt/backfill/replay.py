@@ -163,6 +163,12 @@ class TaskReplay:
         if earlier is not None:
             self._continue(earlier)
 
+    def take(self, store: str, columns: RecordColumns) -> None:
+        """Takes records of a changelog into a store and its changelog, as a restored store has them."""
+        self.task.restore(store, columns)
+        topic = next(topic for topic, name in self._logged.items() if name == store)
+        self._changelogs[topic].add(columns.keys, columns.values, columns.timestamps, columns.headers)
+
     def _continue(self, earlier: Earlier) -> None:
         for topic, name in self._logged.items():
             for columns in earlier.logged(name):

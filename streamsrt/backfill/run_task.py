@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
+from streamsrt.backfill.copying.taking import take_state
 from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.manifest import (
@@ -128,7 +129,9 @@ def compute_task(
             earlier,
         )
         report = _Reporter(directory, task_id, started)
-        if runs is not None:
+        if plan.copied is not None:
+            take_state(plan, task_plan, topology, subtopology, replay, bootstrap_servers, report)
+        elif runs is not None:
             replay.ordered(runs, report)
         elif inputs is not None:
             replay.merge(inputs(replay.task.source_partitions), report)

@@ -12,20 +12,21 @@
    JSON. Others stay bytes. What a column is depends on the serde alone. ``typed``: keys and values have the types of
    :mod:`streamsrt.backfill.column_types` instead, and times are timestamps.
 5. Expired windows that are not deleted yet are left out, as in a query.
-6. A row that its serdes can't read ends the reading, unless it is to be skipped: then it is counted (:class:`SkippedRows`).
+6. A row that its serdes can't read, or that is none of a store of that kind, ends the reading, unless it is to be skipped:
+   then it is counted (:class:`SkippedRows`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, Protocol, cast
 
 import orjson
 
@@ -34,6 +35,7 @@ from streamsrt.backfill.json_text import json_text
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.planned_application import configured
+from streamsrt.backfill.whole_rows import StoredBytes, WholeRows
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -42,13 +44,14 @@ from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import read_positions
 from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
 from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
+from streamsrt.state.store import BytesStore
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.store_kinds import store_traits
 from topology.graph.topology import Topology
-from topology.spec.codecs import ProgramSerde, SessionWindowedSerde, TimeWindowedSerde
+from topology.spec.codecs import OrderedKeys, ProgramSerde, SessionWindowedSerde, TimeWindowedSerde
 from topology.spec.row_versions import plain_name
 from topology.spec.windows import Windowed
 
@@ -128,8 +131,8 @@ class SkippedRows:
 
 class StoreReading:
     """Returns the reader of one store of an application. ``typed``: with real types instead of text and milliseconds.
-    ``skipped``: takes the rows that can't be read; without it they are errors. Raises ConfigError if there is no store of
-    that name."""
+    ``skipped``: takes the rows that can't be read; without it they are errors. ``config``: settings that go before those
+    of the module. Raises ConfigError if there is no store of that name."""
 
     def __init__(
         self,
@@ -139,18 +142,19 @@ class StoreReading:
         *,
         typed: bool = False,
         skipped: SkippedRows | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
         self.typed = typed
         self.skipped = skipped
         loaded = load_application(application)
-        topology, config = configured(loaded.topology, dict(loaded.config), application_id)
+        topology, settings = configured(loaded.topology, {**loaded.config, **(config or {})}, application_id)
         found = _with_store(topology, store)
         if found is None:
             names = [spec.name for each in _all(topology) for spec in each.stores]
             raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(names)) or 'none'}")
         self.application_id = application_id
         self.subtopology, self.spec = found
-        self.config: StreamsConfig = config
+        self.config: StreamsConfig = settings
         check_kind(self.spec)
         self.is_global = self.subtopology in topology.global_subtopologies
         column = _typed_column if typed else _column
@@ -169,21 +173,40 @@ class StoreReading:
             return self.spec.source_topic
         return internal_topic_name(self.application_id, self.spec.changelog_name)
 
-    def rows(self, store: Any, partition: int) -> Iterator[StateRow]:  # files have only what is read of a BytesStore
+    def rows(self, store: StoredBytes, partition: int) -> Iterator[StateRow]:
         """The rows of a byte store. Raises DeserializationError."""
-        for stored in functions_of(self.spec).rows(self.spec, lay_out(self.spec, store)):
+        functions = functions_of(self.spec)
+        whole = WholeRows(store, self.spec.name, functions.is_whole, functions.own_keys)
+        laid_out = lay_out(self.spec, cast(BytesStore, whole))
+        whole.on_damaged = lambda key: self.skip(partition, key, f"a {self.spec.kind} store has no rows of that form")
+        for stored in functions.rows(self.spec, laid_out):
             try:
                 row = self._typed(stored, partition)
-            except Exception as error:
-                if self.skipped is None:
-                    raise DeserializationError(
-                        f"a row of store {self.spec.name}, partition {partition}, key 0x{stored.key.hex()}, is not what its "
-                        f"serde reads: {error}. Check that the application is the one that wrote it; streamsrt state export "
-                        "and state inspect leave such rows out with --skip-unreadable"
-                    ) from error
-                self.skipped.add(partition, stored.key)
+            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+                self.skip(partition, stored.key, str(error), error)
                 continue
             yield row
+
+    def skip(self, partition: int, key: bytes, reason: str, cause: Exception | None = None) -> None:
+        """Counts a row that can't be read. Raises DeserializationError where such rows are not skipped."""
+        if self.skipped is None:
+            raise DeserializationError(
+                f"a row of store {self.spec.name}, partition {partition}, key 0x{key.hex()}, is not what its serde reads: "
+                f"{reason}. Check that the application is the one that wrote it; streamsrt state export, state inspect and "
+                "state diff leave such rows out with --skip-unreadable"
+            ) from cause
+        self.skipped.add(partition, key)
+
+    def is_damaged(self, key: bytes) -> bool:
+        """Whether a key of the changelog is none that the store could be restored from."""
+        if len(key) < functions_of(self.spec).logged_key_bytes:
+            return True
+        if isinstance(self.spec.key_serde, OrderedKeys):
+            try:
+                self.spec.key_serde.order(key)
+            except Exception:  # noqa: BLE001  # a user's order may raise anything
+                return True
+        return False
 
     def _typed(self, stored: StoredRow, partition: int) -> StateRow:
         unpack = functions_of(self.spec).unpack
@@ -330,8 +353,15 @@ class StateLog:
         spec = self.store.spec
         cache = cache_over(spec, lay_out(spec, restored), self.store.row_format)
         for tp, end in positions.items():
+            damaged: dict[bytes, bool] = {}
             for columns in read_log(self._network, tp, 0, end):
-                cache.restore(_with_keys(columns))
+                for key, value in zip(columns.keys, columns.values, strict=True):
+                    if key is not None and self.store.is_damaged(key):
+                        damaged[key] = value is not None
+                cache.restore(_restorable(columns, damaged))
+            for key, is_there in damaged.items():
+                if is_there:
+                    self.store.skip(tp[1], key, f"no key in the changelog of a {spec.kind} store is like that")
 
     def _fill(self, restored: RocksDBStore, positions: Positions) -> None:
         state = GlobalState(
@@ -353,11 +383,11 @@ class StateLog:
         state.close()
 
 
-def _with_keys(columns: RecordColumns) -> RecordColumns:
-    """Without the records of a source topic that have no key, which are in no table."""
-    if None not in columns.keys:
+def _restorable(columns: RecordColumns, damaged: Collection[bytes]) -> RecordColumns:
+    """Without damaged keys, and without the records of a source topic that have no key, which are in no table."""
+    if None not in columns.keys and not damaged:
         return columns
-    kept = [index for index, key in enumerate(columns.keys) if key is not None]
+    kept = [index for index, key in enumerate(columns.keys) if key is not None and key not in damaged]
     return RecordColumns(
         [columns.keys[index] for index in kept],
         [columns.values[index] for index in kept],

@@ -17,6 +17,7 @@ module                  commands
 ``told_state``          what running instances tell of their stores, for comparisons
 ``told_topology``       the subtopologies of a classic group, as its members tell them
 ``upgrade``             ``upgrade plan|start|status|abort``
+``takeover``            the options of a backfill that takes the state of another application over
 ``restored_state``      what an instance of a new version reads to restore its stores, and how long that takes
 ``restore_speed``       how many records of a changelog this machine restores per second
 ``topics``              ``topics list|create|describe|add-partitions|delete``

@@ -24,6 +24,15 @@ from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import Config, ProgressInterval, utc_ms
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.cli.takeover import (
+    ChangelogOf,
+    Empty,
+    ReadFrom,
+    RecordKeys,
+    StateOf,
+    show_copied,
+    takeover_of,
+)
 from streamsrt.config import key_value_pairs
 from streamsrt.errors import ConfigError
 from streamsrt.operators.table import OPERATIONS
@@ -152,13 +161,36 @@ def plan(
         str | None,
         typer.Option(
             "--store",
-            help="rebuild only this store of an application that has run and is stopped, from what it has read",
+            help="rebuild only this store of an application that has run and is stopped, from what it has read; or "
+            "begin one that the running version does not have",
         ),
     ] = None,
+    state_of: StateOf = None,
+    changelog: ChangelogOf = None,
+    empty: Empty = None,
+    read_from: ReadFrom = None,
+    record_keys: RecordKeys = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
     """Record which input is read and which tasks there are. Nothing is computed yet."""
+    takeover = takeover_of(state_of, changelog or (), empty or (), read_from or (), record_keys or ())
+    if takeover is not None:
+        if archive or lake or after or store or full_changelogs:
+            raise ConfigError(
+                "--state-of takes the state of another application over, and computes none: leave out --archive, --lake, "
+                "--after, --store and --full-changelogs"
+            )
+        with bootstrap(bootstrap_servers, begins=True) as address:
+            copied = Backfill(directory, bootstrap_servers=address).plan_takeover(
+                application,
+                takeover,
+                application_id=application_id,
+                config=key_value_pairs(config or (), "--config"),
+                is_bundled=bootstrap_servers is None,
+            )
+        _show_plan(copied, directory, as_json=as_json)
+        return
     said = _SaidOfLakes(
         order=lake_order or (),
         format=lake_format or (),
@@ -276,6 +308,8 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             note(_days_of(lake))
     for warning in made.warnings:
         note(f"warning: {warning}")
+    if made.copied is not None:
+        show_copied(made.application_id, made.copied)
     if made.repair is not None:
         others = ", ".join(made.repair.feeding) or "none"
         note(
@@ -283,6 +317,11 @@ def _show_plan(made: BackfillPlan, directory: Path, *, as_json: bool) -> None:
             f"it is computed from, which commit compares with the cluster: {others}"
         )
         _note_fed(made)
+        if made.repair.beside:
+            note(
+                f"application {made.application_id} is running: the store is computed up to here. When the run has ended, "
+                f"stop it, and continue with plan --store {made.repair.store} --after {directory}, which reads the rest"
+            )
     note(
         f"plan {made.id} of {counted(len(made.tasks), 'task')} is in {directory}; "
         f"streamsrt backfill run --dir {directory} runs it"

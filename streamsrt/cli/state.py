@@ -107,7 +107,7 @@ def export(
     application is running. With --state-dir, the files of the store in that directory are read instead. Exit codes: 0 all
     rows are exported; 10 rows were skipped, with --skip-unreadable.
     """
-    skipped = SkippedRows() if skip_unreadable else None
+    skipped = _to_skip(skip_unreadable)
     reading = StoreReading(application, application_id, store, typed=typed, skipped=skipped)
     if state_dir is not None:
         exported = export_parquet(StateFiles(reading, state_dir), folder)
@@ -166,21 +166,31 @@ def inspect(
         ]
         print_rows(_STORES, found, as_json=as_json)
         return
-    skipped = SkippedRows() if skip_unreadable else None
+    skipped = _to_skip(skip_unreadable)
     rows = stopped.rows(store, _reading(application, stopped, store, skipped=skipped))
     chosen = (row for row in rows if _is_within(row, from_key, to_key))
     print_rows(COLUMNS, [_shown(row) for row in islice(chosen, limit)], as_json=as_json)
     _end_with(skipped)
 
 
+def _to_skip(wanted: bool) -> SkippedRows | None:
+    return SkippedRows() if wanted else None
+
+
 def _end_with(skipped: SkippedRows | None) -> None:
     """Says which rows were left out, and ends with the exit code for it."""
+    if _say_skipped(skipped):
+        raise typer.Exit(SKIPPED)
+
+
+def _say_skipped(skipped: SkippedRows | None, where: str = "") -> bool:
+    """Says which rows were left out; whether there are any."""
     if skipped is None or not skipped.count:
-        return
+        return False
     listed = ", ".join(f"0x{key.hex()} of partition {partition}" for partition, key in skipped.first)
     more = ", ..." if skipped.count > len(skipped.first) else ""
-    note(f"skipped {counted(skipped.count, 'row')} that the serdes can't read: key {listed}{more}")
-    raise typer.Exit(SKIPPED)
+    note(f"{where}skipped {counted(skipped.count, 'row')} that the serdes can't read: key {listed}{more}")
+    return True
 
 
 @app.command("diff")
@@ -192,14 +202,20 @@ def diff(
     limit: Annotated[
         int, typer.Option("--limit", help="maximum number of differences to print for a store", min=0)
     ] = 20,
+    skip_unreadable: SkipUnreadable = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two states row by row: exports, state directories, or one of each (with --application and --store).
 
     Rows are matched by key and window, regardless of their partitions, and compared by value. Without --application,
     the bytes of two state directories are compared, timestamps and expired windows that are not deleted yet included. The
-    first state is held in memory. Exit codes: 0 the states are equal; 10 they differ.
+    first state is held in memory. Exit codes: 0 the states are equal; 10 they differ, or rows were skipped, with
+    --skip-unreadable.
     """
+    if skip_unreadable and (application is None or (is_export(first) and is_export(second))):
+        raise ConfigError(
+            "--skip-unreadable is for rows that are read by serdes: compare state directories, and give --application"
+        )
     if is_export(first) != is_export(second) and (store is None or application is None):
         raise ConfigError(
             "an export is compared with a state directory by the serdes of one store: give --application and --store"
@@ -214,10 +230,18 @@ def diff(
         if store is None and application is not None and not is_export(first) and not has_store(application, name):
             note(f"store {name}: {application} has no such store; its rows are compared as bytes")
             decoded_by = None
-        left, right = (_rows_of(each, name, decoded_by, typed=typed) for each in (first, second))
+        skipped = [_to_skip(skip_unreadable) for _ in (first, second)]
+        left, right = (
+            _rows_of(directory, name, decoded_by, typed=typed, skipped=of_side)
+            for directory, of_side in zip((first, second), skipped, strict=True)
+        )
         found = compare_rows(left, right, limit)
-        are_equal = are_equal and found.are_equal
         _print_comparison(name, found, as_json=as_json)
+        said = [
+            _say_skipped(of_side, f"store {name} of {directory}: ")
+            for directory, of_side in zip((first, second), skipped, strict=True)
+        ]
+        are_equal = are_equal and found.are_equal and not any(said)
     raise typer.Exit(0 if are_equal else DIFFERENT)
 
 
@@ -318,11 +342,13 @@ def _stores_of(first: Path, second: Path, store: str | None) -> list[str]:
     return sorted(set.union(*names))
 
 
-def _rows_of(directory: Path, store: str, application: str | None, *, typed: bool) -> Iterator[StateRow]:
+def _rows_of(
+    directory: Path, store: str, application: str | None, *, typed: bool, skipped: SkippedRows | None
+) -> Iterator[StateRow]:
     if is_export(directory):
         return exported_rows(directory)
     stopped = StoppedState(directory)
-    reading = _reading(application, stopped, store, typed=typed)
+    reading = _reading(application, stopped, store, typed=typed, skipped=skipped)
     if not stopped.has(store, reading):
         return iter(())
     rows = stopped.rows(store, reading)

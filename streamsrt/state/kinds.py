@@ -39,10 +39,17 @@ from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.sessions import SessionBytesStore, session_key, split_session_key
 from streamsrt.state.sliding_cache import SlidingCache
 from streamsrt.state.store import BytesStore
-from streamsrt.state.versioned import VersionedBytesStore
+from streamsrt.state.versioned import VersionedBytesStore, is_stored_version
 from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
-from streamsrt.state.windowed import STREAM_TIME_KEY, WindowBytesStore, pack_start, split_window_key
+from streamsrt.state.windowed import (
+    SEGMENT_BYTES,
+    STREAM_TIME_KEY,
+    WindowBytesStore,
+    pack_start,
+    split_window_key,
+    window_key,
+)
 from topology.graph.nodes import StoreSpec
 from topology.graph.store_kinds import NAMES, Limit, RowsOfKey, StoreKind, kind_called, kind_of, rows_of, store_traits
 from topology.spec.codecs import AnySerde, FoldedKeys, OrderedKeys, SessionWindowedSerde, TimeWindowedSerde
@@ -63,6 +70,8 @@ View: TypeAlias = Callable[[Any], TableRow]
 
 NO_ROW: TableRow = (None, -1)
 _TIME = Struct(">q")
+_WINDOW_SUFFIX_BYTES = len(window_key(b"", 0))
+_SESSION_SUFFIX_BYTES = len(session_key(b"", 0, 0))
 _MEMBERS = {name for kind in BytesStore.__mro__ for name in vars(kind) if not name.startswith("_")}
 
 
@@ -85,9 +94,11 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
     the table that keeps its result there; None: no table does. ``rows``: all rows of the store. ``unpack``: timestamp and
     value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
-    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``own_keys``: the keys in the bytes
-    below under which the store keeps what it needs itself, such as its stream time. ``metrics_suffix``: what ends the name
-    that metrics have for it. ``stays_because``: why ``state repartition`` can't move its rows; empty: it can.
+    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``logged_key_bytes``: the least length of
+    a key in the changelog. ``is_whole``: whether the key and the value of a row in the bytes below are what ``lay_out``
+    has put there; those of damaged rows are not. ``own_keys``: the keys in the bytes below under
+    which the store keeps what it needs itself, such as its stream time. ``metrics_suffix``: what ends the name that metrics
+    have for it. ``stays_because``: why ``state repartition`` can't move its rows; empty: it can.
     """
 
     lay_out: Callable[[StoreSpec, BytesStore], S]
@@ -99,6 +110,8 @@ class StoreFunctions(NamedTuple, Generic[S, C, Change]):
     rows: Callable[[StoreSpec, S], Iterator[StoredRow]]
     unpack: Callable[[str, bytes, bytes], tuple[int, bytes | None]] | None
     keeps: Callable[[S, bytes], bool] | None
+    logged_key_bytes: int
+    is_whole: Callable[[bytes, bytes], bool]
     own_keys: frozenset[bytes]
     metrics_suffix: str
     stays_because: str
@@ -163,6 +176,10 @@ def _view_by_key(cache: KeyValueCache | VersionedCache, serialize: Serialize) ->
     return row
 
 
+def _is_any(key: bytes, row: bytes) -> bool:
+    return True
+
+
 def _rows_by_key(spec: StoreSpec, store: BytesStore) -> Iterator[StoredRow]:
     return (StoredRow(key, row) for key, row in store.range())
 
@@ -212,6 +229,10 @@ def _window_view(cache: WindowCache, serialize: Serialize) -> View:
         return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
 
     return row
+
+
+def _is_window(key: bytes, row: bytes) -> bool:
+    return len(key) >= SEGMENT_BYTES + _WINDOW_SUFFIX_BYTES
 
 
 def _window_rows(spec: StoreSpec, store: WindowBytesStore) -> Iterator[StoredRow]:
@@ -304,6 +325,10 @@ def _session_view(cache: SessionCache, serialize: Serialize) -> View:
     return row
 
 
+def _is_session(key: bytes, row: bytes) -> bool:
+    return len(key) >= SEGMENT_BYTES + _SESSION_SUFFIX_BYTES
+
+
 def _session_rows(spec: StoreSpec, store: SessionBytesStore) -> Iterator[StoredRow]:
     for key, start, end, row in store.all_sessions():
         yield StoredRow(key, row, window_start=start, window_end=end)
@@ -370,6 +395,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            logged_key_bytes=0,
+            is_whole=_is_any,
             own_keys=frozenset(),
             metrics_suffix="",
             stays_because="",
@@ -384,6 +411,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            logged_key_bytes=0,
+            is_whole=_is_any,
             own_keys=frozenset(),
             metrics_suffix="-lru",
             stays_because="",
@@ -398,6 +427,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=None,
             keeps=None,
+            logged_key_bytes=0,
+            is_whole=_is_any,
             own_keys=frozenset(),
             metrics_suffix="",
             stays_because="",
@@ -412,6 +443,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_window_rows,
             unpack=None,
             keeps=WindowBytesStore.keeps,
+            logged_key_bytes=_WINDOW_SUFFIX_BYTES,
+            is_whole=_is_window,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
             stays_because="",
@@ -426,6 +459,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_duplicate_rows,
             unpack=None,
             keeps=DuplicatesBytesStore.keeps,
+            logged_key_bytes=_WINDOW_SUFFIX_BYTES,
+            is_whole=_is_window,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-window",
             stays_because="",
@@ -440,6 +475,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_session_rows,
             unpack=None,
             keeps=SessionBytesStore.keeps,
+            logged_key_bytes=_SESSION_SUFFIX_BYTES,
+            is_whole=_is_session,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="-session",
             stays_because="",
@@ -454,6 +491,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_versioned_rows,
             unpack=None,
             keeps=None,
+            logged_key_bytes=0,
+            is_whole=is_stored_version,
             own_keys=frozenset({STREAM_TIME_KEY}),
             metrics_suffix="",
             stays_because=_VERSIONS_STAY,
@@ -468,6 +507,8 @@ STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
             rows=_rows_by_key,
             unpack=_unpack_held,
             keeps=None,
+            logged_key_bytes=0,
+            is_whole=_is_any,
             own_keys=frozenset(),
             metrics_suffix="-suppression",
             stays_because="",

@@ -14,12 +14,11 @@ from operator import add
 from struct import Struct
 
 from streamsrt.errors import StateError
-from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.state.windowed import SEGMENT_BYTES, WindowBytesStore
 
 _TIME = Struct(">q")
 _TIMES = Struct(">qq")
 _TIMES_BYTES = 16
-_SEGMENT_BYTES = 8
 _LAST = b"\xff" * 9
 
 
@@ -86,7 +85,7 @@ class SessionBytesStore(WindowBytesStore):
             self._store.range(prefix + low, prefix + high)
             for prefix in map(_TIME.pack, range(low_ms // interval_ms, high_ms // interval_ms + 1))
         ]
-        return _times_and_values(chain.from_iterable(scans), len(key) + _SEGMENT_BYTES + _TIMES_BYTES)
+        return _times_and_values(chain.from_iterable(scans), len(key) + SEGMENT_BYTES + _TIMES_BYTES)
 
     def all_sessions(self) -> Iterator[tuple[bytes, int, int, bytes]]:
         """(key, start, end, value) of all sessions, by segment, key, end and start."""
@@ -108,6 +107,6 @@ def _times_and_values(rows: Iterable[tuple[bytes, bytes]], row_key_bytes: int) -
 
 def _sessions(rows: Iterable[tuple[bytes, bytes]], low_ms: int) -> Iterator[tuple[bytes, int, int, bytes]]:
     for row_key, value in rows:
-        key, start_ms, end_ms = split_session_key(row_key[_SEGMENT_BYTES:])
+        key, start_ms, end_ms = split_session_key(row_key[SEGMENT_BYTES:])
         if end_ms >= low_ms:
             yield key, start_ms, end_ms, value

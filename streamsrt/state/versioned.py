@@ -246,3 +246,11 @@ def _row(key: bytes, timestamp_ms: int, row: bytes) -> _Row:
     deleted = row[_TIME_BYTES : _TIME_BYTES + 1] == _DELETED
     value = None if deleted else row[_TIME_BYTES + 1 :]
     return _Row(key, timestamp_ms, value, int(_TIME.unpack_from(row)[0]))
+
+
+def is_stored_version(stored_key: bytes, row: bytes) -> bool:
+    """Whether a version can be stored like that; damaged rows are not."""
+    if stored_key.startswith(_LATEST):
+        return len(row) >= _TIME_BYTES
+    history = stored_key.startswith(_HISTORY) and len(stored_key) >= len(_HISTORY) + 2 * _TIME_BYTES
+    return history and row[_TIME_BYTES : _TIME_BYTES + 1] in (_DELETED, _VALUE)

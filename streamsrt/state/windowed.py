@@ -31,7 +31,8 @@ pack_start = _TIME.pack
 _NO_SEQUENCE = b"\0\0\0\0"
 _LAST_SEQUENCE = b"\xff\xff\xff\xff"
 _SUFFIX_BYTES = 12
-_SEGMENT_BYTES = 8
+SEGMENT_BYTES = 8
+"""What comes before the changelog's key in the key under which a row is stored."""
 STREAM_TIME_KEY = b""
 """Where the stream time of a store is; no row of a record has that key."""
 _LATEST_MS = 2**63 - 1
@@ -195,7 +196,7 @@ class WindowBytesStore(OverBytes):
                 self.dropped_rows += 1
             else:
                 found.append((prefix + key, rows[key]))
-        if len({key[:_SEGMENT_BYTES] for key, _ in found}) > 1:
+        if len({key[:SEGMENT_BYTES] for key, _ in found}) > 1:
             found.sort(key=_row_key)
         self._write(found, changelog_offset)
 
@@ -296,7 +297,7 @@ class WindowBytesStore(OverBytes):
             self._store.range(prefix + low, prefix + high, reverse=reverse)
             for prefix in map(_TIME.pack, reversed(segments) if reverse else segments)
         ]
-        row_key_bytes = len(key) + _SEGMENT_BYTES + _SUFFIX_BYTES
+        row_key_bytes = len(key) + SEGMENT_BYTES + _SUFFIX_BYTES
         # Between two windows of a key there may be windows of longer keys that begin with it.
         return (row for row in chain.from_iterable(scans) if len(row[0]) == row_key_bytes)
 
@@ -337,4 +338,4 @@ def _windows(rows: Iterable[tuple[bytes, bytes]], low_ms: int, high_ms: int) -> 
     for row_key, value in rows:
         start_ms = start_of(row_key, len(row_key) - _SUFFIX_BYTES)[0]
         if low_ms <= start_ms <= high_ms:
-            yield row_key[_SEGMENT_BYTES:-_SUFFIX_BYTES], start_ms, value
+            yield row_key[SEGMENT_BYTES:-_SUFFIX_BYTES], start_ms, value

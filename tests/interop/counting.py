@@ -7,6 +7,7 @@ from exactly the state that the one before had committed.
 from __future__ import annotations
 
 import signal
+import subprocess
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.interop.java_instances import JavaInstance
 from tests.system.cluster import Cluster, Row
-from tests.system.processes import AppProcess, wait_until
+from tests.system.processes import COMMAND_LINE, ROOT, AppProcess, environment, wait_until
 
 PATIENCE_S = 120.0
 PARTITIONS = 4
@@ -57,6 +58,32 @@ class Scene:
         made = JavaInstance(self._folder, name, self._cluster.address, self.application, name, settings)
         self._javas.append(made)
         return made
+
+    def heir(self, application: str, program: str = "topology") -> AppProcess:
+        """An application of ours that is given the state of what counted here before, by the command line. From here on the
+        results are its own."""
+        origin, plan = self.application, str(self._folder / application)
+        named = f"tests.interop.counting_app:{program}"
+        for words in (
+            ("plan", named, "-a", application, "-b", self._cluster.address, "--state-of", origin),
+            ("run", "--workers", "1"),
+            ("commit", "--execute"),
+        ):
+            done = subprocess.run(
+                [*COMMAND_LINE, "backfill", *words, "--dir", plan],
+                env={**environment(ROOT), **self._topics},
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=5 * PATIENCE_S,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        self.application = application
+        self.ours = AppProcess(
+            self._folder / "heir", named, application, self._cluster.address, OURS, surroundings=self._topics
+        )
+        return self.ours
 
     def feed(self, count: int = 400) -> None:
         words = [WORDS[number * number % len(WORDS)] for number in range(count)]

@@ -2,7 +2,7 @@
 
 1. The steps are those of a hand-over (:mod:`streamsrt.backfill.handover`), for one changelog.
 2. Marks are put on the offsets that the application has committed, and in the end its own metadata are put back: they have
-   the stream times from which it continues.
+   the stream times from which it continues. Those of a store that is added are put to them.
 3. A changelog with records in it is refused, as the last check: the user deletes the topic when nothing else is in the way.
 """
 
@@ -22,7 +22,12 @@ from streamsrt.backfill.repair.moved_rows import moved_rows
 from streamsrt.backfill.verify import verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
-from streamsrt.tasks.input.offset_metadata import running_metadata
+from streamsrt.tasks.input.offset_metadata import (
+    parse_mark,
+    parse_partition_metadata,
+    partition_metadata,
+    running_metadata,
+)
 from streamsrt.wording import counted
 
 
@@ -50,6 +55,7 @@ class RepairHandOver(HandOver):
 
     def commit(self, state_dir: Path | None = None) -> HandOverState:
         """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
+        self._check_stopped_then()
         if self.state.step == "fenced" and not self._marked():
             # The offsets were put back, and this process ended before it could write that down.
             self._delete_writer_group()
@@ -58,6 +64,23 @@ class RepairHandOver(HandOver):
         return super().commit(state_dir)
 
     # ------------------------------------------------------------------------------------------------------------ checks
+
+    def check(self) -> None:
+        """As of a whole hand-over. Raises HandOverError for a plan that was made while the application ran."""
+        self._check_stopped_then()
+        super().check()
+
+    def _check_stopped_then(self) -> None:
+        if self._repair.beside:
+            servers = self._plan.bootstrap_servers
+            where = f" -b {servers}" if servers else ""
+            name, store = self._plan.application_id, self._repair.store
+            raise HandOverError(
+                f"this plan was made while application {name!r} was running, so store {store!r} lacks what it has read "
+                f"since. Stop all of its instances, then: (1) streamsrt backfill plan {self._plan.application} -a {name}"
+                f"{where} --store {store} --after {self._directory} --dir OTHER; (2) streamsrt backfill run --dir OTHER; "
+                "(3) streamsrt backfill commit --dir OTHER --execute; (4) start the version that has the store"
+            )
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
         moved = [
@@ -143,7 +166,7 @@ class RepairHandOver(HandOver):
         self._commit_offsets({tp: OffsetAndMetadata(at.offset, metadata) for tp, at in originals.items()})
 
     def _commit_ends(self, manifests: Sequence[TaskManifest]) -> None:
-        self._commit_offsets(self._originals())
+        self._commit_offsets(with_new_times(self._originals(), manifests))
 
     # ------------------------------------------------------------------------------------------------------------- abort
 
@@ -179,6 +202,28 @@ class RepairHandOver(HandOver):
         originals: Mapping[TopicPartition, OffsetAndMetadata] = self._originals()
         if marked:
             self._commit_offsets({tp: originals[tp] for tp in marked})
+
+
+def with_new_times(
+    originals: Mapping[TopicPartition, OffsetAndMetadata], manifests: Sequence[TaskManifest]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets of the application, with the stream times of operators that it does not have yet: what is late for a store
+    that is added stays late."""
+    found = dict(originals)
+    for manifest in manifests:
+        for read in manifest.reads:
+            at = found.get((read.topic, read.partition))
+            known = None if at is None else _times_of(at.metadata)
+            if at is None or known is None or manifest.operator_times_ms.keys() <= known[1].keys():
+                continue
+            metadata = partition_metadata(known[0], {**manifest.operator_times_ms, **known[1]})
+            found[read.topic, read.partition] = OffsetAndMetadata(at.offset, metadata)
+    return found
+
+
+def _times_of(metadata: str) -> tuple[int, Mapping[str, int]] | None:
+    mark = parse_mark(metadata)
+    return parse_partition_metadata(metadata) if mark is None else (mark.partition_time_ms, mark.operator_times_ms)
 
 
 def _only_store(plan: BackfillPlan) -> BackfillPlan:

@@ -1,6 +1,7 @@
 """Up to which offsets the stopped application has read its inputs, and what keeps a replay from meeting them.
 
-1. A replay ends where the application stands: at its committed offsets. It must not run from the plan to the hand-over.
+1. A replay ends where the application stands: at its committed offsets. It must not run from the plan to the hand-over. A
+   store that it does not have yet can be begun while it runs, and is continued when it is stopped (``--after``).
 2. Repartition topics must be read to the end. What is left in one is in the replayed state already, and the application
    would process it once more.
 3. The history must be whole. A store that lacks what older records made would not be what the application had.
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from streamsrt.backfill.errors import ArchiveError, PlanError
-from streamsrt.backfill.group import check_nobody_runs
+from streamsrt.backfill.group import check_nobody_runs, running_state
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.plan import InternalTopicPlan, ReadPosition, SourceRange, StoreRepair
 from streamsrt.backfill.repair.scope import RepairScope
@@ -28,9 +29,13 @@ _CATCH_UP = "Start it, let it process what is there (streamsrt run --until quiet
 def repair_of(network: Network, topology: Topology, application_id: str, scope: RepairScope) -> StoreRepair:
     """Returns the part of a plan that says what is repaired, with the offsets at which the application stands.
 
-    Raises HandOverError if it runs, PlanError if it has read nothing yet or repartition topics are not read to the end.
+    While it runs, a store can be begun that it does not have. Raises HandOverError if it runs and has the store, PlanError
+    if it has read nothing yet or, where it is stopped, has not read repartition topics to the end.
     """
-    check_nobody_runs(network, application_id)
+    changelog = internal_topic_name(application_id, scope.spec.changelog_name)
+    beside = running_state(network, application_id) is not None and not network.admin.topics([changelog])
+    if not beside:
+        check_nobody_runs(network, application_id)
     committed = network.admin.committed(application_id)
     if not committed:
         raise PlanError(
@@ -44,7 +49,7 @@ def repair_of(network: Network, topology: Topology, application_id: str, scope: 
     }
     inputs = repartition.union(*(each.source_topics for each in parts))
     offsets = {tp: each for tp, each in committed.items() if tp[0] in inputs}
-    for topic in sorted(repartition):
+    for topic in () if beside else sorted(repartition):
         _check_drained(network, topic, {tp: each.offset for tp, each in offsets.items()}, application_id)
     return StoreRepair(
         store=scope.spec.name,
@@ -54,6 +59,7 @@ def repair_of(network: Network, topology: Topology, application_id: str, scope: 
             f"{topic}-{partition}": ReadPosition(offset=each.offset, metadata=each.metadata)
             for (topic, partition), each in sorted(offsets.items())
         },
+        beside=beside,
     )
 
 
@@ -104,6 +110,15 @@ def lost_configs(network: Network, topics: Iterable[InternalTopicPlan], changelo
 def unread_range(tp: TopicPartition) -> SourceRange:
     """Returns the range of a partition of which the application has read nothing."""
     return SourceRange(topic=tp[0], partition=tp[1], start=0, end=0, log_start=0)
+
+
+def check_not_back(tp: TopicPartition, earlier_end: int, end: int) -> None:
+    """Raises PlanError if the application stands before the end of an earlier backfill."""
+    if end < earlier_end:
+        raise PlanError(
+            f"the application stands at offset {end} of {tp[0]}-{tp[1]}, and the earlier backfill has read it up to "
+            f"{earlier_end}: its offsets were reset. Plan again in another --dir, without --after"
+        )
 
 
 def check_not_ahead(tp: TopicPartition, archived_ends: Sequence[int], end: int) -> None:

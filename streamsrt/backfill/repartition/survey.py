@@ -22,7 +22,7 @@ from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.repartition.partitioners import Placing
 from streamsrt.backfill.repartition.placement import KeyOf
 from streamsrt.backfill.repartition.rows import LoggedRow, StoredRows, closed_marks, latest_mark, with_places
-from streamsrt.backfill.repartition.shape import MovedPart, MovedStore, Shape
+from streamsrt.backfill.repartition.shape import MovedStore, Shape
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.operators.kinds.foreign_key_joins import ForeignKeySubscription
@@ -30,6 +30,7 @@ from streamsrt.state.kinds import placing_key
 from streamsrt.wire.murmur2 import PartitionMemo, partition_for_key
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wording import counted
+from topology.graph.nodes import Subtopology
 
 OperatorTimes = Mapping[TopicPartition, Mapping[str, int]]
 """For each input partition the stream times that operators have seen, by their names."""
@@ -143,10 +144,10 @@ def survey_inputs(
             yield f"{waiting} records of repartition topic {topic} are not processed yet. {_INSTEAD}"
     for part in shape.parts:
         for topic in part.sources:
-            placing, key_of = shape.placings.get(topic), _source_key(part, topic)
+            placing, key_of = shape.placings.get(topic), source_key(part.subtopology, topic)
             try:
                 astray = sum(
-                    _elsewhere(columns, key_of, placing, index, there[topic])
+                    records_elsewhere(columns, key_of, placing, index, there[topic])
                     for index in range(there[topic])
                     for columns in _unread(network, (topic, index), committed)
                 )
@@ -283,7 +284,9 @@ def _unread(
     return read_log(network, tp, start, end)
 
 
-def _elsewhere(columns: RecordColumns, key_of: KeyOf, placing: Placing | None, partition: int, count: int) -> int:
+def records_elsewhere(
+    columns: RecordColumns, key_of: KeyOf, placing: Placing | None, partition: int, count: int
+) -> int:
     """Returns the number of records that belong to another partition. Records without a key don't count."""
     if placing is not None:
         records = zip(columns.keys, columns.values, strict=True)
@@ -293,7 +296,8 @@ def _elsewhere(columns: RecordColumns, key_of: KeyOf, placing: Placing | None, p
     return sum(1 for each in PartitionMemo().partitions(keys, count) if each != partition)
 
 
-def _source_key(part: MovedPart, topic: str) -> KeyOf:
-    sources = part.subtopology.sources
+def source_key(subtopology: Subtopology, topic: str) -> KeyOf:
+    """The part of the keys of a source topic by which the default partitioner places its records."""
+    sources = subtopology.sources
     serde = next((each.key_serde for each in sources if topic in each.topics and not each.repartition), None)
     return lambda key: placing_key(serde, key)

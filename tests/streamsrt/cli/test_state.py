@@ -279,6 +279,47 @@ def test_a_row_that_cannot_be_read_is_refused_or_skipped(command: Command, damag
         assert "skipped 7 rows" in done.err
 
 
+def put(state: Path, store: str, *rows: tuple[bytes, bytes]) -> None:
+    files = RocksDBStore(state / "stopped" / "stores" / store / "0", store, RocksDBOptions())
+    files.write(rows)
+    files.close()
+
+
+@pytest.mark.parametrize("store", ["per-minute", "sessions"])
+def test_a_row_that_the_layout_of_a_store_cannot_take_apart_is_refused_or_skipped(
+    command: Command, stopped: Stopped, tmp_path: Path, store: str
+) -> None:
+    state = tmp_path / "damaged"
+    shutil.copytree(stopped.before, state)
+    put(state, store, (bytes(9), b"?"), (bytes(19), bytes(16)))
+    of_store = ("--store", store, "--application", APPLICATION)
+    refused = command("state", "inspect", state, *of_store)
+    assert (refused.code, "key 0x000000000000000000, is not what its serde reads" in refused.err) == (5, True)
+    done = command("state", "inspect", state, *of_store, "--skip-unreadable", "--json")
+    assert done.code == 10
+    assert {row["key"] for row in done.rows} == {"1", "2", "10"}
+    assert "skipped 2 rows that the serdes can't read: key 0x000000000000000000 of partition 0, 0x0" in done.err
+
+
+def test_states_are_compared_without_the_rows_that_cannot_be_read(
+    command: Command, stopped: Stopped, damaged: Path
+) -> None:
+    put(damaged, "per-minute", (bytes(9), b"?"))
+    refused = command("state", "diff", stopped.before, damaged, "--application", APPLICATION)
+    assert (refused.code, "state diff leave such rows out with --skip-unreadable" in refused.err) == (5, True)
+    words = ("--application", APPLICATION, "--skip-unreadable", "--json")
+    done = command("state", "diff", stopped.before, damaged, *words)
+    assert done.code == 10
+    assert all(row["only_first"] == row["only_second"] == row["different"] == 0 for row in done.rows)
+    assert f"store counts of {damaged}: skipped 7 rows that the serdes can't read: key 0x00000004" in done.err
+    assert f"store per-minute of {damaged}: skipped 1 row" in done.err
+    assert f"of {stopped.before}" not in done.err
+    assert command("state", "diff", stopped.before, stopped.before, *words).code == 0
+    for without in (("--skip-unreadable",), (*words, "--store", "counts")):
+        done = command("state", "diff", stopped.export, stopped.export, *without)
+        assert (done.code, "compare state directories, and give --application" in done.err) == (2, True)
+
+
 def test_nothing_skipped_is_a_success(command: Command, stopped: Stopped) -> None:
     of_counts = ("--store", "counts", "--application", APPLICATION)
     done = command("state", "inspect", stopped.before, *of_counts, "--skip-unreadable", "--json")
@@ -296,7 +337,14 @@ def test_a_row_of_a_changelog_that_cannot_be_read_is_skipped(
     assert stopped.before.is_dir(), "the application has run"
     with connected(address) as network:
         network.producer.send("stopped-counts-changelog", 0, encode_batch([b"\xff\x01"], [bytes(8)], [MINUTE_MS]), 1)
+        short = encode_batch([b"short", b"gone", b"gone"], [bytes(8), bytes(8), None], [MINUTE_MS] * 3)
+        network.producer.send("stopped-per-minute-changelog", 0, short, 3)
         network.producer.flush()
+    windows = ("state", "export", "per-minute", "--application", APPLICATION, "-a", "stopped", "-b", address)
+    refused = command(*windows, "--parquet", tmp_path / "refused")
+    assert (refused.code, f"key 0x{b'short'.hex()}" in refused.err) == (5, True)
+    done = command(*windows, "--parquet", tmp_path / "windows", "--skip-unreadable")
+    assert (done.code, f"skipped 1 row that the serdes can't read: key 0x{b'short'.hex()} of" in done.err) == (10, True)
     export = ("state", "export", "counts", "--application", APPLICATION, "-a", "stopped", "-b", address)
     refused = command(*export, "--parquet", tmp_path / "refused")
     assert (refused.code, "key 0xff01" in refused.err) == (5, True)

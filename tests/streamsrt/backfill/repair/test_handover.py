@@ -366,11 +366,20 @@ def test_what_the_log_has_lost_may_come_from_a_lake(scene: Scene) -> None:
     assert records(scene, CHANGELOG) == records(scene, f"whole-{STORE}-changelog")
 
 
-def test_a_repair_is_not_continued_and_continues_nothing(scene: Scene) -> None:
+def test_a_repair_is_continued_by_a_repair_of_the_same_store_only(scene: Scene) -> None:
     scene.load(departures(50))
     scene.run_live(ID)
     backfill = computed(scene, "plan", store=STORE)
-    with pytest.raises(BackfillError, match="Leave out --after"):
-        planned(scene, "next", store=STORE, after=backfill.directory)
     with pytest.raises(PlanError, match="rebuilds store 'delays-per-hour' only"):
         planned(scene, "next", "other", after=backfill.directory)
+    with pytest.raises(
+        PlanError, match=r"rebuilds store 'delays-per-hour' only .*is not the state of store 'airlines'"
+    ):
+        planned(scene, "next", store="airlines", after=backfill.directory)
+    scene.load(departures(50, start=6_000))
+    scene.run_live(ID)
+    continued = computed(scene, "next", store=STORE, after=backfill.directory)
+    follow(to_replace(continued), scene)
+    scene.run_live("live")
+    scene.run_live(ID)
+    assert scene.stores(ID) == scene.stores("live")
