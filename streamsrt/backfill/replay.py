@@ -33,6 +33,7 @@ from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
+from streamsrt.wire.records.texts import Texts, Times
 from topology.graph.nodes import Subtopology
 from topology.graph.store_kinds import Limit, RowsOfKey, rows_of, store_traits
 
@@ -98,6 +99,9 @@ class OfflineCollector:
             self._others.add(topic, keys, values, timestamps, headers, partition, partition_keys)
         else:
             latest.add(keys, values, timestamps, headers)
+
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
+        self._others.add_texts(topic, texts, times)
 
     def flush(self) -> None:
         self._others.flush()

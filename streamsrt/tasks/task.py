@@ -129,6 +129,7 @@ class Task:
             node_meters=self.meter.nodes,
             store_meters=self.meter.stores,
         )
+        self._runner.env.collect_texts = collector.add_texts
         self._sources = self._source_of_topic(source_topics or {})
         self.meter.source_nodes = self._sources
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)

@@ -44,6 +44,7 @@ from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
+from streamsrt.wire.records.texts import Texts, Times
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.outline import outline
 from topology.graph.store_kinds import RowsOfKey, rows_of
@@ -137,6 +138,10 @@ class _Capture:
             if number is None:
                 number = partition_for(partition_key, self._partitions_of(topic))
             produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
+
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
+        raw = texts.tolist()
+        self.add(topic, raw, raw, times.tolist())
 
     def flush(self) -> None:
         """Does nothing: records are sent at once."""

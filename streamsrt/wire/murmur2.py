@@ -87,6 +87,28 @@ def _murmur2_equal_size(keys: list[bytes], size: int) -> npt.NDArray[np.int32]:
     return value.view(np.int32)
 
 
+def murmur2_padded(words: npt.NDArray[np.uint64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Hash of each key of any sizes: a row of ``words`` has the bytes of one, padded with zeros."""
+    multiplier = np.uint32(_MULTIPLIER)
+    quads = np.ascontiguousarray(words).view("<u4")
+    value = sizes.astype(np.uint32) ^ np.uint32(_SEED)
+    full = sizes >> 2
+    for index in range(int(full.max())):
+        word = quads[:, index] * multiplier
+        word ^= word >> np.uint32(24)
+        word *= multiplier
+        word ^= value * multiplier
+        value = np.where(full > index, word, value)
+    count, width = quads.shape
+    # Behind its whole words, a key's row has what is left of it, and zeros.
+    rest = quads.ravel().take(np.arange(0, count * width, width) + full, mode="clip")
+    value = np.where(sizes & 3, (value ^ rest) * multiplier, value)
+    value ^= value >> np.uint32(13)
+    value *= multiplier
+    value ^= value >> np.uint32(15)
+    return value.view(np.int32)
+
+
 class PartitionMemo:
     """Partitions of a column of keys for one topic, with the answers of earlier batches remembered.
 

@@ -20,4 +20,5 @@
 - ``table_views``        rows of tables as other operators see them: read from a store, or made on the fly of what the
                          nearest stores have
 - ``user_metrics``       custom metrics of user processors (``ProcessorMetrics``), for one task
+- ``written_texts``      the texts that a run of records writes to one topic, each of them as key and value
 """

@@ -22,6 +22,7 @@ from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.handlers import fail
 from streamsrt.operators.engine.placement import checked
 from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.written_texts import WrittenTexts
 from topology import serdes
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.graph.operations.traits import Reads, has_one_result, has_sessions, takes_key, traits_of, window_size_ms
@@ -55,6 +56,7 @@ class Compiler:
         """Whether the function is for changes that leave a cache, not for records of a source."""
         self._nodes = 0
         self._outputs: dict[str, tuple[str, str]] = {}
+        self._texts: dict[str, WrittenTexts] = {}
         self.next_sequence = env.sequence.__next__
 
     # ------------------------------------------------------------------------------------------------- functions
@@ -271,8 +273,42 @@ class Compiler:
             columns["h"], each = flow.headers, "{h}"
         self._append(topic, columns, f"{{k}}, {{v}}, {{t}}, {each}, {self.env.task_partition}")
 
-    def write_all(self, sink: SinkNode, raw: str, flow: Flow) -> None:
-        """Writes the bytes in the list ``raw`` to a sink, each as key and as value, with the record's time and headers."""
+    def write_texts(self, sink: SinkNode, values: str, flow: Flow) -> None:
+        """Writes the objects in the list ``values`` to a sink, each as key and as value, with the record's time and
+        headers."""
+        e, serde, collect = self.emitter, self.plan.key_serde(sink), self.env.collect_texts
+        assert sink.topic is not None
+        topic = self.plan.topic(sink.topic, sink.repartition)
+        if collect is None or serde is not serdes.string or flow.headers is not None or not self._is_alone(sink, topic):
+            raw = e.temp("r")
+            e.line(f"{raw} = list(map({e.bind('serialize', serde.serialize)}, {values}))", "production")
+            self._write_all(sink, raw, flow)
+            return
+        texts = self._texts.get(topic)
+        if texts is None:
+            texts = self._texts[topic] = WrittenTexts(topic, self.env.collect, collect)
+        written = e.bind("texts", texts)
+        e.setup(f"add_{written} = {written}.add")
+        e.line(f"add_{written}({values}, {flow.time})", "production")
+        e.finish(f"{written}.send()")
+
+    def _is_alone(self, sink: SinkNode, topic: str) -> bool:
+        """Whether nothing else is written to the topic than what a single node with several results has."""
+        nodes = self.plan.subtopology.nodes
+        others = (other for other in self.plan.subtopology.sinks if other is not sink)
+        if any(other.topic is None or self.plan.topic(other.topic, other.repartition) == topic for other in others):
+            return False
+        name = sink.name
+        while True:
+            parents = [node for node in nodes if not isinstance(node, SinkNode) and name in node.children]
+            if len(parents) != 1:
+                return False
+            if isinstance(parents[0], SourceNode) or not has_one_result(parents[0].operation):
+                return True
+            name = parents[0].name
+
+    def _write_all(self, sink: SinkNode, raw: str, flow: Flow) -> None:
+        """Writes the bytes in the list ``raw`` to a sink, each as key and as value."""
         assert sink.topic is not None
         repeat_ = self.emitter.bind("repeat", repeat)
         columns = {"k": raw, "v": raw, "t": f"{repeat_}({flow.time}, len({raw}))"}

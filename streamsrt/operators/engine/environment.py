@@ -25,6 +25,7 @@ from streamsrt.state.kinds import Cache, View
 from streamsrt.state.snapshots import SnapshotOwners
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
+from streamsrt.wire.records.texts import Texts, Times
 from topology.graph.nodes import Node, SinkNode
 from topology.graph.operations import MapAsync
 from topology.spec.processor import PunctuationType, RecordMetadata
@@ -130,6 +131,8 @@ class Environment:
 
     is_timed = True
     """Whether the processors are to begin yet, or there was ever a punctuation by the wall clock."""
+    collect_texts: Callable[[str, Texts, Times], None] | None = None
+    """Takes many short texts at once, each of them as key and value; None: ``collect`` takes everything."""
 
     def __init__(
         self,

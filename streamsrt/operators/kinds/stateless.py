@@ -116,7 +116,7 @@ def _sink_of_words(c: Compiler, node: ProcessorNode, *, is_keyed: bool = False) 
 
 def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
     e = c.emitter
-    values, raw = e.temp("v"), e.temp("r")
+    values = e.temp("v")
     unkeyed = e.counter(c.counters, "unkeyed")
     e.line(f"{values} = {call}")
     # Nearly always nothing is empty, and so nothing is None.
@@ -125,8 +125,7 @@ def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
         e.line(f"{unkeyed} += sum(value is None for value in {values})")
         e.line(f"{values} = [value for value in {values} if value is not None]")
     with e.at(sink.name):
-        e.line(f"{raw} = list(map({e.bind('serialize', c.plan.key_serde(sink).serialize)}, {values}))", "production")
-        c.write_all(sink, raw, flow)
+        c.write_texts(sink, values, flow)
 
 
 def emit_peek(c: Compiler, node: ProcessorNode, op: operations.Peek | operations.ForEach, flow: Flow) -> None:

@@ -8,7 +8,9 @@
 3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2.
    Records without a key stay together: one partition per call, the next one at the next call.
 4. Headers add cost only to partitions that have some.
-5. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse batches above
+5. Short texts that are keys and values at once stay columns of numpy until they are encoded, unless a partition has
+   other records before them.
+6. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse batches above
    ``max.message.bytes``.
 """
 
@@ -19,12 +21,15 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Protocol
 
+import numpy as np
+
 from streamsrt.errors import ProductionError
 from streamsrt.operators.engine.placement import Choice, check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.murmur2 import PartitionMemo
+from streamsrt.wire.murmur2 import PartitionMemo, murmur2_padded
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
+from streamsrt.wire.records.texts import Texts, Times, encode_texts
 
 Keys = Sequence[bytes | None]
 Partitions = int | Sequence[Any] | None  # Choice, which mypy does not narrow after is_plain()
@@ -46,6 +51,8 @@ class Collector(Protocol):
         partition_keys: Keys | None = None,
     ) -> None: ...
 
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None: ...
+
     def flush(self) -> None: ...
 
 
@@ -55,7 +62,9 @@ _TIMES_MAX = 512
 
 
 class _Columns:
-    __slots__ = ("counted", "enough", "headers", "keys", "timestamps", "values")
+    """Records of one partition. ``texts``: the records instead, where each is a text, with their times."""
+
+    __slots__ = ("counted", "enough", "headers", "keys", "texts", "timestamps", "values")
 
     def __init__(self, enough: int) -> None:
         self.enough = enough
@@ -65,8 +74,14 @@ class _Columns:
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.headers: list[Headers] | None = None
+        self.texts: list[tuple[Texts, Times]] = []
+
+    def __len__(self) -> int:
+        return len(self.keys) + sum(len(times) for _, times in self.texts)
 
     def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
+        if self.texts:
+            self._settle()
         if headers is not None:
             self.pad_headers(True)
         self.keys += keys
@@ -77,6 +92,30 @@ class _Columns:
         elif self.headers is not None:
             self.headers += repeat((), len(keys))
 
+    def extend_texts(self, texts: Texts, times: Times) -> None:
+        self.texts.append((texts, times))
+        if self.keys:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Makes records like all others of the texts."""
+        pending, self.texts = self.texts, []
+        for texts, times in pending:
+            raw = texts.tolist()
+            self.extend(raw, raw, times.tolist(), None)
+
+    def joined_texts(self) -> tuple[Texts, Times] | None:
+        """The texts as one; None if there are none."""
+        if len(self.texts) > 1:
+            joined = Texts.joined([texts for texts, _ in self.texts])
+            self.texts = [(joined, np.concatenate([times for _, times in self.texts]))]
+        return self.texts[0] if self.texts else None
+
+    def sampled_times(self, start: int, step: int) -> list[int]:
+        """Every ``step``-th timestamp from ``start`` on."""
+        joined = self.joined_texts()
+        return self.timestamps[start::step] if joined is None else joined[1][start::step].tolist()
+
     def pad_headers(self, wanted: bool) -> None:
         if wanted and self.headers is None:
             self.headers = [()] * len(self.keys)
@@ -85,6 +124,7 @@ class _Columns:
         self.keys.clear()
         self.values.clear()
         self.timestamps.clear()
+        self.texts.clear()
         self.headers = None
         self.counted = 0
 
@@ -111,13 +151,13 @@ class _Topic:
 
     def count_new(self, columns: _Columns) -> None:
         """Counts the records since the last count."""
-        count, seen = len(columns.keys), columns.counted
+        count, seen = len(columns), columns.counted
         fresh = count - seen
         self.records += fresh
         columns.counted = count
         # Nobody reads the counts of changelogs.
         if len(self.times) < _TIMES_MAX:
-            self.times += columns.timestamps[seen :: fresh // _SAMPLE if fresh > _SAMPLE else 1]
+            self.times += columns.sampled_times(seen, fresh // _SAMPLE if fresh > _SAMPLE else 1)
 
 
 class RecordCollector:
@@ -180,8 +220,7 @@ class RecordCollector:
                 check_partitions(topic, len(known.columns), partition, partition)
             columns = known.columns[partition]
             columns.extend(keys, values, timestamps, headers)
-            if len(columns.keys) >= columns.enough:
-                self._send(topic, partition, columns)
+            self._send_if_full(topic, known, partition)
             return
         if partition is None:
             partition = self._partitions(known, keys if partition_keys is None else partition_keys)
@@ -195,6 +234,24 @@ class RecordCollector:
             check_partitions(topic, len(known.columns), min(partition), max(partition))
         self._split(known, keys, values, timestamps, headers, partition)
         for index in range(len(known.columns)):
+            self._send_if_full(topic, known, index)
+
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
+        """Adds a record for each text, which is both its key and its value."""
+        known = self._topics.get(topic) or self._open(topic)
+        count = len(known.columns)
+        if count == 1:
+            known.columns[0].extend_texts(texts, times)
+        else:
+            partitions = (murmur2_padded(texts.words, texts.sizes) & 0x7FFFFFFF) % count
+            # Of small numbers, numpy sorts small types more quickly.
+            order = partitions.astype(np.min_scalar_type(count)).argsort(kind="stable")
+            texts, times = texts[order], times[order]
+            ends = np.bincount(partitions, minlength=count).cumsum().tolist()
+            for columns, start, end in zip(known.columns, [0, *ends], ends, strict=False):
+                if start < end:
+                    columns.extend_texts(texts[start:end], times[start:end])
+        for index in range(count):
             self._send_if_full(topic, known, index)
 
     def _spread(
@@ -225,7 +282,7 @@ class RecordCollector:
         if known is None:
             return 0, []
         for columns in known.columns:
-            if len(columns.keys) > columns.counted:
+            if len(columns) > columns.counted:
                 known.count_new(columns)
         taken = known.records, known.times
         known.records, known.times = 0, []
@@ -285,12 +342,12 @@ class RecordCollector:
 
     def _send_if_full(self, topic: str, known: _Topic, partition: int) -> None:
         columns = known.columns[partition]
-        if len(columns.keys) >= columns.enough:
+        if len(columns) >= columns.enough:
             self._send(topic, partition, columns)
 
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
         """Sends all of it in batches of equal size: a last batch of a few records would cost as much as the others."""
-        count, known = len(columns.keys), self._topics[topic]
+        count, known = len(columns), self._topics[topic]
         known.count_new(columns)
         batches = max(1, round(count / columns.enough))
         size = 0
@@ -307,17 +364,8 @@ class RecordCollector:
 
         The result is their size in bytes.
         """
-        whole = start == 0 and stop == len(columns.keys)
-        headers = columns.headers
         try:
-            batch = encode_batch(
-                columns.keys if whole else columns.keys[start:stop],
-                columns.values if whole else columns.values[start:stop],
-                columns.timestamps if whole else columns.timestamps[start:stop],
-                headers=headers if whole or headers is None else headers[start:stop],
-                compression=self._compression,
-                transactional=self._transactional,
-            )
+            batch = self._encoded(columns, start, stop)
         except EncodeError as error:
             raise ProductionError(
                 f"records for {topic}-{partition} can't be encoded: {error}", topic, partition
@@ -328,6 +376,27 @@ class RecordCollector:
             return size + self._send_slice(topic, partition, columns, middle, stop)
         self._sink(topic, partition, batch, stop - start)
         return len(batch)
+
+    def _encoded(self, columns: _Columns, start: int, stop: int) -> bytes:
+        """The batch of records ``start`` to ``stop``."""
+        compression, transactional = self._compression, self._transactional
+        joined = columns.joined_texts()
+        if joined is not None:
+            texts, times = joined[0][start:stop], joined[1][start:stop]
+            batch = encode_texts(texts, times, compression=compression, transactional=transactional)
+            if batch is not None:
+                return batch
+            raw = texts.tolist()
+            return encode_batch(raw, raw, times.tolist(), compression=compression, transactional=transactional)
+        whole, headers = start == 0 and stop == len(columns), columns.headers
+        return encode_batch(
+            columns.keys if whole else columns.keys[start:stop],
+            columns.values if whole else columns.values[start:stop],
+            columns.timestamps if whole else columns.timestamps[start:stop],
+            headers=headers if whole or headers is None else headers[start:stop],
+            compression=compression,
+            transactional=transactional,
+        )
 
     def discard(self) -> None:
         """Drops unsent output: its tasks belong to other members now, or repeat their work."""
@@ -340,5 +409,5 @@ class RecordCollector:
         # While it sends, a dead letter may be the first record of its topic.
         for topic, known in tuple(self._topics.items()):
             for partition, columns in enumerate(known.columns):
-                if columns.keys:
+                if columns:
                     self._send(topic, partition, columns)

@@ -15,6 +15,7 @@
 | ``survey`` | the contents of a batch, without its columns |
 | ``encoding`` | columns into batches, batches with other headers |
 | ``small`` | small records of many sizes: numpy finds where each of them begins, and reads them column by column |
+| ``texts`` | short texts that are keys and values at once, from many strings to batches of them |
 
 1. The unit is a batch, its form is columns. Nothing here makes an object per record for its caller to keep.
 2. The codec is aiokafka's. The checksum and the compression are our own: aiokafka's are several times slower.

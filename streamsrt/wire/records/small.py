@@ -31,7 +31,7 @@ _RECORDS_MAX = 1 << 13  # whose offset deltas take two bytes
 _AT_LENGTH_MIN = 6  # attributes, two deltas, two lengths, header count
 _NUMBER_BYTES_MAX = 5
 _WORD = 8
-_PADDING = bytes(_RECORD_BYTES_MAX + _WORD)
+PADDING = bytes(_RECORD_BYTES_MAX + _WORD)
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -50,7 +50,7 @@ def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform 
         return None
     if not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
-    data = b"".join((records, _PADDING))
+    data = b"".join((records, PADDING))
     table = np.frombuffer(data, np.uint8)
     found = _starts(table, end, count)
     if found is None:
@@ -65,7 +65,7 @@ def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform 
     ends -= 1
     if not _are_equal(values_at + value_sizes, ends):
         return None
-    key_words, value_words = _words(data, keys_at, key_sizes), _words(data, values_at, value_sizes)
+    key_words, value_words = words_of(data, keys_at, key_sizes), words_of(data, values_at, value_sizes)
     keys = _items(data, table, key_words, keys_at, key_sizes)
     if _are_equal(key_words, value_words) and _are_equal(table[keys_at - 1], table[values_at - 1]):
         values = keys.copy()
@@ -162,7 +162,7 @@ def _sized(table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
     return at + 1, _SIZES.take(table.take(at, mode="clip"))
 
 
-def _words(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
+def words_of(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
     """The bytes of each record in words of eight bytes, padded with zeros."""
     width = -(-int(np.maximum.reduce(sizes)) // _WORD)
     wide = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))

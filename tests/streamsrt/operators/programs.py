@@ -15,6 +15,7 @@ from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
+from streamsrt.wire.records.texts import Texts, Times
 from topology import (
     Buffer,
     EmitStrategy,
@@ -57,6 +58,10 @@ class Written:
         each = [()] * len(keys) if headers is None else list(headers)
         rows = self.topics.setdefault(topic, [])
         rows.extend(zip(keys, values, timestamps, each, strict=True))
+
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
+        raw = texts.tolist()
+        self.add(topic, raw, raw, times.tolist())
 
     def flush(self) -> None:
         """Nothing is held back."""

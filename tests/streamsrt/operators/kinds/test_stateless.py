@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.errors import ProductionError
+from streamsrt.operators.engine.written_texts import TEXTS_MIN
 from streamsrt.operators.kinds.stateless import gives_its_second_argument
 from streamsrt.runtime.drop_log import DropLog, Drops
 from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_config import TaskConfig
+from streamsrt.wire.records.texts import Texts, Times
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, serdes
 
@@ -135,6 +137,78 @@ def test_words_that_become_keys_are_written_as_those_are_that_go_one_by_one(
         commit(task)
         outcomes.append((written.topics, task.counters()["unkeyed"], task.counters()["dropped"]))
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+class Counted(Written):
+    """Knows how many texts came as such."""
+
+    texts = 0
+
+    def add_texts(self, topic: str, texts: Texts, times: Times) -> None:
+        self.texts += len(texts)
+        super().add_texts(topic, texts, times)
+
+
+def grouped(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+    """Nothing else goes to its topic than words."""
+    return stream.flat_map_values(words_of)
+
+
+def beside_lines(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+    """Lines and words take turns in one topic."""
+    return stream.merge(stream.flat_map_values(words_of))
+
+
+@pytest.mark.parametrize("special", ["", "a\0b", "x" * 40, "- _"])
+@pytest.mark.parametrize("words", [grouped, beside_lines])
+def test_many_words_are_written_together(words: Callable[[KStream[Any, Any]], KStream[Any, Any]], special: str) -> None:
+    written = []
+    for generate in (True, False):
+        builder = StreamsBuilder()
+        lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+        words(lines).group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="s")
+        config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate)
+        collector = Counted()
+        task = Task(
+            builder.build().subtopologies[0],
+            0,
+            application_id="app",
+            stores={},
+            collector=collector,
+            config=config,
+            partitions_of_topic=lambda _: 1,
+        )
+        rows = [Piped("in", "k", f"a b{at} ccccccccccc", at, ()) for at in range(TEXTS_MIN // 2)]
+        task.add_batch("in", 0, columns_of([*rows, Piped("in", "k", f"a {special} b", 500, ())], 0))
+        task.process(1000, 0)
+        commit(task)
+        written.append(collector)
+    assert written[0].topics == written[1].topics
+    assert (written[0].texts > 0) is (words is grouped and special == "")
+
+
+def test_words_before_one_that_can_not_be_written_are_written() -> None:
+    builder = StreamsBuilder()
+    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    words = lines.flat_map_values(lambda line: ["\ud800"] if line == "bad" else line.split())
+    words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="s")
+    config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string)
+    written = Counted()
+    task = Task(
+        builder.build().subtopologies[0],
+        0,
+        application_id="app",
+        stores={},
+        collector=written,
+        config=config,
+        partitions_of_topic=lambda _: 1,
+    )
+    rows = [Piped("in", "k", "bad" if at == TEXTS_MIN else "a b", at, ()) for at in range(2 * TEXTS_MIN)]
+    task.add_batch("in", 0, columns_of(rows, 0))
+    with pytest.raises(ProductionError, match=f"offset {TEXTS_MIN + columns_of(rows, 0).base_offset}"):
+        task.process(1000, 0)
+    assert written.texts == 2 * TEXTS_MIN
+    assert task.buffered_records == TEXTS_MIN
 
 
 def test_a_word_that_can_not_be_written_fails_at_the_sink() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from streamsrt.errors import ProductionError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import decode_batches
+from streamsrt.wire.records.texts import Texts, read_texts
 
 Batch = tuple[str, int, bytes, int]
 
@@ -148,3 +150,47 @@ def test_a_partitioner_may_choose_several_partitions_or_none() -> None:
     for _, partition, batch, _ in batches:
         (columns,) = decode_batches(batch)
         assert columns.headers == [(("h", key),) for key, _, _ in placed[partition]]
+
+
+def texts_of(raw: list[bytes]) -> Texts:
+    texts = read_texts(b"\0".join(raw))
+    assert texts is not None
+    return texts
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("order", ["texts", "records first", "records behind"])
+def test_texts_are_written_as_keys_and_values_in_their_order(partitions: int, order: str) -> None:
+    batches: list[Batch] = []
+    out = collector(batches, partitions, least=150)
+    raw = [b"word-%d" % (i * i) for i in range(400)]
+    expected: list[tuple[bytes, bytes, int]] = []
+    for start in range(0, 400, 100):
+        some, times = raw[start : start + 100], list(range(start, start + 100))
+        if (order == "records first" and start == 0) or (order == "records behind" and start == 300):
+            out.add("out", some, some, times)
+        else:
+            # The last ones take times that the quick writer leaves to the other one.
+            times = times if start < 300 else [time << 40 for time in times]
+            out.add_texts("out", texts_of(some), np.array(times))
+        expected += zip(some, some, times, strict=True)
+    assert out.take_produced("out")[0] == 400
+    sampled = out.take_produced("out")
+    assert sampled == (0, [])
+    out.flush()
+    for partition in range(partitions):
+        assert rows(batches, partition) == [
+            row for row in expected if partition_for_key(row[0], partitions) == partition
+        ]
+
+
+def test_texts_are_sampled_and_dropped_as_other_records_are() -> None:
+    batches: list[Batch] = []
+    out = collector(batches, 1)
+    out.add_texts("out", texts_of([b"a", b"b", b"c"]), np.array([1, 2, 3]))
+    out.add_texts("out", texts_of([b"longer than eight"]), np.array([4]))
+    assert out.take_produced("out") == (4, [1, 2, 3, 4])
+    out.discard()
+    out.flush()
+    assert batches == []
+    assert out.take_produced("out") == (0, [])
