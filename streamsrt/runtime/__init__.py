@@ -43,6 +43,7 @@
 - ``values``            what a running application reports about itself
 - ``watchdog``          detects a processing thread that is stuck, and reports the record and the line of code that
                         block it
+- ``way_back``           whether a group can go back to the version that ran before, and what keeps it from that
 - ``written_values``    values of stores that a topology can't read, found at the ends of changelogs
 - ``worker``            a worker of ``supervisor``: an instance that receives commands and reports its state
 - ``loop``              the processing loop of a stream thread: a pure machine that decides, and a thread that executes

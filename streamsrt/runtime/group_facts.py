@@ -100,7 +100,9 @@ class GroupFacts:
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
     reads, of :func:`with_left`; ``unassigned``: in all of them, while it is not known who reads what; ``dropped``: in
-    source topics that the group's topology does not read. ``readers``: the subtopology of that topology that reads a
+    source topics that the group's topology does not read. ``later_values``: versions of values that the version before the
+    newest can't read, by changelog; ``only_later_reads``: how many records are in repartition topics that only the newest
+    reads, both of :mod:`streamsrt.runtime.way_back`. ``readers``: the subtopology of that topology that reads a
     repartition topic. ``versions``: those that a streams group knows, the newest first; its own alone, if it knows one,
     where the broker tells no others.
     """
@@ -118,6 +120,8 @@ class GroupFacts:
     left: Mapping[str, int] = field(default_factory=dict)
     unassigned: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    later_values: Mapping[str, int] = field(default_factory=dict)
+    only_later_reads: Mapping[str, int] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[KnownVersion, ...] = ()
 
@@ -175,13 +179,6 @@ def look(admin: Administering, name: str) -> GroupFacts:
     """Returns the present state of the group. Raises ConfigError if it does not exist, RequestFailedError if it can't be
     described."""
     return facts_of(admin, describe(admin, name))
-
-
-def look_at_records(admin: Administering, name: str) -> GroupFacts:
-    """Like :func:`look`, with all unread records (:func:`with_left`): the committed offsets are read once for both."""
-    described = describe(admin, name)
-    committed = admin.committed(name)
-    return with_left(admin, facts_of(admin, described, committed), committed)
 
 
 def describe(admin: Administering, name: str) -> GroupDescription:

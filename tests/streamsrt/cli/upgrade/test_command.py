@@ -508,6 +508,10 @@ def keep_what_is_in_flight(scene: Scene) -> None:
         topic = write_in_flight(scene)
         told = scene.upgrade("abort", scene.version("by_word"), "--json")
         assert (told.code, told.rows[0]["in_flight"], told.rows[0]["executed"]) == (12, {topic: 20}, False)
+        advice = status_now(scene)["advice"][-1]
+        assert advice.startswith(
+            f"only the new version reads what is in flight ({topic}: 20 records), so it has to run"
+        )
         done = scene.upgrade("abort", scene.version("by_word"), "--execute")
         assert done.code == 12
         assert (
@@ -591,6 +595,8 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     assert f"store rows: its changelog {scene.app}-rows-changelog has values of version 2" in done.out
     assert "nothing is changed" in done.err
     assert versions(scene) == [(4, 1), (3, 1)]
+    (no_way,) = [each for each in status_now(scene)["advice"] if "way back" in each or "roll back" in each]
+    assert no_way.startswith(f"there is no way back: {scene.app}-rows-changelog has values of version 2, and instances")
     assert scene.upgrade("abort", scene.version("tagged")).code == 0, "it reads them"
     old.close()
     wait_until(lambda: versions(scene) == [(4, 1)], "the old one has left")
