@@ -43,6 +43,7 @@ from streamsrt.runtime.assembly import (
     refuse_other_build,
     without_old_state,
 )
+from streamsrt.runtime.failing_version import put_upgrade_first
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
@@ -658,6 +659,7 @@ class KafkaStreams(Queryable):
 
     def _decide(self, error: StreamsError) -> Response:
         """How the application wants a failure to be handled."""
+        put_upgrade_first(error, self.config, self.topology.epoch)
         if self._exception_handler is None:
             return Response.SHUTDOWN_CLIENT
         return Response(self._exception_handler(error))

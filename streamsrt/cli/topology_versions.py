@@ -21,6 +21,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.membership.state_marks import OriginMark
 from streamsrt.runtime.assembly import ready_topology, topology_settings
 from streamsrt.runtime.group_facts import describe_when_settled
+from streamsrt.runtime.topology_version import FILE
 from streamsrt.wire import types
 from streamsrt.wording import counted
 from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff
@@ -325,7 +326,8 @@ def _version_of_members(name: str, digests: frozenset[str], new: TopologyOutline
         return new
     raise ConfigError(
         f"group {name!r} is a classic group, whose topology is known only to its members, and no running one tells it: "
-        f"give the running version{how}, as its module or as a file written by `topology describe --json`"
+        f"give the running version{how}, as its module, a lock file, a file written by `topology describe --json`, or the one "
+        f"that each instance leaves in its state directory (STATE_DIR/{name}/{FILE}) and that says which version ran last"
     )
 
 

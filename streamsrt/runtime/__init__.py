@@ -7,6 +7,7 @@
 - ``drop_log``          logs which records were dropped and why: at most one line per task and reason every ten seconds,
                         with the count
 - ``exactly_once``      commits exactly once (KIP-447): results, changelogs and input offsets in one transaction
+- ``failing_version``   what a version that fails during an upgrade says first
 - ``failures``          what is committed when the processing thread ends with an error
 - ``group_facts``       an application's group as the cluster describes it: one value for both group protocols
 - ``group_protocol``    the protocol with which an instance joins its group, for ``group.protocol=auto``

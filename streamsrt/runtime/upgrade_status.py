@@ -495,14 +495,14 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
         yield _next_step(now, then, names)
     former = former_version(now)
     if former is not None:
-        yield _of_way_back(now, former)
+        yield advice_on_way_back(now, former)
 
 
 # ------------------------------------------------------------------------------------------------------- the way back
 
 
-def _of_way_back(now: GroupFacts, former: FormerVersion) -> str:
-    """How to roll back, or what is possible instead. No command that would be refused is named."""
+def advice_on_way_back(now: GroupFacts, former: FormerVersion) -> str:
+    """Returns how to roll back, or what is possible instead. No command that would be refused is named."""
     match way_back(now, former):
         case "values":
             return _of_later_values(now, former)

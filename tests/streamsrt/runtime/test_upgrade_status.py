@@ -15,6 +15,7 @@ from streamsrt.assignment.refused_update import rolled_back
 from streamsrt.assignment.value_versions import ValueVersion
 from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
+from streamsrt.runtime.failing_version import advice_to_failing
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
 from streamsrt.runtime.way_back import former_version, only_later_topics, way_back
@@ -397,8 +398,8 @@ def test_no_rollback_is_advised_once_values_are_written_that_the_former_version_
         advice = status(group(*members, later_values={LOG: 2})).advice
         assert advice[-1].endswith(
             f"there is no way back: {LOG} has values of version 2, and instances with topology epoch 0 fail at the first "
-            "one that they read. Go on with the new version: correct it if it fails (epoch 1 if its topology stays the same, "
-            "else 2)"
+            "one that they read. Go on with the new version: correct it if it fails (epoch 1 if its topology stays the "
+            "same, else 2)"
         )
         assert "abort" not in " ".join(advice)
 
@@ -485,3 +486,17 @@ def test_what_only_later_versions_read_is_known_in_both_protocols(kind: Any) -> 
     former = former_version(facts)
     assert former is not None
     assert only_later_topics(facts, former) == {"app-g-repartition"}
+
+
+def test_a_version_that_fails_says_first_that_the_old_instances_go_on() -> None:
+    rolling = group(member("a", 0, ("s", 0)), member("b", 1))
+    said = advice_to_failing(rolling, 1)
+    assert said.startswith(
+        "the new version, topology epoch 1, has failed during an upgrade. 1 instance with topology epoch 0 can go on"
+    )
+    assert f"start it again (topology.epoch=1 if its topology stays the same, else 2); to roll back: {ABORT}" in said
+    assert "there is no way back" in advice_to_failing(group(*ROLLING, later_values={LOG: 2}), 1)
+    assert advice_to_failing(rolling, 0) == "", "what the old version can't process is no matter of the upgrade"
+    assert advice_to_failing(group(member("b", 1)), 1) == ""
+    unknown = replace(group(member("a", None), member("b", None)), kind="classic", state="PreparingRebalance")
+    assert "see what to do with streamsrt upgrade status --group app" in advice_to_failing(unknown, 1)

@@ -13,7 +13,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
-from streamsrt.errors import TopologyMismatchError
+from streamsrt.errors import ProcessingError, TopologyMismatchError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
@@ -63,6 +63,14 @@ def kept(store):
     words = builder.stream("{t}-words", **TEXT).group_by_key()
     words.aggregate(dict, lambda key, value, last: {**last, "value": value}, store=store, value=serdes.json)
     return builder.build()
+
+def failing():
+    builder = StreamsBuilder()
+    words = builder.stream("{t}-words", **TEXT).map_values(lambda value: 1 // 0).group_by_key()
+    words.count(store="counts").to_stream().to("{t}-out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+failing = failing()
 
 plain, tagged = kept("rows"), kept(Store("rows", version=2, upcast={1: lambda row: {**row, "two": 2}}))
 """
@@ -413,6 +421,24 @@ def test_what_is_unread_in_a_source_that_was_dropped_is_said(group_of_two: Scene
     again = scene.start("a", "second", 5)
     wait_until(lambda: status_now(scene)["unread_sources"] == {}, "who has the topic reads it")
     again.close()
+
+
+def test_a_version_that_fails_says_first_what_its_upgrade_needs(group_of_two: Scene) -> None:
+    scene = group_of_two
+    scene.start("a", "first", 3)
+    scene.wait_done()
+    new = scene.start("b", "failing", 4)
+    wait_until(lambda: active(new) == 1, "it has its share")
+    scene.write()
+    wait_until(lambda: new.state is State.ERROR, "it fails")
+    with pytest.raises(ProcessingError) as raised:
+        new.close()
+    assert str(raised.value).startswith(
+        "the new version, topology epoch 4, has failed during an upgrade. 1 instance with"
+    )
+    assert f"; to roll back: streamsrt upgrade abort OLD --group {scene.app}. What failed: a user's" in str(
+        raised.value
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ sending back
