@@ -326,8 +326,8 @@ def _version_of_members(name: str, digests: frozenset[str], new: TopologyOutline
         return new
     raise ConfigError(
         f"group {name!r} is a classic group, whose topology is known only to its members, and no running one tells it: "
-        f"give the running version{how}, as its module, a lock file, a file written by `topology describe --json`, or the one "
-        f"that each instance leaves in its state directory (STATE_DIR/{name}/{FILE}) and that says which version ran last"
+        f"give the running version{how}, as its module, a lock file, a file written by `topology describe --json`, or the "
+        f"one that an instance leaves in its state directory (STATE_DIR/{name}/{FILE}) and that says which version ran last"
     )
 
 
