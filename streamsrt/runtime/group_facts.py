@@ -33,6 +33,7 @@ from streamsrt.wire.client_tags import (
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
+from streamsrt.wording import counted
 
 if TYPE_CHECKING:
     from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
@@ -95,7 +96,8 @@ class KnownVersion(NamedTuple):
 class GroupFacts:
     """A group at one moment. ``epoch``: of its topology, None if it has none. ``state``: as its protocol names it.
 
-    ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
+    ``protocol``: how the members of a classic group assign tasks, between rebalances. ``digest``: of a classic group's
+    topology, with its epoch and its client tags. ``topics``: all that a streams group's
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
@@ -112,6 +114,7 @@ class GroupFacts:
     state: str
     epoch: int | None
     members: tuple[MemberFacts, ...]
+    protocol: str = ""
     digest: bytes | None = None
     topics: frozenset[tuple[str, frozenset[str]]] | None = None
     repartition_topics: frozenset[str] = frozenset()
@@ -144,6 +147,16 @@ class GroupFacts:
     def knows_versions(self) -> bool:
         """False while a classic group rebalances: its members are described without what they run."""
         return self.kind == "streams" or self.state in STABLE or all(each.epoch is not None for each in self.members)
+
+    @property
+    def strangers(self) -> str:
+        """Members of a classic group that are not of this runtime, for people; empty if there are none, or during a
+        rebalance."""
+        count = sum(each.epoch is None for each in self.members)
+        if self.kind != "classic" or self.state not in STABLE or not count:
+            return ""
+        known = {"stream": "of Java's Kafka Streams", "faust": "of Faust"}
+        return f"{counted(count, 'member')} {known.get(self.protocol, f'of another client (protocol {self.protocol})')}"
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -450,6 +463,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
         kind="classic",
         state=described.group_state,
         epoch=None if newest is None or newest.group_epoch < 0 else newest.group_epoch,
+        protocol=protocol,
         members=tuple(
             _classic_member(member, decode_own_subscription(protocol, member.member_metadata), its)
             for member, its in zip(described.members, told, strict=True)

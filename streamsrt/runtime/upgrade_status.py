@@ -269,6 +269,8 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         )
     if phase == "versions unknown":
         yield from _while_rebalancing(now)
+    elif now.strangers:
+        yield f"{now.strangers} run in this group, and report no versions"
     elif any(each.epoch is None for each in now.members):
         yield "the versions of the members are not known at this moment: some do not report theirs"
     if now.left:

@@ -107,6 +107,10 @@ def abort(
         why = [*of_broker(network, group, facts.kind)]
         if why:
             raise ConfigError(why[0])
+        if facts.strangers and not facts.epochs:
+            raise ConfigError(
+                f"group {group} has {facts.strangers}, and none of streamsrt: there is no upgrade that could be rolled back"
+            )
         is_raised = has_epoch_of(facts, former)
         epoch = _epoch(facts, former, is_raised=is_raised)
         leaving = members_to_remove(facts, former)
