@@ -286,7 +286,8 @@ def running_group(
     """
     facts = describe_when_settled(network.admin, name)
     epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
-    newest = facts.with_epoch(epoch)
+    # After a rollback, instances go on with the group's topology under the epoch that they had.
+    newest = facts.with_epoch(epoch) or [each for back in facts.rolled_back_to for each in facts.with_epoch(back)]
     digests = frozenset(each.digest for each in newest if each.digest is not None)
     parts = _described_parts(network, name) if facts.kind == "streams" else []
     if facts.kind == "classic" and old is None and not any(new.digest.startswith(each) for each in digests):

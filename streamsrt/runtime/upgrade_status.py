@@ -333,6 +333,12 @@ def _own(now: GroupFacts) -> bool:
 
 
 def _without_instances(now: GroupFacts) -> Iterator[str]:
+    yield from _what_to_start(now)
+    if now.later_values:
+        yield f"{_listed_values(now)}: a version that can't read them is refused"
+
+
+def _what_to_start(now: GroupFacts) -> Iterator[str]:
     former = _ran_before(now)
     if not now.left and former is not None:
         yield (
@@ -527,13 +533,16 @@ def advice_on_way_back(now: GroupFacts, former: FormerVersion) -> str:
 
 
 def _of_later_values(now: GroupFacts, former: FormerVersion) -> str:
-    listed = ", ".join(f"{log} has values of version {version}" for log, version in sorted(now.later_values.items()))
     newest = max(now.epochs[0], now.epoch or 0)
     return (
-        f"there is no way back: {listed}, and instances with topology epoch {former.epoch} fail at the first one that they "
-        f"read. Go on with the new version: correct it if it fails (epoch {newest} if its topology stays the same, else "
-        f"{newest + 1})"
+        f"there is no way back: {_listed_values(now)}, and instances with topology epoch {former.epoch} fail at the first "
+        "one that they read. Go on with the new version: correct it if it fails (epoch "
+        f"{newest} if its topology stays the same, else {newest + 1})"
     )
+
+
+def _listed_values(now: GroupFacts) -> str:
+    return ", ".join(f"{log} has values of version {version}" for log, version in sorted(now.later_values.items()))
 
 
 def _while_possible(former: FormerVersion) -> str:

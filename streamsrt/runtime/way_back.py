@@ -4,7 +4,7 @@
 2. The former version is the one that members run before the newest: its epoch, repartition topics and versions of values
    are what these members report.
 3. Values are looked for only while two versions meet: in the changelogs for which the newer members report a later version,
-   or in all of them if these members are gone.
+   or in all of them if these members are gone. If no instance runs, all versions above the first are taken for later ones.
 """
 
 from __future__ import annotations
@@ -129,6 +129,9 @@ class WayBack:
     def look(self, facts: GroupFacts, committed: Committed) -> GroupFacts:
         """Adds ``later_values`` and ``only_later_reads``. ``committed``: the group's committed offsets."""
         former = former_version(facts)
+        if not facts.members and not all(each.has_taken_over for each in facts.versions):
+            # What the version before reads is not known.
+            return replace(facts, later_values=self._later_values(facts, FormerVersion(-1, (), ())))
         if former is None:
             self._values = LatestVersions(self._network, records=LOOKED_AT)
             return facts

@@ -176,6 +176,8 @@ def test_a_version_that_has_not_taken_over_is_not_the_first_to_be_started_where_
     )
     (empty,) = status(group(epoch=1, versions=(failed, ran))).advice
     assert "start the version that ran before it, with topology.epoch=0" in empty
+    (_, refused) = status(group(epoch=1, versions=(failed, ran), later_values={"app-c-changelog": 2})).advice
+    assert refused == "app-c-changelog has values of version 2: a version that can't read them is refused"
     # One that only the newest version has is read by no other.
     (_, only) = status(group(epoch=1, left={"app-g-repartition": 7}, versions=(KNOWN[0], ran))).advice
     assert only.endswith("topology epoch 1 (topology.epoch=1): it reads app-g-repartition")

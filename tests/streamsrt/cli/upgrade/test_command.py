@@ -473,6 +473,9 @@ def send_back(scene: Scene) -> None:
     assert (again.rows[0]["topology_epoch"], again.rows[0]["removed"]) == (5, []), "nothing is left to do"
     (told,) = scene.upgrade("status", "--once", "--json").rows
     assert (told["phase"], told["topology_epoch"]) == ("no new member", 5)
+    (planned,) = scene.upgrade("plan", scene.version("third"), "--json").rows
+    assert planned["epoch_needed"] == 6, "who goes on tells what the group runs"
+    assert not [each for each in planned["notes"] if "were not compared" in each]
     back = scene.start("b", "first", 5)
     wait_until(lambda: active(old) + active(back) == 2 and active(back) == 1, "who comes back gets a share")
     scene.write()
