@@ -334,9 +334,13 @@ def _version_of_members(facts: GroupFacts, digests: frozenset[str], new: Topolog
             f"group {name!r} has {facts.strangers}, which tell no topology: give the one that they run{how}, as a program "
             "for streamsrt (MODULE:ATTRIBUTE of a topology or of a faust.App)"
         )
+    which = "running version"
+    if facts.epochs and facts.epoch is not None and facts.epoch > facts.epochs[0]:
+        # It has failed, or was stopped: what it left counts, too.
+        which = f"version of topology epoch {facts.epoch}, which no instance runs any more,"
     raise ConfigError(
         f"group {name!r} is a classic group, whose topology is known only to its members, and no running one tells it: "
-        f"give the running version{how}, as its module, a lock file, a file written by `topology describe --json`, or the "
+        f"give the {which}{how}, as its module, a lock file, a file written by `topology describe --json`, or the "
         f"one that an instance leaves in its state directory (STATE_DIR/{name}/{FILE}) and that says which version ran last"
     )
 

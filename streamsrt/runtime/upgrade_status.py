@@ -112,6 +112,9 @@ class UpgradeStatus:
         if self.phase != "one version":
             return ()
         found = []
+        newest = max((row.topology_epoch for row in self.versions if row.topology_epoch is not None), default=None)
+        if newest is not None and self.topology_epoch is not None and newest > self.topology_epoch:
+            found.append(f"the group has not taken topology epoch {newest} yet")
         if self.holds:
             unread = counted(sum(self.unread.values()), "record")
             found.append(f"tasks wait for {unread} in flight that no instance reads")

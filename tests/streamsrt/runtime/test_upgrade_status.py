@@ -91,6 +91,8 @@ def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
     assert not warm.is_over
     assert warm.headline == warm.to_json()["headline"] == "one version, but 1 task still warming up"
     assert not status(group(member("a", 0), epoch=1)).is_over
+    waits = status(group(member("a", 2), epoch=1))
+    assert (waits.is_over, waits.headline) == (False, "one version, but the group has not taken topology epoch 2 yet")
     assert status(group(member("a", 1), epoch=None)).is_over, "a classic group without an assignment names no epoch"
 
 

@@ -404,6 +404,10 @@ def test_what_only_a_later_version_without_tasks_would_read_is_said(group_of_two
     wait_until(lambda: versions(scene) == [(3, 2)], "it is gone")
     if scene.settings.get("group.protocol") != "classic":
         assert status_now(scene)["unread"] == {topic: 20}
+    else:
+        unknown = scene.upgrade("plan", scene.version("by_word"))
+        assert unknown.code == 2
+        assert "give the version of topology epoch 4, which no instance runs any more, with --old" in unknown.err
 
 
 def test_what_is_unread_in_a_source_that_was_dropped_is_said(group_of_two: Scene) -> None:
