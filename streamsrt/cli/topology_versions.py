@@ -83,9 +83,10 @@ _NOTHING_TOLD = ToldState({})
 class RunningGroup:
     """An application as its cluster knows it: the group, and the topics of it and of its next version.
 
-    ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``digests``: the beginnings
-    of those of the topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they
-    keep. ``topics``: by name.
+    ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``rolled_back_to``: the
+    epochs under which members run the group's topology since it was rolled back. ``digests``: the beginnings of those of the
+    topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they keep.
+    ``topics``: by name.
     """
 
     name: str
@@ -98,6 +99,7 @@ class RunningGroup:
     topics: Mapping[str, TopicFacts]
     told: ToldState = _NOTHING_TOLD
     strangers: str = ""
+    rolled_back_to: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -313,6 +315,7 @@ def running_group(
         ),
         told=ToldState.of(newest),
         strangers=facts.strangers,
+        rolled_back_to=facts.rolled_back_to,
     )
 
 

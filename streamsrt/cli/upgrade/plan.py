@@ -219,7 +219,13 @@ def _notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     if not running.members and not running.strangers:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
-    if running.members and running.epoch not in running.members:
+    if running.rolled_back_to and running.epoch not in running.members:
+        epochs = ", ".join(map(str, running.rolled_back_to))
+        yield (
+            f"the group was rolled back: instances with topology epoch {epochs} run its topology until they are restarted, "
+            f"with topology.epoch={running.epoch} or the new version"
+        )
+    elif running.members and running.epoch not in running.members:
         yield (
             f"no instance runs the group's topology epoch {running.epoch}: its version was rolled back or has failed. All "
             "instances run an older one"

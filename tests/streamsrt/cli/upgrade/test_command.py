@@ -479,6 +479,7 @@ def send_back(scene: Scene) -> None:
     assert (told["phase"], told["topology_epoch"]) == ("no new member", 5)
     (planned,) = scene.upgrade("plan", scene.version("third"), "--json").rows
     assert planned["epoch_needed"] == 6, "who goes on tells what the group runs"
+    assert planned["notes"][0].startswith("the group was rolled back: instances with topology epoch 3 run its topology")
     assert not [each for each in planned["notes"] if "were not compared" in each]
     back = scene.start("b", "first", 5)
     wait_until(lambda: active(old) + active(back) == 2 and active(back) == 1, "who comes back gets a share")
