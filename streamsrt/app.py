@@ -43,6 +43,7 @@ from streamsrt.runtime.assembly import (
     refuse_other_build,
     without_old_state,
 )
+from streamsrt.runtime.failing_version import put_upgrade_first
 from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import Readiness, why_not_alive, with_silence
 from streamsrt.runtime.instance_metrics import InstanceMetrics
@@ -658,9 +659,11 @@ class KafkaStreams(Queryable):
 
     def _decide(self, error: StreamsError) -> Response:
         """How the application wants a failure to be handled."""
-        if self._exception_handler is None:
-            return Response.SHUTDOWN_CLIENT
-        return Response(self._exception_handler(error))
+        handler = self._exception_handler
+        response = Response.SHUTDOWN_CLIENT if handler is None else Response(handler(error))
+        if response is not Response.SHUTDOWN_APPLICATION:
+            put_upgrade_first(error, self.config, self.topology.epoch)
+        return response
 
     def _start_http(self) -> HttpServer | None:
         """Starts HTTP, if it is configured, before the group is joined: the other members get its address."""

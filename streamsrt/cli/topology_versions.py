@@ -20,7 +20,8 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.membership.state_marks import OriginMark
 from streamsrt.runtime.assembly import ready_topology, topology_settings
-from streamsrt.runtime.group_facts import describe_when_settled
+from streamsrt.runtime.group_facts import GroupFacts, describe_when_settled
+from streamsrt.runtime.topology_version import FILE
 from streamsrt.wire import types
 from streamsrt.wording import counted
 from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff
@@ -82,8 +83,10 @@ _NOTHING_TOLD = ToldState({})
 class RunningGroup:
     """An application as its cluster knows it: the group, and the topics of it and of its next version.
 
-    ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
-    with the group's epoch, as far as they tell. ``told``: what those say that they keep. ``topics``: by name.
+    ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``rolled_back_to``: the
+    epochs under which members run the group's topology since it was rolled back. ``digests``: the beginnings of those of the
+    topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they keep.
+    ``topics``: by name.
     """
 
     name: str
@@ -95,6 +98,8 @@ class RunningGroup:
     subtopologies: Sequence[DescribedPart]
     topics: Mapping[str, TopicFacts]
     told: ToldState = _NOTHING_TOLD
+    strangers: str = ""
+    rolled_back_to: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -283,13 +288,14 @@ def running_group(
     """
     facts = describe_when_settled(network.admin, name)
     epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
-    newest = facts.with_epoch(epoch)
+    # After a rollback, instances go on with the group's topology under the epoch that they had.
+    newest = facts.with_epoch(epoch) or [each for back in facts.rolled_back_to for each in facts.with_epoch(back)]
     digests = frozenset(each.digest for each in newest if each.digest is not None)
     parts = _described_parts(network, name) if facts.kind == "streams" else []
     if facts.kind == "classic" and old is None and not any(new.digest.startswith(each) for each in digests):
         parts = told_subtopologies(newest, network.admin.topics())
     if facts.kind == "classic" and not parts:
-        old = old or _version_of_members(name, digests, new, how)
+        old = old or _version_of_members(facts, digests, new, how)
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None
     repartitions = _repartition_topics(name, parts, old)
@@ -308,6 +314,8 @@ def running_group(
             repartitions | _dropped_sources(parts, old, new),
         ),
         told=ToldState.of(newest),
+        strangers=facts.strangers,
+        rolled_back_to=facts.rolled_back_to,
     )
 
 
@@ -319,13 +327,24 @@ def _described_parts(network: NetworkThread, name: str) -> list[DescribedPart]:
     return list(described.subtopologies or ())
 
 
-def _version_of_members(name: str, digests: frozenset[str], new: TopologyOutline, how: str) -> TopologyOutline:
+def _version_of_members(facts: GroupFacts, digests: frozenset[str], new: TopologyOutline, how: str) -> TopologyOutline:
     """The version that the members of a classic group say they run. Raises ConfigError if it is not ``new``."""
+    name = facts.name
     if any(new.digest.startswith(each) for each in digests):
         return new
+    if facts.strangers:
+        raise ConfigError(
+            f"group {name!r} has {facts.strangers}, which tell no topology: give the one that they run{how}, as a program "
+            "for streamsrt (MODULE:ATTRIBUTE of a topology or of a faust.App)"
+        )
+    which = "running version"
+    if facts.epochs and facts.epoch is not None and facts.epoch > facts.epochs[0]:
+        # It has failed, or was stopped: what it left counts, too.
+        which = f"version of topology epoch {facts.epoch}, which no instance runs any more,"
     raise ConfigError(
         f"group {name!r} is a classic group, whose topology is known only to its members, and no running one tells it: "
-        f"give the running version{how}, as its module or as a file written by `topology describe --json`"
+        f"give the {which}{how}, as its module, a lock file, a file written by `topology describe --json`, or the "
+        f"one that an instance leaves in its state directory (STATE_DIR/{name}/{FILE}) and that says which version ran last"
     )
 
 

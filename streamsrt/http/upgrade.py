@@ -9,18 +9,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import FetchConfig
 from streamsrt.errors import StreamsError
 from streamsrt.http.instance import Instance
 from streamsrt.runtime.assembly import client_config
-from streamsrt.runtime.group_facts import look_at_records
 from streamsrt.runtime.health import is_behind
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
 from streamsrt.runtime.values import TaskProgress
+from streamsrt.runtime.way_back import WayBack
 
 _TIMEOUT_S = 5.0
+_PATIENCE_S = 2.0
+_COMMITTED = FetchConfig(isolation_level="read_committed", max_wait_ms=20)
 
 Body: TypeAlias = dict[str, object]
 
@@ -35,10 +39,11 @@ def upgrade(instance: Instance) -> tuple[int, Body]:
 
 
 def _look(instance: Instance) -> UpgradeStatus:
-    network = NetworkThread(client_config(instance.config))
+    network = NetworkThread(replace(client_config(instance.config), fetch=_COMMITTED))
     network.start(_TIMEOUT_S)
     try:
-        return UpgradeWatch().status(look_at_records(network.admin, instance.config.application_id), 0.0)
+        seen = WayBack(network, patience_s=_PATIENCE_S).group(instance.config.application_id)
+        return UpgradeWatch().status(seen, 0.0)
     finally:
         network.stop()
 

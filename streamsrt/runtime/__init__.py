@@ -7,6 +7,7 @@
 - ``drop_log``          logs which records were dropped and why: at most one line per task and reason every ten seconds,
                         with the count
 - ``exactly_once``      commits exactly once (KIP-447): results, changelogs and input offsets in one transaction
+- ``failing_version``   what a version that fails during an upgrade says first
 - ``failures``          what is committed when the processing thread ends with an error
 - ``group_facts``       an application's group as the cluster describes it: one value for both group protocols
 - ``group_protocol``    the protocol with which an instance joins its group, for ``group.protocol=auto``
@@ -43,6 +44,7 @@
 - ``values``            what a running application reports about itself
 - ``watchdog``          detects a processing thread that is stuck, and reports the record and the line of code that
                         block it
+- ``way_back``           whether a group can go back to the version that ran before, and what keeps it from that
 - ``written_values``    values of stores that a topology can't read, found at the ends of changelogs
 - ``worker``            a worker of ``supervisor``: an instance that receives commands and reports its state
 - ``loop``              the processing loop of a stream thread: a pure machine that decides, and a thread that executes

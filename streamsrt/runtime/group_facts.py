@@ -33,6 +33,7 @@ from streamsrt.wire.client_tags import (
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
+from streamsrt.wording import counted
 
 if TYPE_CHECKING:
     from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
@@ -95,12 +96,15 @@ class KnownVersion(NamedTuple):
 class GroupFacts:
     """A group at one moment. ``epoch``: of its topology, None if it has none. ``state``: as its protocol names it.
 
-    ``digest``: of a classic group's topology, with its epoch and its client tags. ``topics``: all that a streams group's
+    ``protocol``: how the members of a classic group assign tasks, between rebalances. ``digest``: of a classic group's
+    topology, with its epoch and its client tags. ``topics``: all that a streams group's
     topology reads and writes for itself, by subtopology; ``repartition_topics``: those that its tasks read. ``why``: of the
     newest assignment, in the words of who made it; empty where nobody tells. ``in_flight``: how many records are unread in
     repartition topics that old members read to the end first, by topic. ``left``: how many are in those that nobody
     reads, of :func:`with_left`; ``unassigned``: in all of them, while it is not known who reads what; ``dropped``: in
-    source topics that the group's topology does not read. ``readers``: the subtopology of that topology that reads a
+    source topics that the group's topology does not read. ``later_values``: versions of values that the version before the
+    newest can't read, by changelog; ``only_later_reads``: how many records are in repartition topics that only the newest
+    reads, both of :mod:`streamsrt.runtime.way_back`. ``readers``: the subtopology of that topology that reads a
     repartition topic. ``versions``: those that a streams group knows, the newest first; its own alone, if it knows one,
     where the broker tells no others.
     """
@@ -110,6 +114,7 @@ class GroupFacts:
     state: str
     epoch: int | None
     members: tuple[MemberFacts, ...]
+    protocol: str = ""
     digest: bytes | None = None
     topics: frozenset[tuple[str, frozenset[str]]] | None = None
     repartition_topics: frozenset[str] = frozenset()
@@ -118,6 +123,8 @@ class GroupFacts:
     left: Mapping[str, int] = field(default_factory=dict)
     unassigned: Mapping[str, int] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    later_values: Mapping[str, int] = field(default_factory=dict)
+    only_later_reads: Mapping[str, int] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[KnownVersion, ...] = ()
 
@@ -140,6 +147,16 @@ class GroupFacts:
     def knows_versions(self) -> bool:
         """False while a classic group rebalances: its members are described without what they run."""
         return self.kind == "streams" or self.state in STABLE or all(each.epoch is not None for each in self.members)
+
+    @property
+    def strangers(self) -> str:
+        """Members of a classic group that are not of this runtime, for people; empty if there are none, or during a
+        rebalance."""
+        count = sum(each.epoch is None for each in self.members)
+        if self.kind != "classic" or self.state not in STABLE or not count:
+            return ""
+        known = {"stream": "of Java's Kafka Streams", "faust": "of Faust"}
+        return f"{counted(count, 'member')} {known.get(self.protocol, f'of another client (protocol {self.protocol})')}"
 
     @property
     def task_ends(self) -> dict[Task, int]:
@@ -175,13 +192,6 @@ def look(admin: Administering, name: str) -> GroupFacts:
     """Returns the present state of the group. Raises ConfigError if it does not exist, RequestFailedError if it can't be
     described."""
     return facts_of(admin, describe(admin, name))
-
-
-def look_at_records(admin: Administering, name: str) -> GroupFacts:
-    """Like :func:`look`, with all unread records (:func:`with_left`): the committed offsets are read once for both."""
-    described = describe(admin, name)
-    committed = admin.committed(name)
-    return with_left(admin, facts_of(admin, described, committed), committed)
 
 
 def describe(admin: Administering, name: str) -> GroupDescription:
@@ -453,6 +463,7 @@ def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
         kind="classic",
         state=described.group_state,
         epoch=None if newest is None or newest.group_epoch < 0 else newest.group_epoch,
+        protocol=protocol,
         members=tuple(
             _classic_member(member, decode_own_subscription(protocol, member.member_metadata), its)
             for member, its in zip(described.members, told, strict=True)

@@ -7,7 +7,8 @@
 3. A speed is computed from two looks between which a member reported another offset. Without it there is no estimate.
    The speed of a drain is computed from two looks between which records were read.
 4. The next steps are commands; APP, OLD and NEW are placeholders for names that the group does not know.
-5. Records in flight that nobody reads come first. The status says which version reads them, and with which epoch it is
+5. A rollback is advised only if it is possible (:mod:`streamsrt.runtime.way_back`).
+6. Records in flight that nobody reads come first. The status says which version reads them, and with which epoch it is
    accepted, as far as the group knows its versions. An upgrade is not over while tasks wait for such records.
 """
 
@@ -19,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
 from streamsrt.runtime.group_facts import ROLES, STABLE, GroupFacts, KnownVersion, MemberFacts, Role, Task
+from streamsrt.runtime.way_back import FormerVersion, former_version, way_back
 from streamsrt.wording import counted
 
 Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member", "versions unknown"]
@@ -102,8 +104,31 @@ class UpgradeStatus:
 
     @property
     def is_over(self) -> bool:
-        is_done = self.phase == "one version" and not self.warming_up and not self.holds
-        return is_done and self.state in STABLE
+        return self.phase == "one version" and not self.pending and self.state in STABLE
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """What the group still waits for although all its members run its version; empty elsewhere."""
+        if self.phase != "one version":
+            return ()
+        found = []
+        newest = max((row.topology_epoch for row in self.versions if row.topology_epoch is not None), default=None)
+        if newest is not None and self.topology_epoch is not None and newest > self.topology_epoch:
+            found.append(f"the group has not taken topology epoch {newest} yet")
+        if self.holds:
+            unread = counted(sum(self.unread.values()), "record")
+            found.append(f"tasks wait for {unread} in flight that no instance reads")
+        if self.warming_up:
+            eta = "" if self.eta_s is None else f" (about {self.eta_s:.0f} s)"
+            found.append(f"{counted(len(self.warming_up), 'task')} still warming up{eta}")
+        return tuple(found)
+
+    @property
+    def headline(self) -> str:
+        """The phase for people, with what is pending."""
+        if self.phase == "versions unknown":
+            return "versions unknown while the group rebalances"
+        return f"one version, but {' and '.join(self.pending)}" if self.pending else self.phase
 
     @property
     def eta_s(self) -> float | None:
@@ -116,6 +141,8 @@ class UpgradeStatus:
         return {
             **asdict(self),
             "is_over": self.is_over,
+            "headline": self.headline,
+            "pending": self.pending,
             "eta_s": self.eta_s,
             "drain": None if self.drain is None else {**asdict(self.drain), "eta_s": self.drain.eta_s},
             "warming_up": [{**asdict(e), "behind": e.behind, "eta_s": e.eta_s} for e in self.warming_up],
@@ -245,6 +272,8 @@ def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...], drain
         )
     if phase == "versions unknown":
         yield from _while_rebalancing(now)
+    elif now.strangers:
+        yield f"{now.strangers} run in this group, and report no versions"
     elif any(each.epoch is None for each in now.members):
         yield "the versions of the members are not known at this moment: some do not report theirs"
     if now.left:
@@ -260,13 +289,17 @@ def _without_new(now: GroupFacts) -> Iterator[str]:
     """Yields advice for a group whose own version nobody runs."""
     nobody = f"no instance runs topology epoch {now.epoch}"
     runs = f"{nobody}, and instances with epoch {max(now.epochs)} run everything"
-    if now.rolled_back_to:
+    former = former_version(now)
+    blocked = None if former is None else way_back(now, former)
+    if former is not None and blocked == "values":
+        yield f"{nobody}, and {_of_later_values(now, former)}"
+    elif now.rolled_back_to:
         epochs = ", ".join(map(str, now.rolled_back_to))
         yield (
             f"the group was rolled back, and {nobody} yet: restart the instances with epoch {epochs}, one after the other, "
             f"and those that were stopped, with topology.epoch={now.epoch}. Stop instances with any other version"
         )
-    elif _own(now):
+    elif blocked == "records" or _own(now):
         yield (
             f"{runs}: start an instance of epoch {now.epoch} again, or roll back and leave its records unread (streamsrt "
             f"upgrade abort OLD --group {now.name} --lose-in-flight)"
@@ -303,6 +336,12 @@ def _own(now: GroupFacts) -> bool:
 
 
 def _without_instances(now: GroupFacts) -> Iterator[str]:
+    yield from _what_to_start(now)
+    if now.later_values:
+        yield f"{_listed_values(now)}: a version that can't read them is refused"
+
+
+def _what_to_start(now: GroupFacts) -> Iterator[str]:
     former = _ran_before(now)
     if not now.left and former is not None:
         yield (
@@ -450,8 +489,8 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
     if now.setbacks is not None and now.setbacks[0] == newest:
         yield (
             f"instances with topology epoch {newest} stopped {now.setbacks[1]} times in a row, so the group gives them no "
-            f"more tasks of old instances for a while. Keep the old instances running ({names}), find the reason in the "
-            "logs of the new ones, and roll back if it can't be removed"
+            f"more tasks of old instances for a while. Keep the old instances running ({names}), and find the reason in the "
+            "logs of the new ones"
         )
     if drain is not None:
         yield from _while_draining(now, drain, names)
@@ -465,7 +504,53 @@ def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...], drain: Drain
     elif now.setbacks is None:
         then = "when no task is warming up any more, stop" if warming_up else "stop"
         yield _next_step(now, then, names)
-    yield f"to roll back: streamsrt upgrade abort OLD --group {now.name}"
+    former = former_version(now)
+    if former is not None:
+        yield advice_on_way_back(now, former)
+
+
+# ------------------------------------------------------------------------------------------------------- the way back
+
+
+def advice_on_way_back(now: GroupFacts, former: FormerVersion) -> str:
+    """Returns how to roll back, or what is possible instead. No command that would be refused is named."""
+    match way_back(now, former):
+        case "values":
+            return _of_later_values(now, former)
+        case "nobody":
+            return (
+                f"the instances with topology epoch {former.epoch} don't say which version they run (Java's Kafka Streams, "
+                "or an earlier release), so no command sends the upgrade back to them. To go back, start the former version "
+                f"with the next epoch, {(now.epoch or 0) + 1}, and continue as in an upgrade"
+            )
+        case "records":
+            return (
+                f"only the new version reads what is in flight ({_listed(now.only_later_reads)}), so it has to run on while "
+                f"you roll back: start instances of the former version with the next epoch, {(now.epoch or 0) + 1}, until "
+                "they are at least half of all, and stop the new ones when nothing is unread. To leave the records unread: "
+                f"streamsrt upgrade abort OLD --group {now.name} --lose-in-flight"
+            )
+        case None:
+            which = f", where OLD is the version of topology epoch {former.epoch}" if len(now.epochs) > 2 else ""
+            return f"to roll back: streamsrt upgrade abort OLD --group {now.name}{which}{_while_possible(former)}"
+
+
+def _of_later_values(now: GroupFacts, former: FormerVersion) -> str:
+    newest = max(now.epochs[0], now.epoch or 0)
+    return (
+        f"there is no way back: {_listed_values(now)}, and instances with topology epoch {former.epoch} fail at the first "
+        "one that they read. Go on with the new version: correct it if it fails (epoch "
+        f"{newest} if its topology stays the same, else {newest + 1})"
+    )
+
+
+def _listed_values(now: GroupFacts) -> str:
+    return ", ".join(f"{log} has values of version {version}" for log, version in sorted(now.later_values.items()))
+
+
+def _while_possible(former: FormerVersion) -> str:
+    logs = ", ".join(former.unwritten)
+    return f". This is possible until a new instance has written values of a later version into {logs}" if logs else ""
 
 
 def _have_same_topology(now: GroupFacts) -> bool:

@@ -6055,6 +6055,7 @@ class StreamsrtAssignment(Message):
     why: str | None
     waits: list[StreamsrtAssignment.TopicWaits]
     is_same_topology: bool
+    setbacks: list[int]
     def __init__(
         self,
         *,
@@ -6076,6 +6077,7 @@ class StreamsrtAssignment(Message):
         why: str | None = ...,
         waits: list[StreamsrtAssignment.TopicWaits] = ...,
         is_same_topology: bool = ...,
+        setbacks: list[int] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -6129,6 +6131,7 @@ class StreamsrtSubscription(Message):
         as_held: bool
         target: StreamsrtSubscription.RoleTasks
         waits: list[StreamsrtSubscription.TopicWaits]
+        setbacks: list[int]
         def __init__(
             self,
             *,
@@ -6138,6 +6141,7 @@ class StreamsrtSubscription(Message):
             as_held: bool = ...,
             target: StreamsrtSubscription.RoleTasks = ...,
             waits: list[StreamsrtSubscription.TopicWaits] = ...,
+            setbacks: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     class TopicWaits(Message):

@@ -282,6 +282,7 @@ class _Compared:
             self._fed_otherwise(old, new),
             partial_windows(*self._kept.row_windows(new.kept_as)),
             self._without_stream_time(old, new),
+            *self._placed_otherwise(old, new),
         )
         said = [each for each in notes if each]
         return self._partitions_of(old, new) or _carried_over(old, new, said)
@@ -393,6 +394,27 @@ class _Compared:
             f"{', '.join(sorted(after))}: it starts without one, so {' and '.join(effects)}. Let late records pass before "
             "the upgrade"
         )
+
+    def _placed_otherwise(self, old: StoreOutline, new: StoreOutline) -> Iterator[str]:
+        """A note for each topic that the program writes and this store is filled from, where its partitioner is another
+        one."""
+        before, after = self._old.sink_partitioners or {}, self._new.sink_partitioners or {}
+        for topic in sorted(before.keys() & after.keys() & self._fed_by(self._old, old) & self._fed_by(self._new, new)):
+            one, other = before[topic], after[topic]
+            versions = {code.partition(":")[0] for code in (*one, *other)}
+            if one == other or len(versions) > 1:
+                continue
+            differs = "the code of the partitioner differs" if one and other else other_partitioner(is_own=bool(other))
+            yield (
+                f"{differs}, in the to(partitioner=) that writes {topic}. A record whose key goes to another partition than "
+                "before does not find its row there. Keep the partitioner, or give the store another name: it starts empty"
+            )
+
+    def _fed_by(self, version: TopologyOutline, store: StoreOutline) -> set[str]:
+        """The source topics of its subtopology that fill it, as far as it is known what does."""
+        read = {topic for part in version.subtopologies if store.name in part.stores for topic in part.source_topics}
+        origin = version.origins.get(store.name)
+        return read if origin is None else read.intersection(origin.topics)
 
     def repartition_topics(self) -> Iterator[StateChange]:
         before = dict(self._old.repartition_topics)

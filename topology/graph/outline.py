@@ -94,7 +94,9 @@ class TopologyOutline:
 
     ``origins``: of stores and repartition topics, by name. ``repartition_serdes``, ``partitioners``: by name; the digests of
     the functions that choose partitions, none where the default partitioner does. Both are without those of the file of an
-    earlier release. ``incomplete``: of which stores and repartition topics such a file does not say all that is compared.
+    earlier release. ``sink_partitioners``: the same of topics that the program writes to (``to``) and reads itself; None in
+    such a file, and of a version that running instances tell. ``incomplete``: of which stores and repartition topics such a
+    file does not say all that is compared.
     """
 
     digest: str
@@ -105,6 +107,7 @@ class TopologyOutline:
     origins: Mapping[str, Origin] = field(default_factory=dict)
     repartition_serdes: Mapping[str, TopicSerdes] = field(default_factory=dict)
     partitioners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sink_partitioners: Mapping[str, tuple[str, ...]] | None = None
     incomplete: frozenset[str] = field(default=frozenset(), compare=False)
 
     def to_json(self) -> dict[str, object]:
@@ -142,6 +145,9 @@ class TopologyOutline:
                 },
                 repartition_serdes={name: TopicSerdes(**row) for name, row in serdes.items()},
                 partitioners={name: _tupled(row) for name, row in value.get("partitioners", {}).items()},
+                sink_partitioners=None
+                if value.get("sink_partitioners") is None
+                else {name: _tupled(row) for name, row in value["sink_partitioners"].items()},
                 incomplete=frozenset(
                     _incomplete(value["stores"], value["repartition_topics"], value.get("origins", {}), serdes)
                 ),
@@ -171,15 +177,19 @@ def outline(topology: Topology) -> TopologyOutline:
         },
         origins=dict(sorted(origins(topology).items())),
         repartition_serdes=dict(sorted(_repartition_serdes(topology))),
-        partitioners=_partitioners(topology),
+        partitioners=_partitioners(topology, of_repartition=True),
+        sink_partitioners=_partitioners(topology, of_repartition=False),
     )
 
 
-def _partitioners(topology: Topology) -> dict[str, tuple[str, ...]]:
+def _partitioners(topology: Topology, *, of_repartition: bool) -> dict[str, tuple[str, ...]]:
+    """Those of repartition topics, or of other topics that the program both writes and reads."""
     found: dict[str, set[str]] = {}
+    read = {topic for part in topology.subtopologies for topic in part.source_topics}
     for part in topology.subtopologies:
         for sink in part.sinks:
-            if sink.repartition and sink.topic is not None:
+            is_own = sink.repartition if of_repartition else not sink.repartition and sink.topic in read
+            if is_own and sink.topic is not None:
                 own = found.setdefault(sink.topic, set())
                 own.update(() if sink.partitioner is None else (function_code(sink.partitioner),))
     return {topic: tuple(sorted(codes)) for topic, codes in sorted(found.items())}

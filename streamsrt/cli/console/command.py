@@ -15,7 +15,7 @@ from streamsrt.cli.console.snapshots import Snapshots
 from streamsrt.cli.output import note
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig
+from streamsrt.client.values import ClientConfig, FetchConfig
 from streamsrt.errors import ConfigError
 
 TOKEN = "STREAMSRT_CONSOLE_TOKEN"
@@ -51,7 +51,8 @@ def console(
     token = _token(is_open=is_loopback(host) and not allow_changes)
     ended = _ended_by_signals()
     with bound_socket(http) as listening, bootstrap(bootstrap_servers) as servers:
-        network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console"))
+        committed = FetchConfig(isolation_level="read_committed", max_wait_ms=20)
+        network = NetworkThread(ClientConfig(bootstrap_servers=servers, client_id="streamsrt-console", fetch=committed))
         network.start(timeout_s=_CONNECT_S)
         try:
             snapshots = Snapshots(

@@ -35,6 +35,7 @@ from streamsrt.runtime.group_facts import (
     with_left,
 )
 from streamsrt.runtime.upgrade_status import UpgradeWatch
+from streamsrt.runtime.way_back import WayBack
 from streamsrt.wire.types import StreamsGroupDescribeResponse
 
 FRESH_S: Final = 1.0
@@ -43,14 +44,16 @@ LETTERS_FRESH_S: Final = 5.0
 NOTHING_LEFT_FRESH_S: Final = 30.0
 """Beside upgrades, a topic that no task reads gets records only when somebody else writes to it."""
 _RATES_WITHIN_S: Final = 30.0
+_PATIENCE_S: Final = 2.0
 _REBALANCES: Final = 100
 
 
 class _Watched:
     """The values kept for one application from one snapshot to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: NetworkThread) -> None:
         self.upgrade = UpgradeWatch()
+        self._way_back = WayBack(network, patience_s=_PATIENCE_S)
         self._read: tuple[float, dict[str, int]] | None = None
         self._nothing_left: tuple[float, object] | None = None
 
@@ -64,6 +67,10 @@ class _Watched:
         found = with_left(admin, facts, committed)
         self._nothing_left = None if found.left or found.dropped or found.unassigned else (at_s, now)
         return found
+
+    def with_way_back(self, facts: GroupFacts, committed: Committed) -> GroupFacts:
+        """Adds what rules out a rollback."""
+        return self._way_back.look(facts, committed)
 
     def rates(self, offsets: Sequence[Json], at_s: float) -> dict[str, float]:
         """Computes the records a second by topic from the growth of committed offsets."""
@@ -172,8 +179,9 @@ class Snapshots:
     def _take_group(self, name: str) -> Json:
         at_s, described = self._clock(), describe(self._network.admin, name)
         facts = facts_of(self._network.admin, described)
-        watched = self._watched.setdefault(name, _Watched())
+        watched = self._watched.setdefault(name, _Watched(self._network))
         committed = self._network.admin.committed(name)
+        known = watched.with_way_back(watched.with_left(self._network.admin, facts, committed, at_s), committed)
         offsets = offset_rows_of(self._network, described, committed)
         instances = query_instances(_addresses(facts))
         streams = described if isinstance(described, StreamsGroupDescribeResponse.DescribedGroup) else None
@@ -182,7 +190,7 @@ class Snapshots:
         return group_json(
             GroupSnapshot(
                 facts=facts,
-                status=watched.upgrade.status(watched.with_left(self._network.admin, facts, committed, at_s), at_s),
+                status=watched.upgrade.status(known, at_s),
                 offsets=offsets,
                 rates=watched.rates(offsets, at_s),
                 parts=parts,

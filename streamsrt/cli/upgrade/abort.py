@@ -26,6 +26,7 @@ from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, describe_when
 from streamsrt.runtime.rollback import has_epoch_of, members_to_remove, raise_epoch, runs
 from streamsrt.runtime.store_origins import newer_values
 from streamsrt.runtime.upgrade_status import member_name
+from streamsrt.runtime.way_back import obstacle
 from streamsrt.wire.error_codes import ErrorCode
 from topology.graph.diff import Verdict
 from topology.graph.topology import Topology
@@ -106,17 +107,26 @@ def abort(
         why = [*of_broker(network, group, facts.kind)]
         if why:
             raise ConfigError(why[0])
+        if facts.strangers and not facts.epochs:
+            raise ConfigError(
+                f"group {group} has {facts.strangers}, and none of streamsrt: there is no upgrade that could be rolled back"
+            )
         is_raised = has_epoch_of(facts, former)
         epoch = _epoch(facts, former, is_raised=is_raised)
         leaving = members_to_remove(facts, former)
         staying = [each for each in facts.members if runs(each, former)]
-        why_not = "; ".join(unreadable_stores(network, group, former))
-        if leaving and not staying and not why_not:
-            raise ConfigError(_nobody_stays(old, group, epoch, writes_newer=_writes_newer(group, former, leaving)))
-        topics = topics_left(network, facts, former, leaving, is_raised=is_raised)
+        unreadable = unreadable_stores(network, group, former)
+        topics = topics_left(network, facts, former, leaving, staying, is_raised=is_raised)
         unread = unread_of(network, group, topics)
-        if unread and not lose_in_flight and not why_not:
-            why_not = refusal(old, facts, epoch, leaving)
+        blocked = obstacle(leaving, staying, has_later_values=bool(unreadable), has_unread=bool(unread))
+        if blocked == "nobody":
+            raise ConfigError(
+                _nobody_stays(old, facts, epoch, leaving, writes_newer=_writes_newer(group, former, leaving))
+            )
+        why_not = "; ".join(unreadable) if blocked == "values" else ""
+        if blocked == "records" and not lose_in_flight:
+            steps = _step_by_step(old, group, leaving)
+            why_not = f"each later version reads its own. {steps}" if steps else refusal(old, facts, epoch, leaving)
         if facts.epoch is None and not facts.members and not why_not:
             raise ConfigError(_nothing_to_roll_back(old, group))
         made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
@@ -152,18 +162,37 @@ def _nothing_to_roll_back(old: str, group: str) -> str:
     )
 
 
-def _nobody_stays(old: str, group: str, epoch: int, *, writes_newer: bool) -> str:
-    run = f"streamsrt run {old} -a {group} --config topology.epoch={epoch}"
-    why = f"no instance of {old} runs in group {group}, so no instance would take over the tasks"
+def _nobody_stays(
+    old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFacts], *, writes_newer: bool
+) -> str:
+    run = f"streamsrt run {old} -a {facts.name} --config topology.epoch={epoch}"
+    why = f"no instance of {old} runs in group {facts.name}, so no instance would take over the tasks"
     if writes_newer:
         return (
             f"{why}, and it can't read the values that the later version is about to write: stop all instances, check "
             f"again with this command, then start {old} ({run})"
         )
+    if steps := _step_by_step(old, facts.name, leaving):
+        return f"{why}, and an upgrade is under way. {steps}"
     return (
         f"{why}: start one first ({run}). It takes over tasks when it is warmed up; then continue instance by instance, as "
         "in any upgrade"
     )
+
+
+def _step_by_step(old: str, group: str, leaving: Sequence[MemberFacts]) -> str:
+    """The commands, in order, that lead back over several versions; empty if members with only one version leave."""
+    running = sorted({each.epoch for each in leaving if each.epoch is not None}, reverse=True)
+    if len(running) < 2:
+        return ""
+    before = running[1]
+    steps = [
+        f"streamsrt upgrade abort BEFORE --group {group} --execute, where BEFORE is the version of topology epoch {before}",
+        f"when streamsrt upgrade status --group {group} shows no instance of epoch {running[0]}: streamsrt upgrade plan "
+        f"{old} --group {group} --out plan.json, as for an upgrade",
+        f"instance by instance: stop it, then streamsrt upgrade start {old} --plan plan.json",
+    ]
+    return "Go back step by step: " + "; ".join(f"({number}) {step}" for number, step in enumerate(steps, 1))
 
 
 def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], timeout_s: float) -> None:

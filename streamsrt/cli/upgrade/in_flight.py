@@ -1,6 +1,6 @@
 """What an upgrade that is sent back would leave unread: records in repartition topics that only the later version has.
 
-1. Of a streams group these are the topics of its newest topology, of a classic group those that members with the later
+1. Of a streams group these are the topics of its later topologies, of a classic group those that members with the later
    version read. If a streams group has already taken the former topology, or a classic group has no members, these
    topics are found by name.
 2. The counts are those of one moment.
@@ -22,7 +22,13 @@ InFlight = Mapping[str, int]
 
 
 def topics_left(
-    network: NetworkThread, facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts], *, is_raised: bool
+    network: NetworkThread,
+    facts: GroupFacts,
+    former: Topology,
+    leaving: Sequence[MemberFacts],
+    staying: Sequence[MemberFacts],
+    *,
+    is_raised: bool,
 ) -> frozenset[str]:
     """The topics that no member reads once the leaving members are gone and the group runs ``former``."""
     if facts.kind == "classic" and not facts.members:
@@ -32,7 +38,9 @@ def topics_left(
     elif is_raised:
         known = frozenset(repartition_topics_there(network.admin, facts.name)) if leaving else frozenset()
     else:
-        known = facts.repartition_topics
+        lowest = min((each.epoch for each in staying if each.epoch is not None), default=facts.epoch or 0)
+        later = (each.repartition_topics for each in facts.versions if each.epoch > lowest and not each.is_sent_back)
+        known = facts.repartition_topics.union(*later)
     own = {f"{facts.name}-{topic.name}" for part in former.subtopologies for topic in part.repartition_source_topics}
     return frozenset(topic for topic in known - own if is_called_repartition(facts.name, topic))
 

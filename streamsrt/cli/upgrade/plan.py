@@ -140,7 +140,7 @@ def made_plan(
     rows = tuple(_row(each, restored) for each in found.state)
     ready = replace(new, epoch=found.epoch_needed)
     in_flight = list(_in_flight(found, running))
-    are_lost = not lose_in_flight and not running.members
+    are_lost = not lose_in_flight and not running.members and not running.strangers
     return UpgradePlan(
         group=group,
         protocol=running.kind,
@@ -156,6 +156,7 @@ def made_plan(
         rows=rows,
         refusals=(
             *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),
+            *_beside_strangers(found, running),
             *refusals(network, group, running.kind, ready),
             *(in_flight if are_lost else []),
         ),
@@ -203,11 +204,28 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
             )
 
 
+def _beside_strangers(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+    """Why the new version can't run beside members of other clients."""
+    if "Java" in running.strangers and found.verdict is not Verdict.SAME:
+        yield (
+            f"{running.strangers} run, which have no topology epochs: beside them, instances with another topology are "
+            "rejected. First replace them with instances of streamsrt that run the same topology, or stop them all"
+        )
+    elif running.strangers and "Java" not in running.strangers:
+        yield f"{running.strangers} run, and instances of streamsrt can't be in one group with them: stop them all first"
+
+
 def _notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
-    if not running.members:
+    if not running.members and not running.strangers:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
-    if running.members and running.epoch not in running.members:
+    if running.rolled_back_to and running.epoch not in running.members:
+        epochs = ", ".join(map(str, running.rolled_back_to))
+        yield (
+            f"the group was rolled back: instances with topology epoch {epochs} run its topology until they are restarted, "
+            f"with topology.epoch={running.epoch} or the new version"
+        )
+    elif running.members and running.epoch not in running.members:
         yield (
             f"no instance runs the group's topology epoch {running.epoch}: its version was rolled back or has failed. All "
             "instances run an older one"

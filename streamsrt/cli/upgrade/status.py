@@ -13,10 +13,10 @@ from rich.table import Table
 from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
-from streamsrt.client.network import NetworkThread
 from streamsrt.errors import StreamsError
-from streamsrt.runtime.group_facts import ROLES, look_at_records
+from streamsrt.runtime.group_facts import ROLES
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
+from streamsrt.runtime.way_back import WayBack
 from streamsrt.wording import counted
 
 UNDER_WAY = 10
@@ -41,8 +41,9 @@ def status(
     unknown while a classic group rebalances. With --json, one line per update.
     """
     watch = UpgradeWatch()
-    with cluster(bootstrap_servers) as network:
-        now = watch.status(look_at_records(network.admin, group), time.monotonic())
+    with cluster(bootstrap_servers, read_committed=True) as network:
+        seen = WayBack(network)
+        now = watch.status(seen.group(group), time.monotonic())
         if once or as_json:
             while True:
                 print_json(now.to_json()) if as_json else Console(soft_wrap=not sys.stdout.isatty()).print(table(now))
@@ -50,8 +51,8 @@ def status(
                 if once or now.is_over:
                     raise typer.Exit(exit_code(now))
                 time.sleep(interval_s)
-                now = watch.status(look_at_records(network.admin, group), time.monotonic())
-        _follow(network, group, watch, interval_s)
+                now = watch.status(seen.group(group), time.monotonic())
+        _follow(seen, group, watch, interval_s)
 
 
 def exit_code(now: UpgradeStatus) -> int:
@@ -60,13 +61,13 @@ def exit_code(now: UpgradeStatus) -> int:
     return UNKNOWN if now.phase == "versions unknown" else UNDER_WAY
 
 
-def _follow(network: NetworkThread, group: str, watch: UpgradeWatch, interval_s: float) -> None:
+def _follow(seen: WayBack, group: str, watch: UpgradeWatch, interval_s: float) -> None:
     shown: list[UpgradeStatus] = []
     told: list[str] = []
 
     def drawn() -> Table | None:
         try:
-            shown[:] = [watch.status(look_at_records(network.admin, group), time.monotonic())]
+            shown[:] = [watch.status(seen.group(group), time.monotonic())]
             told.clear()
         except StreamsError as error:
             told[:] = [str(error)]
@@ -85,12 +86,11 @@ def summary(now: UpgradeStatus) -> str:
     versions = ", ".join(
         f"{row.members} with epoch {'?' if row.topology_epoch is None else row.topology_epoch}" for row in now.versions
     )
-    headline = f"{now.phase} while the group rebalances" if now.phase == "versions unknown" else now.phase
     parts = [
-        f"{now.group}: {headline}, {now.state}, topology epoch {now.topology_epoch}",
+        f"{now.group}: {now.headline}, {now.state}, topology epoch {now.topology_epoch}",
         f"members: {versions or 'none'}",
     ]
-    if now.warming_up:
+    if now.warming_up and not now.pending:
         parts.append(f"{counted(len(now.warming_up), 'task')} warming up{_eta(now.eta_s)}")
     return "; ".join(parts)
 

@@ -20,6 +20,7 @@ from streamsrt.membership.classic.values import (
     ClassicAssignment,
     ClassicSubscription,
     Echo,
+    ToldSetbacks,
     Topology,
     Unreadable,
     Waits,
@@ -156,6 +157,7 @@ def assignment_data(assignment: ClassicAssignment) -> bytes:
         waits=[
             StreamsrtAssignment.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(assignment.waits)
         ],
+        setbacks=list(assignment.setbacks or ()),
     )
     return packed(encode(own, _VERSION))
 
@@ -203,6 +205,7 @@ def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> Clas
         offset_interval_ms=own.offset_interval_ms,
         why=own.why or "",
         waits=_waits(own.waits),
+        setbacks=_setbacks(own.setbacks),
     )
 
 
@@ -267,12 +270,19 @@ def _echo(echo: Echo, held: Tasks) -> StreamsrtSubscription.EchoedTarget:
         as_held=as_held,
         target=_subscription_tasks(Tasks() if as_held else echo.target),
         waits=[StreamsrtSubscription.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(echo.waits)],
+        setbacks=list(echo.setbacks or ()),
     )
 
 
 def _echoed(echo: StreamsrtSubscription.EchoedTarget, held: Tasks) -> Echo:
     target = held if echo.as_held else _tasks(echo.target)
-    return Echo(echo.generation, echo.group_epoch, echo.group_digest, target, _waits(echo.waits))
+    setbacks = _setbacks(echo.setbacks)
+    return Echo(echo.generation, echo.group_epoch, echo.group_digest, target, _waits(echo.waits), setbacks)
+
+
+def _setbacks(numbers: list[int]) -> ToldSetbacks | None:
+    """A newer member may say more; None for fewer."""
+    return ToldSetbacks(*numbers[:3]) if len(numbers) >= 3 else None
 
 
 def _sorted_waits(waits: Waits) -> list[tuple[str, list[str]]]:

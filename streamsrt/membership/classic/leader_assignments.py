@@ -25,7 +25,7 @@ from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.stream_layout import UserDataVersions
 from streamsrt.membership.classic.task_assignment import inputs_of, source_partitions
 from streamsrt.membership.classic.unread_records import NOTHING_LEFT, LeftBehind, waits_to_send
-from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo
+from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment, Echo, ToldSetbacks
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.classic.version_checks import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
@@ -70,7 +70,8 @@ class GenerationPlan:
     """The leader's decisions. ``group`` None: the group has no version yet. ``waiting``: why no new tasks are assigned;
     ``postponed``: why the next version is not accepted yet; ``unknown``: why it is not even considered; ``draining``: topics
     that are read to the end before a hand-over; ``pause``: why the newest version gets no more tasks of older ones for
-    now; ``must_send_topology``: members; ``left``: consequences of records that older versions have left unread."""
+    now; ``setbacks``: what members remember of that for the next leader; ``must_send_topology``: members; ``left``:
+    consequences of records that older versions have left unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -82,6 +83,7 @@ class GenerationPlan:
     unknown: str = ""
     draining: str = ""
     pause: str = ""
+    setbacks: ToldSetbacks | None = None
     configuration: Configuration | None = None
     creation_detail: str = ""
     conflicts: tuple[str, ...] = ()
@@ -146,6 +148,7 @@ def leader_outcome(
             statuses=_statuses(member, plan, settings, shutdown),
             why=why,
             waits=waits,
+            setbacks=plan.setbacks,
         )
     for name, reason in view.unreadable.items():
         everybody[name] = _unreadable(view, name, reason, leader_id)

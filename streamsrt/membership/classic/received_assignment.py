@@ -18,7 +18,7 @@ from streamsrt.membership.classic.java_members import foreign_inputs
 from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaAssignment, decode_stream_assignment
-from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable
+from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable, echo_of
 from streamsrt.membership.errors import consumers_group, refusal, unlike_java, with_missing_right
 from streamsrt.membership.values import NOTHING, Answers, Status, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
@@ -125,9 +125,7 @@ def _assigned(session: Session, assignment: ClassicAssignment) -> Assigned:
         return Assigned(error=refusal(membership, code, assignment.error_text, is_same_topology=is_same_topology))
     echo = None
     if assignment.group_epoch >= 0:
-        echo = Echo(
-            assignment.generation, assignment.group_epoch, assignment.group_digest, assignment.target, assignment.waits
-        )
+        echo = echo_of(assignment, assignment.generation)
     statuses = tuple(
         Status(status.code, with_missing_right(membership, status.detail))
         for status in assignment.statuses

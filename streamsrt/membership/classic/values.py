@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streamsrt.membership.values import NOTHING, Endpoint, Status, Task, Tasks, TopicPartition, UnknownStatus
 from streamsrt.wire import types
@@ -34,6 +34,15 @@ NO_GENERATION = -1
 NO_PROCESS = "00000000-0000-0000-0000-000000000000"
 
 
+class ToldSetbacks(NamedTuple):
+    """How often in a row members of a version have gone, and how long it gets no more tasks from the time on when this is
+    told (:mod:`streamsrt.assignment.version_backoff`). So it survives its leader."""
+
+    epoch: int
+    times: int
+    left_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Echo:
     """The target that a member received in a generation, and the topology that it was made for."""
@@ -43,6 +52,7 @@ class Echo:
     group_digest: bytes
     target: Tasks
     waits: Waits = field(default_factory=dict)
+    setbacks: ToldSetbacks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +104,7 @@ class ClassicAssignment:
     """The leader's assignment for a member.
 
     ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo, as
-    ``waits`` is.
+    ``waits`` and ``setbacks`` are.
     ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
     member; ``is_same_topology``: it has the group's topology. ``rejoin_after_ms``: when to join again without another
     reason, counted from this assignment. ``process_id`` and ``unique`` are those of the subscription that it
@@ -117,8 +127,15 @@ class ClassicAssignment:
     offset_interval_ms: int = 60_000
     why: str = ""
     waits: Waits = field(default_factory=dict)
+    setbacks: ToldSetbacks | None = None
     process_id: str = NO_PROCESS
     unique: int = 0
+
+
+def echo_of(assignment: ClassicAssignment, generation: int) -> Echo:
+    """What a member echoes of the assignment that it got in that generation."""
+    version = (assignment.group_epoch, assignment.group_digest)
+    return Echo(generation, *version, assignment.target, assignment.waits, assignment.setbacks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,10 @@ from streamsrt.membership.classic.values import (
     ClassicSubscription,
     Echo,
     Joined,
+    ToldSetbacks,
     Unreadable,
     Waits,
+    echo_of,
 )
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.values import Task
@@ -174,6 +176,12 @@ class View:
         """The ``Waits`` that were sent with that version."""
         newest = self._newest_echo
         return {} if newest is None else newest.waits
+
+    @property
+    def setbacks(self) -> ToldSetbacks | None:
+        """The setbacks that were told with that version."""
+        newest = self._newest_echo
+        return None if newest is None else newest.setbacks
 
     @property
     def _newest_echo(self) -> Echo | None:
@@ -321,7 +329,7 @@ def _as_given(member: Participant, given: Given, generation: int) -> Participant
     held = Tasks(active, standby, (member.held.warmup | more.warmup) - active - standby)
     echo = member.echo
     if assignment.group_epoch >= 0:
-        echo = Echo(generation, assignment.group_epoch, assignment.group_digest, assignment.target, assignment.waits)
+        echo = echo_of(assignment, generation)
     return replace(member, held=held, echo=echo, is_away=True)
 
 

@@ -7,13 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamsrt.assignment.in_flight import NOBODY_READS, STILL_WRITTEN
 from streamsrt.assignment.refused_update import rolled_back
+from streamsrt.assignment.value_versions import ValueVersion
 from streamsrt.assignment.version_backoff import Setbacks
 from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
+from streamsrt.runtime.failing_version import advice_to_failing
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
+from streamsrt.runtime.way_back import former_version, only_later_topics, way_back
 
 NONE: frozenset[Task] = frozenset()
 
@@ -82,8 +87,12 @@ def test_instances_that_went_on_after_a_rollback_are_to_be_restarted_with_the_ep
 def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
     assert status(group(member("a", 1), member("b", 1))).is_over
     assert not status(group(member("a", 1), member("b", 1), state="Reconciling")).is_over
-    assert not status(group(member("a", 1, **warming(5, 9)))).is_over
+    warm = status(group(member("a", 1, **warming(5, 9))))
+    assert not warm.is_over
+    assert warm.headline == warm.to_json()["headline"] == "one version, but 1 task still warming up"
     assert not status(group(member("a", 0), epoch=1)).is_over
+    waits = status(group(member("a", 2), epoch=1))
+    assert (waits.is_over, waits.headline) == (False, "one version, but the group has not taken topology epoch 2 yet")
     assert status(group(member("a", 1), epoch=None)).is_over, "a classic group without an assignment names no epoch"
 
 
@@ -169,6 +178,8 @@ def test_a_version_that_has_not_taken_over_is_not_the_first_to_be_started_where_
     )
     (empty,) = status(group(epoch=1, versions=(failed, ran))).advice
     assert "start the version that ran before it, with topology.epoch=0" in empty
+    (_, refused) = status(group(epoch=1, versions=(failed, ran), later_values={"app-c-changelog": 2})).advice
+    assert refused == "app-c-changelog has values of version 2: a version that can't read them is refused"
     # One that only the newest version has is read by no other.
     (_, only) = status(group(epoch=1, left={"app-g-repartition": 7}, versions=(KNOWN[0], ran))).advice
     assert only.endswith("topology epoch 1 (topology.epoch=1): it reads app-g-repartition")
@@ -232,6 +243,9 @@ def test_an_upgrade_is_not_over_while_tasks_wait_for_what_nobody_reads() -> None
         "start an instance of the version of topology epoch 0 (topology.epoch=0): it reads app-a-repartition",
     )
     assert held.to_json()["unread"] == left
+    waits = "tasks wait for 2 records in flight that no instance reads"
+    assert summary(held).startswith(f"app: one version, but {waits}, Stable, topology epoch 1")
+    assert held.to_json()["pending"] == (waits,)
     lost = status(group(member("b", 1, may_lose=True), left=left, versions=KNOWN))
     assert lost.is_over
     (said,) = lost.advice
@@ -369,3 +383,124 @@ def test_a_classic_group_that_rebalances_does_not_say_that_it_has_one_version() 
     drained = status(replace(rebalancing, unassigned={}))
     assert (drained.phase, len(drained.advice), exit_code(drained)) == ("versions unknown", 1, UNKNOWN)
     assert status(unknown).phase == "one version", "members of another client never report one"
+
+
+# ---------------------------------------------------------------------------------------------------------- the way back
+
+LOG = "app-rows-changelog"
+LATER = {"value_versions": {LOG: ValueVersion(2)}}
+ROLLING = (member("a", 0, ("s", 0)), member("b", 1, ("s", 1), **LATER))
+ABORT = "streamsrt upgrade abort OLD --group app"
+
+
+def test_no_rollback_is_advised_once_values_are_written_that_the_former_version_cannot_read() -> None:
+    possible = status(group(*ROLLING)).advice[-1]
+    assert possible == (
+        f"to roll back: {ABORT}. This is possible until a new instance has written values of a later version into {LOG}"
+    )
+    for members in (ROLLING, ROLLING[:1]):
+        advice = status(group(*members, later_values={LOG: 2})).advice
+        assert advice[-1].endswith(
+            f"there is no way back: {LOG} has values of version 2, and instances with topology epoch 0 fail at the first "
+            "one that they read. Go on with the new version: correct it if it fails (epoch 1 if its topology stays the "
+            "same, else 2)"
+        )
+        assert "abort" not in " ".join(advice)
+
+
+def test_a_rollback_that_would_leave_records_unread_is_advised_as_one() -> None:
+    said = status(group(*ROLLING[:1], member("b", 1), only_later_reads={"app-g-repartition": 7})).advice[-1]
+    assert said.startswith(
+        "only the new version reads what is in flight (app-g-repartition: 7 records), so it has to run"
+    )
+    assert "the former version with the next epoch, 2, until" in said
+    assert said.endswith(f"{ABORT} --lose-in-flight")
+
+
+def test_members_that_do_not_say_what_they_run_are_not_to_be_gone_back_to_by_command() -> None:
+    java = replace(member("a", 0), digest=None)
+    said = status(group(java, member("b", 1))).advice[-1]
+    assert said.startswith("the instances with topology epoch 0 don't say which version they run (Java's Kafka Streams")
+    assert "abort" not in said
+
+
+def test_of_three_versions_the_one_to_go_back_to_is_named() -> None:
+    said = status(group(member("a", 0), member("b", 1), member("c", 2), epoch=2)).advice[-1]
+    assert said == f"to roll back: {ABORT}, where OLD is the version of topology epoch 1"
+
+
+SAME = "same topology"
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> GroupFacts:
+    """Groups with any mix of versions, records and values."""
+    values = st.sampled_from([{}, {LOG: ValueVersion(2)}])
+    topics = st.frozensets(st.sampled_from(["app-g-repartition", "app-a-repartition"]))
+    tasks = st.frozensets(st.just(("s", 0)))
+    members = [
+        replace(
+            member(str(number), draw(st.sampled_from([None, 0, 1, 2])), value_versions=draw(values)),
+            tasks={"active": draw(tasks), "standby": NONE, "warmup": draw(tasks)},
+            reads=draw(topics),
+        )
+        for number in range(draw(st.integers(0, 4)))
+    ]
+    hidden = draw(st.sampled_from([None, None, SAME, "none"]))
+    if hidden is not None:
+        members = [replace(each, digest=None if hidden == "none" else hidden) for each in members]
+    counts = st.dictionaries(st.sampled_from(["app-g-repartition", "app-a-repartition"]), st.just(7), max_size=2)
+    versions = draw(st.sampled_from([(), KNOWN, (KNOWN[0]._replace(has_taken_over=False), KNOWN[1])]))
+    return replace(
+        group(*members, epoch=draw(st.sampled_from([None, 0, 1, 2])), versions=versions),
+        kind=draw(st.sampled_from(["streams", "classic"])),
+        state=draw(st.sampled_from(["Stable", "PreparingRebalance", "NotReady"])),
+        why=draw(st.sampled_from(["", SETBACKS, WRITTEN, rolled_back(0)])),
+        left=draw(counts),
+        only_later_reads=draw(counts),
+        later_values=draw(st.sampled_from([{}, {LOG: 2}])),
+    )
+
+
+@given(groups())
+def test_no_rollback_is_advised_that_would_be_refused(facts: GroupFacts) -> None:
+    advised = [
+        each for each in status(facts).advice if "upgrade abort" in each and "as after upgrade abort" not in each
+    ]
+    former = former_version(facts)
+    if not advised:
+        return
+    assert former is not None, "there is something to go back to"
+    assert all(each.digest is not None for each in former.members)
+    match way_back(facts, former):
+        case None:
+            pass
+        case "records":
+            assert all("--lose-in-flight" in each for each in advised)
+        case refused:
+            pytest.fail(f"{refused}: {advised}")
+
+
+@pytest.mark.parametrize("kind", ["streams", "classic"])
+def test_what_only_later_versions_read_is_known_in_both_protocols(kind: Any) -> None:
+    reads = [frozenset({"in", "app-a-repartition"}), frozenset({"in", "app-a-repartition", "app-g-repartition"})]
+    members = [member(str(epoch), epoch, reads=topics) for epoch, topics in enumerate(reads)]
+    known = tuple(KnownVersion(epoch, topics - {"in"}) for epoch, topics in reversed(list(enumerate(reads))))
+    facts = replace(group(*members, versions=known if kind == "streams" else ()), kind=kind)
+    former = former_version(facts)
+    assert former is not None
+    assert only_later_topics(facts, former) == {"app-g-repartition"}
+
+
+def test_a_version_that_fails_says_first_that_the_old_instances_go_on() -> None:
+    rolling = group(member("a", 0, ("s", 0)), member("b", 1))
+    said = advice_to_failing(rolling, 1)
+    assert said.startswith(
+        "the new version, topology epoch 1, has failed during an upgrade. 1 instance with topology epoch 0 can go on"
+    )
+    assert f"start it again (topology.epoch=1 if its topology stays the same, else 2); to roll back: {ABORT}" in said
+    assert "there is no way back" in advice_to_failing(group(*ROLLING, later_values={LOG: 2}), 1)
+    assert advice_to_failing(rolling, 0) == "", "what the old version can't process is no matter of the upgrade"
+    assert advice_to_failing(group(member("b", 1)), 1) == ""
+    unknown = replace(group(member("a", None), member("b", None)), kind="classic", state="PreparingRebalance")
+    assert "see what to do with streamsrt upgrade status --group app" in advice_to_failing(unknown, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from streamsrt.client.network import ClientConfig, NetworkThread
 from streamsrt.client.values import FetchConfig, NewTopic, ProducerConfig
-from streamsrt.runtime.written_values import newer_values_written
+from streamsrt.runtime.written_values import LatestVersions, newer_values_written
 from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import BundledBroker
 from topology import StreamsBuilder, serdes
@@ -59,15 +59,23 @@ def test_what_was_aborted_hides_no_later_values(network: NetworkThread, *, at_st
         newer = newer_values_written(network, "written", kept(), records=10, at_start=at_start)
         return [each.version for each in newer]
 
+    seen = LatestVersions(network, records=10)
+
+    def seen_so_far() -> dict[str, int]:
+        return seen.of({CHANGELOG, "written-nowhere-changelog"}, WAIT_S)
+
     assert network.admin.create_topics([NewTopic(name=CHANGELOG, partitions=1)]) == {CHANGELOG: None}
     try:
         write(network, [b"value"] * 100, committed=True)
         write(network, [TAGGED], committed=False)
         assert found() == [], "nobody has committed it"
+        assert seen_so_far() == {}
         write(network, [TAGGED] * 3, committed=True)
         write(network, [TAGGED, b"value"] * 40, committed=False)
         assert found() == [2]
+        assert seen_so_far() == {CHANGELOG: 2}
         write(network, [b"value"] * 10, committed=True)
         assert found() == [], "only the end is read"
+        assert seen_so_far() == {CHANGELOG: 2}, "who looks again keeps it"
     finally:
         network.admin.delete_topics([CHANGELOG])

@@ -480,3 +480,40 @@ def test_partitioners_that_are_not_known_are_not_compared() -> None:
     del saved["partitioners"]
     earlier = TopologyOutline.from_json(orjson.loads(orjson.dumps(saved)))
     assert fates(diff(earlier, new))["by-repartition"] == "carried over"
+
+
+def through_a_topic(partitioner: Any = None, *, steps: Any = lambda stream: stream) -> Program:
+    def program(builder: StreamsBuilder) -> None:
+        text = {"key": serdes.string, "value": serdes.string}
+        builder.stream("orders", **text).to("placed", partitioner=partitioner, **text)
+        steps(builder.stream("placed", **text)).group_by_key().count(store="counts")
+
+    return program
+
+
+def test_another_partitioner_of_a_topic_that_the_program_writes_and_reads_is_said() -> None:
+    for old, new, said in (
+        (None, first_letter, "partitioner: it was the default one, and is one of the program, in the to("),
+        (first_letter, None, "partitioner: it was one of the program, and is the default one, in the to("),
+        (
+            first_letter,
+            last_letter,
+            "the code of the partitioner differs, in the to(partitioner=) that writes placed. A",
+        ),
+    ):
+        found = compare([through_a_topic(old)], [through_a_topic(new)])
+        assert found.verdict < Verdict.INCOMPATIBLE, "rows may be where the new one looks for them"
+        (note,) = found.kept_otherwise
+        assert note.startswith(f"store counts: {said}")
+    assert compare([through_a_topic(first_letter)], [through_a_topic(first_letter)]).kept_otherwise == ()
+    # Behind a repartition topic, its own partitioner counts.
+    moved = [through_a_topic(each, steps=lambda stream: stream.repartition(name="by")) for each in (None, first_letter)]
+    assert compare(moved[:1], moved[1:]).kept_otherwise == ()
+
+
+def test_the_partitioner_of_a_topic_in_a_file_of_an_earlier_release_is_not_compared() -> None:
+    old, new = outlines([[through_a_topic()], [through_a_topic(first_letter)]])
+    saved = orjson.loads(orjson.dumps(old.to_json()))
+    assert diff(TopologyOutline.from_json(saved), new).kept_otherwise
+    del saved["sink_partitioners"]
+    assert diff(TopologyOutline.from_json(saved), new).kept_otherwise == ()

@@ -98,7 +98,7 @@ const summary = (app) => h("div", { class: "cards" },
   card("state", app.state, tone(app.state)), card("topology epoch", number(app.topology_epoch)), card("protocol", app.protocol),
   card("members", number(app.members.length)), card("active tasks", number(app.tasks.filter((each) => each.role === "active").length)),
   card("lag", number(app.topics.reduce((sum, each) => sum + (each.lag ?? 0), 0))),
-  card("upgrade", app.phase, app.phase === "one version" ? {} : { class: "warn" }));
+  card("upgrade", app.headline, app.headline === "one version" ? {} : { class: "warn" }));
 
 // The width for a drawing on a phone; null where there is more.
 const narrow = () => {

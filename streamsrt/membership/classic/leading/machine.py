@@ -26,7 +26,9 @@ from streamsrt.membership.classic.leading.outcome import (
     gone_of,
     keep,
     refused_of,
+    setbacks_to_tell,
     with_setback,
+    with_told_setbacks,
 )
 from streamsrt.membership.classic.leading.values import (
     CountUnread,
@@ -85,7 +87,7 @@ def begin(
     view = view_of(generation, everybody, memory, leader_id, protocol_name)
     is_mixed = protocol_name == STREAM_PROTOCOL
     verdicts = verdicts_on(view, settings.group_id)
-    memory = with_setback(memory, view, now_ms)
+    memory = with_setback(with_told_setbacks(memory, view, now_ms), view, now_ms)
     leading = Leading(
         view=view,
         verdicts=verdicts,
@@ -97,6 +99,7 @@ def begin(
         versions=versions_of(each.metadata for each in everybody) if is_mixed else UserDataVersions(),
         candidates=verdicts.candidates,
         refused=verdicts.refused,
+        setbacks=setbacks_to_tell(memory, now_ms),
     )
     if view.unfit:
         return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))

@@ -11,7 +11,7 @@ from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
-from streamsrt.assignment.version_backoff import Setbacks, after_setback
+from streamsrt.assignment.version_backoff import FORGOTTEN_AFTER_MS, Setbacks, after_setback
 from streamsrt.membership.classic.leader_assignments import GenerationPlan, leader_outcome
 from streamsrt.membership.classic.leading.values import Leading, LeadingStep
 from streamsrt.membership.classic.task_assignment import (
@@ -24,6 +24,7 @@ from streamsrt.membership.classic.task_assignment import (
     waiting_of,
     without,
 )
+from streamsrt.membership.classic.values import ToldSetbacks
 from streamsrt.membership.classic.version_checks import refusals
 from streamsrt.membership.classic.view import Memory, Version, View
 from streamsrt.membership.values import TopicPartition
@@ -129,6 +130,22 @@ def _pause_of(leading: Leading, lead: Version, now_ms: int) -> Setbacks | None:
     return setbacks if any(member.version.epoch < lead.epoch for member in leading.view.members) else None
 
 
+def with_told_setbacks(memory: Memory, view: View, now_ms: int) -> Memory:
+    """Takes over the setbacks that the former leader counted."""
+    told = view.setbacks
+    if told is None or memory.generation == view.generation - 1:
+        return memory
+    return replace(memory, setbacks=Setbacks(told.epoch, told.times, now_ms + told.left_ms))
+
+
+def setbacks_to_tell(memory: Memory, now_ms: int) -> ToldSetbacks | None:
+    """What members are to remember of the setbacks."""
+    found = memory.setbacks
+    if found is None or now_ms >= found.until_ms + FORGOTTEN_AFTER_MS:
+        return None
+    return ToldSetbacks(found.epoch, found.count, max(0, found.until_ms - now_ms))
+
+
 def with_setback(memory: Memory, view: View, now_ms: int) -> Memory:
     """Counts a setback if a member that had tasks of the newest version is gone while others run older ones."""
     version, there = memory.version, {member.lasting_id for member in view.members}
@@ -187,7 +204,7 @@ def _task_ends(
 def _done(leading: Leading, plan: GenerationPlan) -> LeadingStep:
     outcome = leader_outcome(
         leading.view,
-        plan,
+        replace(plan, setbacks=leading.setbacks),
         leading.settings,
         leading.memory,
         leading.leader_id,

@@ -17,6 +17,7 @@ from streamsrt.membership.classic.task_assignment import (
     older_versions,
 )
 from streamsrt.membership.classic.unread_records import NOTHING_LEFT, LeftBehind
+from streamsrt.membership.classic.values import ToldSetbacks
 from streamsrt.membership.classic.version_checks import Verdicts
 from streamsrt.membership.classic.view import Memory, Version, View
 from streamsrt.membership.session_events import Tick
@@ -97,7 +98,7 @@ class Leading:
     become the group's, and others after it. ``awaits``: the effect whose result is expected. ``ends``: the end offsets, kept
     while the committed offsets of removed topics are requested. ``lists_all``: the image has all topics; ``has_counted``:
     the unread records of older versions are known for this version, or can't be known; ``left``: the consequences;
-    ``again``: members of earlier versions that are accepted because of them."""
+    ``again``: members of earlier versions that are accepted because of them. ``setbacks``: what members are told of them."""
 
     view: View
     verdicts: Verdicts
@@ -121,6 +122,7 @@ class Leading:
     has_counted: bool = False
     left: LeftBehind = NOTHING_LEFT
     again: frozenset[str] = frozenset()
+    setbacks: ToldSetbacks | None = None
 
     @property
     def version(self) -> Version | None:

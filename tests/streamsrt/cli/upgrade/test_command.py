@@ -13,7 +13,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
-from streamsrt.errors import TopologyMismatchError
+from streamsrt.errors import ProcessingError, TopologyMismatchError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
@@ -63,6 +63,14 @@ def kept(store):
     words = builder.stream("{t}-words", **TEXT).group_by_key()
     words.aggregate(dict, lambda key, value, last: {**last, "value": value}, store=store, value=serdes.json)
     return builder.build()
+
+def failing():
+    builder = StreamsBuilder()
+    words = builder.stream("{t}-words", **TEXT).map_values(lambda value: 1 // 0).group_by_key()
+    words.count(store="counts").to_stream().to("{t}-out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+failing = failing()
 
 plain, tagged = kept("rows"), kept(Store("rows", version=2, upcast={1: lambda row: {**row, "two": 2}}))
 """
@@ -396,6 +404,10 @@ def test_what_only_a_later_version_without_tasks_would_read_is_said(group_of_two
     wait_until(lambda: versions(scene) == [(3, 2)], "it is gone")
     if scene.settings.get("group.protocol") != "classic":
         assert status_now(scene)["unread"] == {topic: 20}
+    else:
+        unknown = scene.upgrade("plan", scene.version("by_word"))
+        assert unknown.code == 2
+        assert "give the version of topology epoch 4, which no instance runs any more, with --old" in unknown.err
 
 
 def test_what_is_unread_in_a_source_that_was_dropped_is_said(group_of_two: Scene) -> None:
@@ -413,6 +425,24 @@ def test_what_is_unread_in_a_source_that_was_dropped_is_said(group_of_two: Scene
     again = scene.start("a", "second", 5)
     wait_until(lambda: status_now(scene)["unread_sources"] == {}, "who has the topic reads it")
     again.close()
+
+
+def test_a_version_that_fails_says_first_what_its_upgrade_needs(group_of_two: Scene) -> None:
+    scene = group_of_two
+    scene.start("a", "first", 3)
+    scene.wait_done()
+    new = scene.start("b", "failing", 4)
+    wait_until(lambda: active(new) == 1, "it has its share")
+    scene.write()
+    wait_until(lambda: new.state is State.ERROR, "it fails")
+    with pytest.raises(ProcessingError) as raised:
+        new.close()
+    assert str(raised.value).startswith(
+        "the new version, topology epoch 4, has failed during an upgrade. 1 instance with"
+    )
+    assert f"; to roll back: streamsrt upgrade abort OLD --group {scene.app}. What failed: a user's" in str(
+        raised.value
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ sending back
@@ -447,6 +477,10 @@ def send_back(scene: Scene) -> None:
     assert (again.rows[0]["topology_epoch"], again.rows[0]["removed"]) == (5, []), "nothing is left to do"
     (told,) = scene.upgrade("status", "--once", "--json").rows
     assert (told["phase"], told["topology_epoch"]) == ("no new member", 5)
+    (planned,) = scene.upgrade("plan", scene.version("third"), "--json").rows
+    assert planned["epoch_needed"] == 6, "who goes on tells what the group runs"
+    assert planned["notes"][0].startswith("the group was rolled back: instances with topology epoch 3 run its topology")
+    assert not [each for each in planned["notes"] if "were not compared" in each]
     back = scene.start("b", "first", 5)
     wait_until(lambda: active(old) + active(back) == 2 and active(back) == 1, "who comes back gets a share")
     scene.write()
@@ -508,6 +542,10 @@ def keep_what_is_in_flight(scene: Scene) -> None:
         topic = write_in_flight(scene)
         told = scene.upgrade("abort", scene.version("by_word"), "--json")
         assert (told.code, told.rows[0]["in_flight"], told.rows[0]["executed"]) == (12, {topic: 20}, False)
+        advice = status_now(scene)["advice"][-1]
+        assert advice.startswith(
+            f"only the new version reads what is in flight ({topic}: 20 records), so it has to run"
+        )
         done = scene.upgrade("abort", scene.version("by_word"), "--execute")
         assert done.code == 12
         assert (
@@ -591,6 +629,8 @@ def test_values_that_only_the_later_version_reads_leave_no_way_back(streams_grou
     assert f"store rows: its changelog {scene.app}-rows-changelog has values of version 2" in done.out
     assert "nothing is changed" in done.err
     assert versions(scene) == [(4, 1), (3, 1)]
+    (no_way,) = [each for each in status_now(scene)["advice"] if "way back" in each or "roll back" in each]
+    assert no_way.startswith(f"there is no way back: {scene.app}-rows-changelog has values of version 2, and instances")
     assert scene.upgrade("abort", scene.version("tagged")).code == 0, "it reads them"
     old.close()
     wait_until(lambda: versions(scene) == [(4, 1)], "the old one has left")

@@ -20,7 +20,14 @@ from streamsrt.membership.classic.layout import (
     encode_assignment,
     encode_subscription,
 )
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
+from streamsrt.membership.classic.values import (
+    ClassicAssignment,
+    ClassicSubscription,
+    Echo,
+    ToldSetbacks,
+    Topology,
+    Unreadable,
+)
 from streamsrt.membership.values import Endpoint, Status, Tasks, UnknownStatus
 from streamsrt.wire import packed
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
@@ -38,6 +45,7 @@ pairs = st.tuples(names, st.integers(0, 2**31 - 1))
 pair_sets = st.frozensets(pairs, max_size=5)
 task_sets = st.builds(Tasks, pair_sets, pair_sets, pair_sets)
 digests = st.binary(min_size=16, max_size=16)
+setbacks = st.builds(ToldSetbacks, int32s, int32s, int32s)
 topologies = st.builds(
     lambda epoch, sources: Topology(
         epoch=epoch, subtopologies=[StreamsGroupHeartbeatRequest.Subtopology(subtopology_id="s", source_topics=sources)]
@@ -60,7 +68,7 @@ subscriptions = st.builds(
     topology_digest=digests,
     topology=st.none() | topologies,
     held=task_sets,
-    echo=st.none() | st.builds(Echo, int32s, int32s, digests, task_sets),
+    echo=st.none() | st.builds(Echo, int32s, int32s, digests, task_sets, setbacks=st.none() | setbacks),
     offsets=st.dictionaries(pairs, int64s, max_size=4),
     end_offsets=st.dictionaries(pairs, int64s, max_size=4),
     requests_shutdown=st.booleans(),
@@ -80,6 +88,7 @@ assignments = st.builds(
         st.builds(Status, st.sampled_from(StatusCode), names) | st.builds(UnknownStatus, st.integers(7, 127), names),
         max_size=3,
     ).map(tuple),
+    setbacks=st.none() | setbacks,
     error_code=st.integers(-1, 200),
     error_text=st.none() | names,
     is_same_topology=st.booleans(),

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.version_backoff import FORGOTTEN_AFTER_MS
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
 from streamsrt.membership.classic.leader_assignments import LeaderOutcome, LeaderSettings
 from streamsrt.membership.classic.leading import Effect, Event, LeadingStep
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined, echo_of
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import NOTHING, Status, Task, Tasks
@@ -69,7 +70,7 @@ class Member:
         """Opens and closes what it is told, and forgets what it had to say once."""
         self.held = told.tasks
         if told.group_epoch >= 0:
-            self.echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target, told.waits)
+            self.echo = echo_of(told, told.generation)
         self.extra = {"topology": self.version.wire} if told.send_topology else {}
 
 
@@ -803,6 +804,32 @@ def test_a_paused_version_gets_tasks_when_its_pause_is_over_though_nobody_came_o
         told = group.round()
     assert "b" in {name for name, _ in told["m4"].tasks.active}
     assert codes(told["m4"]) == []
+
+
+def test_another_leader_goes_on_counting_how_often_a_version_has_failed() -> None:
+    group = settled(Member("m1"), Member("m9"))
+    group.takes_ms = 0
+    for name in ("m2", "m3"):
+        fails(group, name)
+    del group.members["m1"]
+    group.leader = "m9"
+    told = fails(group, "m4")
+    assert "Members with topology epoch 2 left 2 times in a row" in detail(told, StatusCode.ASSIGNMENT_DELAYED)
+    assert not {name for name, _ in told.tasks.active} & {"b"}
+    group.now_ms += 15_000
+    fails(group, "m5")
+    told = fails(group, "m6")
+    assert "left 3 times in a row while older versions run: no more tasks are handed over to them for 30 s" in told.why
+    # A leader that comes when the pause is over begins no other one, and forgets in the same time.
+    group.now_ms += 30_000
+    group.members["m1"] = Member("m1")
+    group.round()
+    group.leader = "m1"
+    assert "in a row" not in fails(group, "m7").why
+    group.now_ms += 60_000 + FORGOTTEN_AFTER_MS
+    group.round()
+    assert group.members["m1"].echo is not None
+    assert group.members["m1"].echo.setbacks is None
 
 
 def test_what_an_old_version_wrote_and_never_read_is_unread() -> None:
