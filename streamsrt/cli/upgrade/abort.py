@@ -44,8 +44,9 @@ LoseInFlight = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """The actions of an abort. ``next_one``: what the group gets, with the next epoch. ``topics``: those that nobody reads afterwards. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight
-    are left unread."""
+    """The actions of an abort. ``next_one``: what the group gets, with the next epoch. ``topics``: those that nobody reads
+    afterwards. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight are left unread.
+    """
 
     old: str
     group: str

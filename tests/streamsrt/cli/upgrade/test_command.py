@@ -497,7 +497,7 @@ def send_back_what_has_not_joined(scene: Scene) -> None:
     for epoch in (4, 5):
         done = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
         assert (done.code, done.rows[0]["topology_epoch"], done.rows[0]["removed"]) == (0, epoch, [])
-    with pytest.raises(UserError, match=rf"differs from the one of group .*both have topology epoch 5"):
+    with pytest.raises(UserError, match=r"differs from the one of group .*both have topology epoch 5"):
         scene.made("b", "second", 5).run()
     assert active(old) == 2
     back = scene.start("c", "first", 5)
