@@ -5,6 +5,9 @@
 2. The members of that version are removed from the group. Each gives up its tasks, joins again, is refused and ends.
    Their uncommitted work is discarded: other members have their tasks.
 3. Members with the former topology are not touched. Their tasks remain the same tasks under the next epoch.
+4. The next epoch is taken even if the group already has the former topology: a version that is about to join has a plan for
+   that epoch, which counts no more.
+5. Whoever joins with the next epoch first has it. If that is another version, the rollback begins again.
 
 It uses the members' own protocols: it works on any broker whose groups accept a new topology.
 """
@@ -68,10 +71,11 @@ def has_epoch_of(facts: GroupFacts, former: Topology) -> bool:
     )
 
 
-def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology, timeout_s: float) -> None:
+def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology, timeout_s: float) -> bool:
     """Makes ``former``, with its epoch, the topology of the group. ``config`` has the group's protocol.
 
-    Raises what the group refuses a member with, and RequestFailedError where it takes too long.
+    Returns false if another version has taken that epoch, or a later one, in the meantime. Raises what the group refuses a
+    member with, and RequestFailedError where it takes too long.
     """
     # It runs no tasks and answers no queries, and must not be confused with an instance that has an id.
     config = StreamsConfig.of(config, group_instance_id=None, application_server=None)
@@ -79,15 +83,22 @@ def raise_epoch(network: NetworkThread, config: StreamsConfig, former: Topology,
     membership = membership_of(config, former, str(uuid.uuid4()), uuid.uuid4())
     visitor = joined(config, membership, SetTaskOffsets({}, {}), network, surroundings)
     try:
-        _wait(visitor, lambda: _is_taken(network, config.application_id, former.epoch), timeout_s, former.epoch)
+        _wait(visitor, lambda: _is_taken(network, config.application_id, former), timeout_s, former.epoch)
+    except StreamsError:
+        epoch = look(network.admin, config.application_id).epoch
+        if epoch is None or epoch < former.epoch:
+            raise
+        return False
     finally:
         visitor.send(Leave())
         _wait(visitor, lambda: visitor.join(0), timeout_s, former.epoch)
+    return True
 
 
-def _is_taken(network: NetworkThread, group: str, epoch: int) -> bool:
+def _is_taken(network: NetworkThread, group: str, former: Topology) -> bool:
     facts = look(network.admin, group)
-    return facts.epoch is not None and facts.epoch >= epoch
+    newest = facts.with_epoch(former.epoch)
+    return facts.epoch == former.epoch and bool(newest) and all(runs(each, former) for each in newest)
 
 
 def _wait(visitor: GroupMember, holds: Callable[[], bool], timeout_s: float, epoch: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -32,6 +32,7 @@ from topology.graph.diff import Verdict
 from topology.graph.topology import Topology
 
 _PAUSE_S = 0.2
+_ATTEMPTS = 5
 
 LoseInFlight = Annotated[
     bool,
@@ -43,17 +44,25 @@ LoseInFlight = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """The actions of an abort. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight are
-    left unread."""
+    """The actions of an abort. ``next_one``: what the group gets, with the next epoch. ``topics``: those that nobody reads
+    afterwards. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight are left unread.
+    """
 
     old: str
     group: str
-    epoch: int
+    protocol: str
+    next_one: Topology
     leaving: Sequence[MemberFacts]
     staying: Sequence[MemberFacts]
+    topics: frozenset[str]
     in_flight: InFlight
     refused: str
-    executed: bool
+    lose_in_flight: bool
+    executed: bool = False
+
+    @property
+    def epoch(self) -> int:
+        return self.next_one.epoch
 
     @property
     def loses(self) -> bool:
@@ -95,7 +104,8 @@ def abort(
     These members need not be running. Those that are running are rejected when they rejoin, and exit with code 2.
     Instances
     of OLD take over the tasks, with their existing state. If no instance of OLD is running, no member is removed:
-    start one first.
+    start one first. Each rollback takes the next epoch, even if no later version has joined: plans made before are then
+    invalid.
 
     Exit codes: 12 refused, because records are in flight that only the later version reads, or because it has written
     values of stores that OLD can't read.
@@ -103,51 +113,61 @@ def abort(
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
     with cluster(bootstrap_servers, read_committed=True) as network:
-        facts = describe_when_settled(network.admin, group)
-        why = [*of_broker(network, group, facts.kind)]
-        if why:
-            raise ConfigError(why[0])
-        if facts.strangers and not facts.epochs:
-            raise ConfigError(
-                f"group {group} has {facts.strangers}, and none of streamsrt: there is no upgrade that could be rolled back"
+        for _ in range(_ATTEMPTS):
+            made = _look(network, old, group, former, lose_in_flight=lose_in_flight)
+            if not execute or made.refused or _carry_out(network, made, settings, timeout_s):
+                break
+        else:
+            raise RequestFailedError(
+                f"other versions join group {group} with each next epoch before the rollback can: stop starting them, and "
+                "try again",
+                ErrorCode.REQUEST_TIMED_OUT,
             )
-        is_raised = has_epoch_of(facts, former)
-        epoch = _epoch(facts, former, is_raised=is_raised)
-        leaving = members_to_remove(facts, former)
-        staying = [each for each in facts.members if runs(each, former)]
-        unreadable = unreadable_stores(network, group, former)
-        topics = topics_left(network, facts, former, leaving, staying, is_raised=is_raised)
-        unread = unread_of(network, group, topics)
-        blocked = obstacle(leaving, staying, has_later_values=bool(unreadable), has_unread=bool(unread))
-        if blocked == "nobody":
-            raise ConfigError(
-                _nobody_stays(old, facts, epoch, leaving, writes_newer=_writes_newer(group, former, leaving))
-            )
-        why_not = "; ".join(unreadable) if blocked == "values" else ""
-        if blocked == "records" and not lose_in_flight:
-            steps = _step_by_step(old, group, leaving)
-            why_not = f"each later version reads its own. {steps}" if steps else refusal(old, facts, epoch, leaving)
-        if facts.epoch is None and not facts.members and not why_not:
-            raise ConfigError(_nothing_to_roll_back(old, group))
-        made = _Return(old, group, epoch, leaving, staying, unread, why_not, execute and not why_not)
-        if made.executed:
-            values = {**settings, "application.id": group, "group.protocol": facts.kind}
-            if lose_in_flight:
-                values["upgrade.lose.in.flight"] = "true"
-            if not is_raised:
-                raise_epoch(network, StreamsConfig.of(values), replace(former, epoch=epoch), timeout_s)
-            _remove(network, group, leaving, timeout_s)
-            made = replace(made, in_flight=unread_of(network, group, topics))
+        if execute and not made.refused:
+            made = replace(made, executed=True, in_flight=unread_of(network, group, made.topics))
     print_json(made.to_json()) if as_json else _show(made)
     if made.refused:
         raise typer.Exit(int(Verdict.INCOMPATIBLE))
 
 
-def _epoch(facts: GroupFacts, former: Topology, *, is_raised: bool) -> int:
-    """The epoch that the former topology gets."""
-    if facts.epoch is None:
-        return max(facts.epochs, default=former.epoch)
-    return facts.epoch if is_raised else facts.epoch + 1
+def _look(network: NetworkThread, old: str, group: str, former: Topology, *, lose_in_flight: bool) -> _Return:
+    """What the rollback would do now. Raises ConfigError if there is none."""
+    facts = describe_when_settled(network.admin, group)
+    why = [*of_broker(network, group, facts.kind)]
+    if why:
+        raise ConfigError(why[0])
+    if facts.strangers and not facts.epochs:
+        raise ConfigError(
+            f"group {group} has {facts.strangers}, and none of streamsrt: there is no upgrade that could be rolled back"
+        )
+    epoch = max(facts.epochs, default=former.epoch) if facts.epoch is None else facts.epoch + 1
+    leaving = members_to_remove(facts, former)
+    staying = [each for each in facts.members if runs(each, former)]
+    unreadable = unreadable_stores(network, group, former)
+    topics = topics_left(network, facts, former, leaving, staying, is_raised=has_epoch_of(facts, former))
+    unread = unread_of(network, group, topics)
+    blocked = obstacle(leaving, staying, has_later_values=bool(unreadable), has_unread=bool(unread))
+    if blocked == "nobody":
+        raise ConfigError(_nobody_stays(old, facts, epoch, leaving, writes_newer=_writes_newer(group, former, leaving)))
+    why_not = "; ".join(unreadable) if blocked == "values" else ""
+    if blocked == "records" and not lose_in_flight:
+        steps = _step_by_step(old, group, leaving)
+        why_not = f"each later version reads its own. {steps}" if steps else refusal(old, facts, epoch, leaving)
+    if facts.epoch is None and not facts.members and not why_not:
+        raise ConfigError(_nothing_to_roll_back(old, group))
+    next_one = replace(former, epoch=epoch)
+    return _Return(old, group, facts.kind, next_one, leaving, staying, topics, unread, why_not, lose_in_flight)
+
+
+def _carry_out(network: NetworkThread, made: _Return, settings: Mapping[str, object], timeout_s: float) -> bool:
+    """Whether it is done; not if another version has taken the epoch in the meantime."""
+    values = {**settings, "application.id": made.group, "group.protocol": made.protocol}
+    if made.lose_in_flight:
+        values["upgrade.lose.in.flight"] = "true"
+    if not raise_epoch(network, StreamsConfig.of(values), made.next_one, timeout_s):
+        return False
+    _remove(network, made.group, made.leaving, timeout_s)
+    return True
 
 
 def _writes_newer(group: str, former: Topology, leaving: Sequence[MemberFacts]) -> bool:

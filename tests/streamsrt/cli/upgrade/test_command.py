@@ -13,7 +13,7 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.application import load_application
-from streamsrt.errors import ProcessingError, TopologyMismatchError
+from streamsrt.errors import ProcessingError, TopologyMismatchError, UserError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
@@ -112,9 +112,8 @@ class Scene:
     def version(self, name: str) -> str:
         return f"{self.module}:{name}"
 
-    def start(self, name: str, version: str, epoch: int) -> KafkaStreams:
-        """An instance that runs."""
-        running = threading.Event()
+    def made(self, name: str, version: str, epoch: int, **listeners: Any) -> KafkaStreams:
+        """An instance that is not started."""
         config = {
             "application.id": self.app,
             "bootstrap.servers": self.address,
@@ -123,13 +122,17 @@ class Scene:
             "topology.epoch": epoch,
             **self.settings,
         }
+        return KafkaStreams(load_application(self.version(version)).topology, config, **listeners)
+
+    def start(self, name: str, version: str, epoch: int) -> KafkaStreams:
+        """An instance that runs."""
+        running = threading.Event()
 
         def listen(new: State, _: State) -> None:
             if new is State.RUNNING:
                 running.set()
 
-        topology = load_application(self.version(version)).topology
-        streams = self._running.enter_context(KafkaStreams(topology, config, state_listener=listen))
+        streams = self._running.enter_context(self.made(name, version, epoch, state_listener=listen))
         assert running.wait(60)
         return streams
 
@@ -474,14 +477,14 @@ def send_back(scene: Scene) -> None:
     scene.write()
     scene.wait_done()
     again = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
-    assert (again.rows[0]["topology_epoch"], again.rows[0]["removed"]) == (5, []), "nothing is left to do"
+    assert (again.rows[0]["topology_epoch"], again.rows[0]["removed"]) == (6, [])
     (told,) = scene.upgrade("status", "--once", "--json").rows
-    assert (told["phase"], told["topology_epoch"]) == ("no new member", 5)
+    assert (told["phase"], told["topology_epoch"]) == ("no new member", 6)
     (planned,) = scene.upgrade("plan", scene.version("third"), "--json").rows
-    assert planned["epoch_needed"] == 6, "who goes on tells what the group runs"
+    assert planned["epoch_needed"] == 7, "who goes on tells what the group runs"
     assert planned["notes"][0].startswith("the group was rolled back: instances with topology epoch 3 run its topology")
     assert not [each for each in planned["notes"] if "were not compared" in each]
-    back = scene.start("b", "first", 5)
+    back = scene.start("b", "first", 6)
     wait_until(lambda: active(old) + active(back) == 2 and active(back) == 1, "who comes back gets a share")
     scene.write()
     scene.wait_done()
@@ -494,6 +497,27 @@ def test_an_upgrade_of_a_streams_group_is_sent_back(streams_group: Scene) -> Non
 
 def test_an_upgrade_of_a_classic_group_is_sent_back(classic_group: Scene) -> None:
     send_back(classic_group)
+
+
+def send_back_what_has_not_joined(scene: Scene) -> None:
+    old = scene.start("a", "first", 3)
+    scene.wait_done()
+    for epoch in (4, 5):
+        done = scene.upgrade("abort", scene.version("first"), "--execute", "--json")
+        assert (done.code, done.rows[0]["topology_epoch"], done.rows[0]["removed"]) == (0, epoch, [])
+    with pytest.raises(UserError, match=r"differs from the one of group .*both have topology epoch 5"):
+        scene.made("b", "second", 5).run()
+    assert active(old) == 2
+    back = scene.start("c", "first", 5)
+    wait_until(lambda: active(back) == 1, "who comes back gets a share")
+
+
+def test_a_version_that_joins_after_the_rollback_of_a_streams_group_is_refused(streams_group: Scene) -> None:
+    send_back_what_has_not_joined(streams_group)
+
+
+def test_a_version_that_joins_after_the_rollback_of_a_classic_group_is_refused(classic_group: Scene) -> None:
+    send_back_what_has_not_joined(classic_group)
 
 
 def test_nobody_is_removed_where_nobody_would_take_the_tasks(streams_group: Scene) -> None:
@@ -558,7 +582,7 @@ def keep_what_is_in_flight(scene: Scene) -> None:
         # As it says. One of three is not half of them.
         back = scene.start("c", "by_word", 5)
         late = scene.upgrade("abort", scene.version("by_word"), "--execute", "--json")
-        assert (late.code, late.rows[0]["in_flight"], late.rows[0]["topology_epoch"]) == (12, {topic: 20}, 5)
+        assert (late.code, late.rows[0]["in_flight"], late.rows[0]["topology_epoch"]) == (12, {topic: 20}, 6)
         old.close()
     finally:
         gate.set()
