@@ -84,12 +84,14 @@ class MemberFacts:
 
 class KnownVersion(NamedTuple):
     """A version that a group knows: its repartition topics, and whether the group was rolled back from it.
-    ``has_taken_over``: False of the newest one while the version before it may still be started."""
+    ``has_taken_over``: False of the newest one while the version before it may still be started. ``is_same``: it has the
+    topology of the group, under an earlier epoch."""
 
     epoch: int
     repartition_topics: frozenset[str]
     is_sent_back: bool = False
     has_taken_over: bool = True
+    is_same: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +178,11 @@ class GroupFacts:
     def rolled_back_to(self) -> tuple[int, ...]:
         """The earlier epochs under which members run the topology of the group: it was rolled back to them."""
         sent_back = min((each.epoch for each in self.versions if each.is_sent_back), default=-1)
-        named = named_rollback(self.why)
-        return tuple(each for each in self.epochs if (each == named or each < sent_back) and each != self.epoch)
+        own = {named_rollback(self.why)}
+        if not self.with_epoch(self.epoch):
+            # Rolled back twice, it does not know the later version any more.
+            own.update(each.epoch for each in self.versions if each.is_same)
+        return tuple(each for each in self.epochs if (each in own or each < sent_back) and each != self.epoch)
 
     def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
         return [each for each in self.members if each.epoch == epoch]
@@ -375,6 +380,7 @@ def _versions(described: _Described, repartition_topics: frozenset[str]) -> tupl
                 each["is_sent_back"],
                 # A broker of an earlier release does not say it.
                 each.get("has_taken_over", True),
+                each.get("is_same", False),
             )
             for each in json.loads(told)
         )

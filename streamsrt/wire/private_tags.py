@@ -16,4 +16,4 @@ REBALANCES_TAG = 10_001
 
 VERSIONS_TAG = 10_002
 """There too, where the group knows versions before its own: all that it knows, the newest first, as JSON: a list of
-``{"epoch", "repartition_topics": [name], "is_sent_back"}``."""
+``{"epoch", "repartition_topics": [name], "is_sent_back", "has_taken_over", "is_same"}``."""

@@ -66,6 +66,7 @@ def encode_versions(group: StreamsGroup) -> bytes:
             "repartition_topics": sorted(repartition_topics(one)),
             "is_sent_back": one is not group.topology and is_sent_back(group.topology, group.older, one.epoch),
             "has_taken_over": one is not group.topology or group.has_taken_over,
+            "is_same": one is not group.topology and one.has_same_metadata(group.topology),
         }
         for one in group.topologies()
         if group.topology is not None
