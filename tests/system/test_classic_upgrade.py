@@ -3,6 +3,7 @@ and back again. The leader is one of the three, so that it is killed too."""
 
 from __future__ import annotations
 
+import json
 from itertools import permutations, product
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from tests.system import expected
 from tests.system.cluster import Cluster
 from tests.system.drill import NAMES, PARTITIONS, V1, V2, Drill
-from tests.system.processes import CLASSIC_SETTINGS
+from tests.system.processes import CLASSIC_SETTINGS, run_command, wait_until
 from tests.system.test_results import final_delays
 from tests.system.test_upgrade import roll
 
@@ -60,4 +61,30 @@ def test_the_way_back_is_a_further_epoch(
             drill.write_a_part()
         drill.wait_all_committed()
         assert back.terminate() == 0
+        assert final_delays(any_cluster.read("delays")) == expected.delays_by_hour(drill.departures)
+
+
+def test_the_command_sends_two_of_three_back(any_cluster: Cluster, tmp_path: Path, application_id: str) -> None:
+    place = ("--group", application_id, "-b", any_cluster.address)
+    with Drill(any_cluster, tmp_path, application_id, CLASSIC) as drill:
+        drill.start_all()
+        *newer, staying = NAMES
+        for name in newer:
+            roll(drill, name)
+        done = run_command("upgrade", "abort", V1, *place, "--execute", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["topology_epoch"], len(told["removed"]), len(told["staying"])) == (2, 2, 1)
+        assert [drill.members[name].wait_end() for name in newer] == [2, 2]
+        drill.write_a_part()
+        drill.members[staying].wait_running(tasks=PARTITIONS)
+        for name in NAMES:
+            if name == staying:
+                assert drill.members[name].terminate() == 0
+            drill.start(name, V1, topology_epoch=2).wait_running()
+        drill.write_a_part()
+        drill.wait_all_committed()
+        wait_until(lambda: run_command("upgrade", "status", *place, "--once").returncode == 0, "the group is settled")
+        for name in NAMES:
+            assert drill.members[name].terminate() == 0
         assert final_delays(any_cluster.read("delays")) == expected.delays_by_hour(drill.departures)
