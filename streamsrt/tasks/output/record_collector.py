@@ -77,7 +77,7 @@ class _Columns:
         self.texts: list[tuple[Texts, Times]] = []
 
     def __len__(self) -> int:
-        return len(self.keys) + sum(len(times) for _, times in self.texts)
+        return sum(len(times) for _, times in self.texts) if self.texts else len(self.keys)
 
     def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
         if self.texts:
