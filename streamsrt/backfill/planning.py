@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from streamsrt.backfill.application_bundle import check_environment
@@ -50,7 +50,7 @@ from streamsrt.backfill.repair.inputs import (
     repair_of,
     unread_range,
 )
-from streamsrt.backfill.repair.scope import parts_of, scope_of
+from streamsrt.backfill.repair.scope import scope_of
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
 from streamsrt.backfill.task_shape import TaskShape, topic_counts
@@ -97,14 +97,12 @@ def make_plan(
     )
     if spark is not None and spark.shipment.bundle is not None:
         check_environment(spark.shipment.bundle, application, drafted.code_digest, drafted.module_digests)
-    scope = None if store is None else scope_of(topology, store)
-    # Of one store, only what is replayed matters.
-    replayed = topology if scope is None else parts_of(topology, scope)
-    check_topology(replayed)
+    check_topology(topology)
     earlier = None if after is None else load_earlier(after, store)
     if earlier is not None:
         check_same(earlier, drafted)
         drafted = drafted.model_copy(update={"after": earlier.after, "clock_ms": earlier.plan.wall_clock_ms})
+    scope = None if store is None else scope_of(topology, store)
     if scope is not None:
         repair = repair_of(network, topology, application_id, scope)
         drafted = drafted.model_copy(update={"repair": repair})
@@ -116,7 +114,7 @@ def make_plan(
             internal_topics=internal_topic_names(application_id, topology.subtopologies),
             servers=bootstrap_servers,
         )
-    shape = TaskShape(replayed, settings, topic_counts(network, replayed, settings))
+    shape = TaskShape(topology, settings, topic_counts(network, topology, settings), scope)
     if earlier is not None:
         check_partitions(earlier, shape.counts)
     unknown = sorted(set(sources) - set(shape.source_topics))
@@ -140,7 +138,7 @@ def make_plan(
         "lakes": tuple(lake for lake, _ in lakes.values()),
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),
         "warnings": (
-            *_warnings(replayed, ranges.values(), earlier, store),
+            *_warnings(replace(topology, subtopologies=tuple(shape.replayed)), ranges.values(), earlier, store),
             *(() if scope is None else lost_configs(network, internal_topics, shape.changelog(scope))),
             *_lake_warnings(lake for lake, _ in lakes.values()),
             *_lake_gaps(ranges, shares),

@@ -46,11 +46,14 @@ def topic_counts(network: Network, topology: Topology, config: StreamsConfig) ->
 class TaskShape:
     """The topology in numbers: partitions, tasks, levels."""
 
-    def __init__(self, topology: Topology, config: StreamsConfig, counts: dict[str, int]) -> None:
+    def __init__(
+        self, topology: Topology, config: StreamsConfig, counts: dict[str, int], scope: RepairScope | None = None
+    ) -> None:
         self.topology = topology
         self.config = config
         self.counts = counts
-        self.source_topics = {topic for each in topology.subtopologies for topic in each.source_topics}
+        self.replayed = [each for each in topology.subtopologies if scope is None or each.number in scope.subtopologies]
+        self.source_topics = {topic for each in self.replayed for topic in each.source_topics}
         self._derive_repartition_counts()
         self.levels = self._levels()
 
@@ -150,9 +153,7 @@ class TaskShape:
 
     def tasks(self, ranges: Mapping[TopicPartition, SourceRange]) -> list[TaskPlan]:
         found = [
-            self._task(each, partition, ranges)
-            for each in self.topology.subtopologies
-            for partition in range(self.task_count(each))
+            self._task(each, partition, ranges) for each in self.replayed for partition in range(self.task_count(each))
         ]
         return sorted(found, key=lambda task: task.level)
 

@@ -67,12 +67,15 @@ class OtherApplication:
                     f"{topic} yet, and they would be lost. Let it process what is there, stop it, and plan again"
                 )
 
-    def check_at_rest(self) -> None:
-        """Raises PlanError if it runs and has not processed everything: its state goes on then."""
+    def check_at_rest(self, counts: Mapping[str, int]) -> None:
+        """Raises PlanError if it runs and has not processed everything: its state goes on then. ``counts``: the numbers of
+        partitions of its source topics."""
         state = running_state(self._network, self.application_id)
         if state is None:
             return
-        waiting = self._unread(sorted(self.committed))
+        # It may have processed the first records of a partition, and not have committed an offset of it yet.
+        sources = {(topic, index) for topic, count in counts.items() for index in range(count)}
+        waiting = self._unread(sorted(sources | self.committed.keys()))
         if waiting:
             raise PlanError(
                 f"application {self.application_id!r} is running (its group is {state}) and has "

@@ -79,7 +79,7 @@ def plan_takeover(
     stores = _stores(network, shape, origin, takeover)
     origin.check_drained(own_topics, shape.source_topics)
     # Last: what was looked at before is of one moment only if nothing has happened since.
-    origin.check_at_rest()
+    origin.check_at_rest({topic: shape.counts[topic] for topic in shape.source_topics if origin.positions(topic)})
     internal_topics, tasks = tuple(shape.internal_topics()), tuple(shape.tasks(ranges))
     copied = StateCopy(
         application_id=takeover.origin,

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.plan import Compared
@@ -63,12 +63,6 @@ def scope_of(topology: Topology, store: str) -> RepairScope:
             )
         feeding[name] = _compared(fed_by)
     return RepairScope(spec, frozenset(_upstream(topology, home)), feeding, tuple(_fed_by(topology, store)))
-
-
-def parts_of(topology: Topology, scope: RepairScope) -> Topology:
-    """The topology with nothing but the subtopologies that are replayed."""
-    parts = tuple(each for each in topology.subtopologies if each.number in scope.subtopologies)
-    return replace(topology, subtopologies=parts)
 
 
 def _fed_by(topology: Topology, store: str) -> list[str]:

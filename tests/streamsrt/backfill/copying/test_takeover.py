@@ -237,3 +237,23 @@ def test_a_changelog_that_goes_on_or_does_not_fit_ends_the_run(cluster: Cluster,
     cluster.write_by_key("origin-prices-changelog", 2, ROWS)
     with pytest.raises(BackfillError, match="Stop it, plan again in another --dir, and start it after the run"):
         backfill.run(InProcess())
+
+
+def test_a_running_application_must_have_processed_everything(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.create({ORDERS: 3, PRICES: 2})
+    start_ms = (int(time.time()) // 3600 - 1) * 3_600_000
+    cluster.order("abcdef", start_ms)
+    cluster.process(shop.two, "origin", tmp_path)
+    settings = {"application.id": "origin", "bootstrap.servers": cluster.servers, "state.dir": tmp_path / "origin"}
+    streams = KafkaStreams(shop.two, settings)
+    streams.start()
+    try:
+        streams.pause()
+        cluster.plan(tmp_path / "idle", "shop:two", Takeover(origin="origin")).run(InProcess())
+        cluster.order("xy", start_ms)
+        with pytest.raises(
+            PlanError, match=r"'origin' is running .* and has 4 records to process: .* Stop it, and plan"
+        ):
+            cluster.plan(tmp_path / "busy", "shop:two", Takeover(origin="origin"))
+    finally:
+        streams.close()

@@ -14,7 +14,7 @@ def _version(number: int) -> Topology:
     orders = builder.stream("added-orders", key=serdes.string, value=serdes.string)
     orders.group_by_key().count(store="counts")
     if number > 1:
-        windowed = orders.group_by_key().windowed_by(TimeWindows(WINDOW_MS, GRACE_MS))
+        windowed = orders.group_by_key().windowed_by(TimeWindows(WINDOW_MS, grace=GRACE_MS))
         windowed.count(store=Store("per-minute", retention=24 * 60 * WINDOW_MS))
         orders.group_by(lambda _, item: item, name="by-item", key=serdes.string, value=serdes.string).count(
             store="items"

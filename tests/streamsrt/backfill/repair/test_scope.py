@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from examples import flights
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.operators import check_topology
-from streamsrt.backfill.repair.scope import parts_of, scope_of
-from streamsrt.backfill.task_shape import TaskShape
-from streamsrt.config import StreamsConfig
+from streamsrt.backfill.repair.scope import scope_of
 from tests.streamsrt.backfill import chained, every_store
 from tests.streamsrt.backfill.repair import every_kind, two_stores
 from topology import JoinWindows, KStream, Processor, Record, Store, StreamsBuilder, serdes
@@ -104,18 +100,3 @@ def test_a_store_without_a_changelog_of_its_own_is_refused() -> None:
     )
     with pytest.raises(PlanError, match=f"restored from topic '{optimised.source_topic}'. Delete its files"):
         scope_of(every_store.optimised, optimised.name)
-
-
-def test_what_is_not_replayed_may_be_what_no_backfill_can_compute() -> None:
-    builder = StreamsBuilder()
-    text: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
-    customers, cities = builder.table("customers", **text), builder.table("cities", **text)
-    customers.join(cities, foreign_key=lambda city: city, joiner=lambda city, size: city + size)
-    builder.stream("orders", **text).group_by_key().count(store="counts")
-    topology = builder.build()
-    with pytest.raises(PlanError, match="two sides of a foreign-key join"):
-        check_topology(topology)
-    replayed = parts_of(topology, scope_of(topology, "counts"))
-    check_topology(replayed)
-    shape = TaskShape(replayed, StreamsConfig.of({}, application_id="shop"), {"orders": 3})
-    assert [(topic.name, topic.partitions) for topic in shape.internal_topics()] == [("shop-counts-changelog", 3)]
