@@ -3,12 +3,13 @@
 //
 // 1. A column is one more than the largest of what leads to it; an edge that closes a circle leads back and counts for nothing.
 //    What nothing leads to is beside its first reader.
-// 2. An edge over several columns has a lane of its own in each of them, so that it goes behind no box.
+// 2. An edge over several columns has a lane of its own in each of them, so that it goes behind no box. An edge that leads back
+//    has one in the columns of its ends, too, and turns round beside them.
 // 3. Names are shown whole, on as many lines as they need: internal topics differ in the middle.
 // 4. Every text is set as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 200, GAP_X = 76, GAP_Y = 22, LINE = 16, PAD = 10, LANE = 14, SMALLEST = 0.75;
+const WIDTH = 200, GAP_X = 76, GAP_Y = 22, LINE = 16, PAD = 10, LANE = 14, SMALLEST = 0.75, TURN = 44;
 const ARROW = 16, RAIL = 10, RAILS_MAX = 110, BEND = 5, REACHED_AT = 0.25, LEFT_AT = 0.75;
 const SIZES = { title: 12, stored: 11, small: 11 };
 const CHOSEN = "(chosen by the record)";
@@ -88,6 +89,12 @@ export function columnsOf({ nodes, edges }) {
   return column;
 }
 
+// The columns that an edge passes, in its direction.
+function passed(from, to) {
+  if (to > from) return Array.from({ length: to - from - 1 }, (_, index) => from + 1 + index);
+  return Array.from({ length: from - to + 1 }, (_, index) => from - index);
+}
+
 // What stands in each column, from above to below: boxes, and lanes of edges that pass.
 export function standing({ nodes, edges }, column) {
   const columns = Array.from({ length: Math.max(0, ...column.values()) + 1 }, () => []);
@@ -95,13 +102,14 @@ export function standing({ nodes, edges }, column) {
   for (const [key, node] of nodes) columns[column.get(key)].push(node);
   for (const edge of edges) {
     edge.lanes = [];
-    for (let x = column.get(edge.from) + 1; x < column.get(edge.to); x += 1) {
+    edge.isBack = column.get(edge.to) <= column.get(edge.from);
+    for (const x of passed(column.get(edge.from), column.get(edge.to))) {
       const lane = { key: `${edge.from}>${edge.to}@${x}`, kind: "lane", height: LANE };
       before.set(lane.key, [edge.lanes.at(-1)?.key ?? edge.from]);
       edge.lanes.push(lane);
       columns[x].push(lane);
     }
-    before.get(edge.to).push(edge.lanes.at(-1)?.key ?? edge.from);
+    if (!edge.isBack) before.get(edge.to).push(edge.lanes.at(-1)?.key ?? edge.from);
   }
   const place = new Map();
   for (const list of columns) {
@@ -149,17 +157,18 @@ export function drawGraph(parts, topics, rate, narrow = null) {
 function inColumns(graph, rate) {
   for (const node of graph.nodes.values()) measure(node, WIDTH, "");
   const columns = standing(graph, columnsOf(graph));
+  const margin = graph.edges.some((edge) => edge.isBack) ? TURN : 0;
   let height = 0;
   columns.forEach((list, x) => {
     let y = 0;
     for (const node of list) {
-      node.x = x * (WIDTH + GAP_X);
+      node.x = margin + x * (WIDTH + GAP_X);
       node.y = y;
       y += node.height + GAP_Y;
     }
     height = Math.max(height, y);
   });
-  const width = Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X + 4;
+  const width = Math.max(1, columns.length) * (WIDTH + GAP_X) - GAP_X + 4 + 2 * margin;
   return [width, height, graph.edges.flatMap((edge) => arrow(graph.nodes.get(edge.from), graph.nodes.get(edge.to), edge, rate))];
 }
 
@@ -208,16 +217,22 @@ function arrow(from, to, edge, rate) {
   const middle = (node) => node.y + node.height / 2;
   let x = from.x + WIDTH, y = middle(from), line = `M${x} ${y}`;
   const curve = (nextX, nextY) => {
-    const bend = nextX > x ? (nextX - x) / 2 : 60;
+    const bend = (nextX - x) / 2;
     line += ` C${x + bend} ${y} ${nextX - bend} ${nextY} ${nextX} ${nextY}`;
     [x, y] = [nextX, nextY];
   };
+  const turn = (nextY, side) => {
+    line += ` C${x + side} ${y} ${x + side} ${nextY} ${x} ${nextY}`;
+    y = nextY;
+  };
+  if (edge.isBack) turn(middle(edge.lanes[0]), TURN);
+  const [near, far] = edge.isBack ? [WIDTH, 0] : [0, WIDTH];
   for (const lane of edge.lanes) {
-    curve(lane.x, middle(lane));
-    line += ` H${(x += WIDTH)}`;
+    if (x !== lane.x + near) curve(lane.x + near, middle(lane));
+    line += ` H${(x = lane.x + far)}`;
   }
-  const [labelX, labelY] = edge.lanes.length ? [x - WIDTH / 2, y] : [(x + to.x) / 2, (y + middle(to)) / 2];
-  curve(to.x, middle(to));
+  const [labelX, labelY] = edge.lanes.length ? [edge.lanes.at(-1).x + WIDTH / 2, y] : [(x + to.x) / 2, (y + middle(to)) / 2];
+  edge.isBack ? turn(middle(to), -TURN) : curve(to.x, middle(to));
   const made = [element("path", { d: line, "marker-end": "url(#head)" })];
   const said = edge.topic && from.facts ? rate(from.facts.records_per_second) : "";
   if (said) made.push(element("text", { class: "small said", "font-size": SIZES.small, x: labelX, y: labelY + 4, "text-anchor": "middle" }, said));

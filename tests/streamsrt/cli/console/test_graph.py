@@ -90,7 +90,21 @@ def test_arrows_go_behind_no_box(page: Browser) -> None:
 @pytest.mark.slow
 def test_a_circle_is_drawn(page: Browser) -> None:
     found = drawn(page, [part("a", "in", "in")])
-    assert (found["arrows"], sorted(found["titles"])) == (2, ["in", "subtopology a"])
+    assert (found["arrows"], found["inside"], sorted(found["titles"])) == (2, 0, ["in", "subtopology a"])
+
+
+@pytest.mark.slow
+def test_a_circle_goes_behind_no_box(page: Browser) -> None:
+    parts = [
+        part("a", "orders answers", "asked totals"),
+        part("b", "asked", "checked"),
+        part("c", "checked customers", "answers asked"),
+        part("d", "totals", "out"),
+    ]
+    found = drawn(page, parts, [{"topic": "asked", "partitions": 4, "lag": 5, "records_per_second": 7}])
+    assert (found["arrows"], found["inside"]) == (12, 0)
+    assert all(box["x"] > 0 and box["right"] < found["width"] for box in found["boxes"])
+    assert found["said"] == ["7/s"]
 
 
 @pytest.mark.slow
