@@ -91,9 +91,10 @@ def former_version(facts: GroupFacts) -> FormerVersion | None:
 
 def way_back(facts: GroupFacts, former: FormerVersion) -> Obstacle | None:
     """Returns what ``upgrade abort`` to that version would be refused for, as far as ``facts`` tell; None if nothing is."""
+    staying = [each for each in former.members if each.digest is not None]
     return obstacle(
-        former.leaving,
-        [each for each in former.members if each.digest is not None],
+        former.leaving if staying else [*former.leaving, *former.members],
+        staying,
         has_later_values=bool(facts.later_values),
         has_unread=bool(facts.only_later_reads),
     )
