@@ -299,6 +299,8 @@ def _without_new(now: GroupFacts) -> Iterator[str]:
             f"the group was rolled back, and {nobody} yet: restart the instances with epoch {epochs}, one after the other, "
             f"and those that were stopped, with topology.epoch={now.epoch}. Stop instances with any other version"
         )
+    elif former is not None and blocked == "nobody":
+        yield f"{runs}: start a corrected version. {advice_on_way_back(now, former)}"
     elif blocked == "records" or _own(now):
         yield (
             f"{runs}: start an instance of epoch {now.epoch} again, or roll back and leave its records unread (streamsrt "
@@ -519,7 +521,7 @@ def advice_on_way_back(now: GroupFacts, former: FormerVersion) -> str:
             return _of_later_values(now, former)
         case "nobody":
             return (
-                f"the instances with topology epoch {former.epoch} don't say which version they run (Java's Kafka Streams, "
+                f"instances with topology epoch {former.epoch} don't say which version they run (Java's Kafka Streams, "
                 "or an earlier release), so no command sends the upgrade back to them. To go back, start the former version "
                 f"with the next epoch, {(now.epoch or 0) + 1}, and continue as in an upgrade"
             )

@@ -5,10 +5,12 @@
    are what these members report.
 3. Values are looked for only while two versions meet: in the changelogs for which the newer members report a later version,
    or in all of them if these members are gone. If no instance runs, all versions above the first are taken for later ones.
+   What can't be read, for lack of a right, counts as readable: ``upgrade abort`` needs that right, too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -16,6 +18,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.assignment.value_versions import ValueVersion
 from streamsrt.client.network import NetworkThread
+from streamsrt.errors import BrokerError
 from streamsrt.runtime.group_facts import (
     Committed,
     GroupFacts,
@@ -26,6 +29,8 @@ from streamsrt.runtime.group_facts import (
     with_left,
 )
 from streamsrt.runtime.written_values import LatestVersions
+
+logger = logging.getLogger(__name__)
 
 Obstacle: TypeAlias = Literal["values", "nobody", "records"]
 """``values``: a later version has written values that the former one can't read. ``nobody``: no instance of the former
@@ -86,9 +91,10 @@ def former_version(facts: GroupFacts) -> FormerVersion | None:
 
 def way_back(facts: GroupFacts, former: FormerVersion) -> Obstacle | None:
     """Returns what ``upgrade abort`` to that version would be refused for, as far as ``facts`` tell; None if nothing is."""
+    staying = [each for each in former.members if each.digest is not None]
     return obstacle(
-        former.leaving,
-        [each for each in former.members if each.digest is not None],
+        former.leaving if staying else [*former.leaving, *former.members],
+        staying,
         has_later_values=bool(facts.later_values),
         has_unread=bool(facts.only_later_reads),
     )
@@ -141,7 +147,12 @@ class WayBack:
 
     def _later_values(self, facts: GroupFacts, former: FormerVersion) -> Mapping[str, int]:
         logs = former.unwritten.keys() if former.leaving else set(_changelogs(self._network, facts))
-        found = self._values.of(logs, self._patience_s) if logs else {}
+        try:
+            found = self._values.of(logs, self._patience_s) if logs else {}
+        except BrokerError as error:
+            # Who follows an upgrade may lack the right to read the changelogs, which upgrade abort needs.
+            logger.debug("it is not known whether a later version has written values of stores: %s", error)
+            return {}
         return {log: version for log, version in sorted(found.items()) if version > former.reads(log)}
 
 
