@@ -344,6 +344,14 @@ def test_a_restore_that_takes_long_is_told_of(rig: Rig, caplog: pytest.LogCaptur
     assert "restoring 1 tasks: 10 records (0 MB) done, 10 left, about 20 s" in caplog.text
 
 
+def test_progress_names_a_topic_that_results_wait_for(rig: Rig) -> None:
+    began(rig, 0)
+    rig.network.producer.absent_topics = ("gone",)
+    text = "results wait to be written to topic gone, which does not exist: nothing can be committed until it is there"
+    assert rig.thread.progress.statuses == (text,)
+    assert rig.thread.progress.loops[0].tasks == (text,)
+
+
 def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x.")
     rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
