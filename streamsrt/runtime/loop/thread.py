@@ -665,6 +665,7 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        if any(positions[tp] < end.offset for tp, end in ends.items()):
+        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong.
+        if any(positions[tp] != end.offset for tp, end in ends.items()):
             return False
         return self._manager.group_input.is_read(positions, now_ms)

@@ -406,6 +406,19 @@ def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     assert not rig.thread.commit_if_drained(), "it has no tasks because something is wrong"
 
 
+def test_it_is_not_quiet_while_a_position_is_beyond_the_end_of_its_log(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    began(rig, 0)
+    log = rig.network.logs["in", 0] = type(rig.network.logs["in", 0])()
+    rig.network.write(("in", 0), keys("c"))
+    rig.clock_ms += 1_000
+    assert not rig.thread.commit_if_drained()
+    rig.iterate(3)
+    rig.clock_ms += 1_000
+    assert rig.thread.commit_if_drained()
+    assert (rig.thread.processed_records, committed(rig)) == (3, log.end)
+
+
 @pytest.mark.requirement("SG-423")
 def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
