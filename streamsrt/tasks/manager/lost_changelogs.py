@@ -1,10 +1,12 @@
-"""Finds changelogs that were deleted while the application has state in them.
+"""Finds changelogs that were deleted while the application has state in them, and those that nobody will create.
 
 1. The rows are then in the stores on disk only. Nobody creates such a topic while a task runs; the next start of the group
    does, but it would lack the rows, and the task's store would be wiped to match it. So the instance ends before that.
 2. It shows in one of three ways: the topic is gone when a task starts; it is empty, although the store has rows and the
    task's input was read before; or its end goes back between two commits.
-3. A store that has lost its rows together with the topic can't be told from one that never had any.
+3. Beside members of Java's Kafka Streams, a topic that was never there shows that the leader runs another topology: a leader
+   creates the changelogs of its own topology before it assigns tasks.
+4. A store that has lost its rows together with the topic can't be told from one that never had any.
 """
 
 from __future__ import annotations
@@ -12,12 +14,34 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
-from streamsrt.errors import ChangelogLostError
+from streamsrt.errors import ChangelogLostError, StreamsError, TopologyMismatchError
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import Subtopology, internal_topic_name
 
 PATIENCE_MS = 4_000
 """How long a topic has to be missing: brokers do not know a new topic at once."""
+JAVA_PATIENCE_MS = 10_000
+
+
+def foreign_changelogs(group: str, created: Iterable[OwnedTask], missing: Collection[object]) -> StreamsError | None:
+    """Returns the error for changelogs that the leader's topology does not have, as it seems."""
+    for owned in created:
+        stores = {
+            topic[0]: spec.name
+            for spec in owned.subtopology.stores
+            if spec.has_own_changelog and (topic := owned.task.restore_target(spec.name)) is not None
+        }
+        absent = sorted(topic for topic in stores if topic in missing)
+        if absent and not any(topic in missing for topic, _ in owned.task.source_partitions):
+            return TopologyMismatchError(
+                f"Group {group!r} has given task {owned} to this instance, but {', '.join(absent)} does not exist: the leader "
+                "of the group creates the changelogs of its own topology before it assigns tasks, so it runs another topology "
+                f"than this instance, with other stores than {', '.join(stores[topic] for topic in absent)} in subtopology "
+                f"{owned.key[0]}. Beside members of Java's Kafka Streams, all stores need the same names: compare `streamsrt "
+                f"topology describe` with Java's Topology.describe(), and `streamsrt topics list` for {group}-...-changelog. "
+                "If somebody has deleted the topic, start the instance again: with the next tasks, the leader creates it"
+            )
+    return None
 
 
 def missing_changelog(created: Iterable[OwnedTask], missing: Collection[object]) -> ChangelogLostError | None:

@@ -49,7 +49,13 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.awake_tasks import AwakeTasks
 from streamsrt.tasks.manager.group_input import GroupInput
-from streamsrt.tasks.manager.lost_changelogs import PATIENCE_MS, emptied_changelog, missing_changelog
+from streamsrt.tasks.manager.lost_changelogs import (
+    JAVA_PATIENCE_MS,
+    PATIENCE_MS,
+    emptied_changelog,
+    foreign_changelogs,
+    missing_changelog,
+)
 from streamsrt.tasks.manager.memory_shares import share_memory
 from streamsrt.tasks.manager.owned_task import STARTING, STEPS, OwnedTask, Phase, TaskStep
 from streamsrt.tasks.manager.source_topics import REFRESH_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
@@ -444,7 +450,9 @@ class TaskManager:
         self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
         failing_ms = now_ms - self._failing_since_ms
         if isinstance(error, NotThereYetError) and failing_ms >= PATIENCE_MS:
-            lost = missing_changelog(created, error.missing)
+            lost: StreamsError | None = missing_changelog(created, error.missing)
+            if lost is None and self._settings.may_be_beside_java and failing_ms >= JAVA_PATIENCE_MS:
+                lost = foreign_changelogs(self._settings.application_id, created, error.missing)
             if lost is not None:
                 raise lost from error
         if failing_ms >= self._settings.task_timeout_ms:

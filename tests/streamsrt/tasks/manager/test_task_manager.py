@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
-from streamsrt.errors import ChangelogLostError, DeserializationError, MissingTopicError, ProcessingError, UserError
+from streamsrt.errors import (
+    ChangelogLostError,
+    DeserializationError,
+    MissingTopicError,
+    ProcessingError,
+    TopologyMismatchError,
+    UserError,
+)
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
@@ -352,6 +359,20 @@ def test_a_missing_changelog_without_rows_is_waited_for(make_rig: MakeRig) -> No
     begin(rig, after_ms=1_000)
     assert rig.phases() == {0: "active running"}
     assert rig.manager.waiting() == ()
+
+
+def test_a_changelog_that_no_leader_creates_beside_java_shows_another_topology(make_rig: MakeRig) -> None:
+    rig = make_rig(may_be_beside_java=True)
+    for tp in [tp for tp in rig.network.logs if tp[0] == CHANGELOG]:
+        del rig.network.logs[tp]
+    rig.start(Tasks(active=rig.tasks(0)))
+    begin(rig, after_ms=5_000)
+    expected = (
+        r"'app' has given task .*_0 .*app-counts-changelog does not exist.*with other stores than counts.*describe"
+    )
+    with pytest.raises(TopologyMismatchError, match=expected) as caught:
+        begin(rig, after_ms=6_000)
+    assert caught.value.exit_code == 2
 
 
 def test_a_changelog_that_was_created_again_under_its_rows_ends_the_application(make_rig: MakeRig) -> None:
