@@ -34,11 +34,11 @@ def foreign_changelogs(group: str, created: Iterable[OwnedTask], missing: Collec
         absent = sorted(topic for topic in stores if topic in missing)
         if absent and not any(topic in missing for topic, _ in owned.task.source_partitions):
             return TopologyMismatchError(
-                f"Group {group!r} has given task {owned} to this instance, but {', '.join(absent)} does not exist: the leader "
-                "of the group creates the changelogs of its own topology before it assigns tasks, so it runs another topology "
-                f"than this instance, with other stores than {', '.join(stores[topic] for topic in absent)} in subtopology "
-                f"{owned.key[0]}. Beside members of Java's Kafka Streams, all stores need the same names: compare `streamsrt "
-                f"topology describe` with Java's Topology.describe(), and `streamsrt topics list` for {group}-...-changelog. "
+                f"Group {group!r} has given task {owned} to this instance, but {', '.join(absent)} does not exist: the "
+                "leader of the group creates the changelogs of its own topology before it assigns tasks, so it runs another "
+                f"one, with other stores than {', '.join(stores[topic] for topic in absent)} in subtopology "
+                f"{owned.key[0]}. Beside members of Java's Kafka Streams, all stores need the same names: compare "
+                "`streamsrt topology describe` with Java's Topology.describe(), and see `streamsrt topics list`. "
                 "If somebody has deleted the topic, start the instance again: with the next tasks, the leader creates it"
             )
     return None
