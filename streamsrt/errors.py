@@ -14,6 +14,7 @@
     │   └── RequestFailedError       the broker answered a request with an error code
     ├── StateError                   the state directory: free it, or let it be rebuilt; exit code 4
     │   ├── StateDirectoryLockedError
+    │   ├── ChangelogLostError       the changelog was deleted: the state is on the disks of instances only
     │   └── StoreCorruptedError      the task's state is wiped and restored from its changelog
     ├── RecordError                  one record could not be handled; exit code 5
     │   ├── DeserializationError     the serde can't read its bytes
@@ -122,6 +123,11 @@ class StateError(StreamsError):
 
 class StateDirectoryLockedError(StateError):
     """Another process holds the state directory. Stop it, or give each instance its own ``state.dir``."""
+
+
+class ChangelogLostError(StateError):
+    """The changelog of a store was deleted while the application has rows in it. Keep copies of the state directories, then
+    follow the message."""
 
 
 class StoreCorruptedError(StateError):

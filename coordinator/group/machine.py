@@ -169,6 +169,10 @@ def _heartbeat(view: _View, request: types.StreamsGroupHeartbeatRequest) -> Grou
     try:
         if isinstance(group, ClassicGroup) and request.member_epoch == JOIN:
             return _upgrading_heartbeat(view, group, request)
+        if isinstance(group, ConsumerGroup) and group.is_empty and request.member_epoch == JOIN:
+            empty = StreamsGroup(group.group_id, epoch=group.epoch)
+            joined = handle_heartbeat(empty, request, view.context, view.now_ms, image=image, config=config)
+            return replace(joined, records=(*tombstones(group), *joined.records))
         if group is not None and not isinstance(group, StreamsGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, _not_of_type(view.state, request.group_id, "a streams"))
         decision = handle_heartbeat(group, request, view.context, view.now_ms, image=image, config=config)

@@ -1,6 +1,8 @@
 """Connections to a broker: the only package of the runtime that uses asyncio.
 
+- ``absent_topics``             topics that batches wait for although the cluster says that they do not exist
 - ``admin``                     administrative requests of an operator, or of an application that starts
+- ``batch_queue``               the batches of one partition that the producer has not delivered yet
 - ``blocking``                  how one thread waits for another: the processing thread for the network's loop
 - ``classic_group``             runs the machine of a classic group's member: two lanes, and the work of a leader
 - ``cluster``                   the brokers of a cluster: addresses, connections by purpose, group coordinators

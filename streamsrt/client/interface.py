@@ -81,6 +81,10 @@ class Producing(Protocol):
         with the next :meth:`send`; what was not acknowledged counts as not written.
         """
 
+    @property
+    def absent_topics(self) -> tuple[str, ...]:
+        """Topics that do not exist, and that batches have been waiting for. May be read by any thread."""
+
     def give_up_after(self, timeout_s: float) -> None:
         """From now on, no ``flush`` waits longer than that, not even one that waits already: the application ends. May be
         called by any thread and by a signal handler; the earliest end counts."""

@@ -55,6 +55,8 @@ class Metadata:
         self.topics: dict[str, TopicMetadata] = {}
         self.hidden: set[str | None] = set()
         """Topics of the last :meth:`fetch` that this client may not describe."""
+        self.absent: set[str] = set()
+        """Topics that are kept up to date and did not exist at the last update."""
         self.names: dict[bytes, str] = {}
         self._cluster = cluster
         self._wanted: set[str] = set()
@@ -128,9 +130,11 @@ class Metadata:
         for topic in response.topics:
             if topic.error_code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and topic.name is not None:
                 found[topic.name] = self._take(topic.name, topic)
-            elif topic.name in self.topics and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                gone = self.topics.pop(topic.name)
-                self.names.pop(gone.topic_id, None)
+                self.absent.discard(topic.name)
+            elif topic.name in self._wanted and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.absent.add(topic.name)
+                if (gone := self.topics.pop(topic.name, None)) is not None:
+                    self.names.pop(gone.topic_id, None)
         return found
 
     def _take(self, name: str, topic: types.MetadataResponse.MetadataResponseTopic) -> TopicMetadata:

@@ -33,10 +33,21 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from streamsrt.client.absent_topics import AbsentTopics, absent_text
+from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
-from streamsrt.client.refused_batches import FATAL, BatchRefusal, Part, halves, records_of, refusal_text, without
+from streamsrt.client.refused_batches import (
+    FATAL,
+    BatchRefusal,
+    Part,
+    can_not_start,
+    halves,
+    records_of,
+    refusal_text,
+    without,
+)
 from streamsrt.client.spawned import spawn
 from streamsrt.client.transaction_coordination import (
     FENCED,
@@ -54,7 +65,7 @@ from streamsrt.client.values import (
     TopicPartition,
     TransactionLostError,
 )
-from streamsrt.errors import ProductionError, RequestFailedError, StreamsError, missing_acl
+from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.records import stamp_producer
@@ -73,95 +84,12 @@ FAIL_TIMEOUT_S = 5.0
 _MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
-class _Batch:
-    """One record batch to send. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1)."""
-
-    __slots__ = ("count", "data", "expires_at", "may_be_written", "number", "sequence", "stamped")
-
-    def __init__(
-        self, data: bytes | bytearray | memoryview, count: int, number: tuple[int, ...], expires_at: float
-    ) -> None:
-        self.data: bytes | bytearray | memoryview = data
-        self.count = count
-        self.number = number
-        self.expires_at = expires_at
-        self.sequence = -1
-        self.stamped = False
-        self.may_be_written = False
-
-
-class _Partition:
-    """The queue of one partition.
-
-    ``retrying``: nothing is sent until ``in_flight`` is empty. ``is_known``: the broker has acknowledged a batch. Until
-    then, only one batch is in flight: a broker accepts any first sequence number of a producer, so it could write the second
-    batch after it has refused the first one because the topic is new. ``refused``: the number of batches that wait for
-    ``on_refused``; nothing is sent meanwhile. ``first_refused``: the first batch that was never written, by number, and its
-    sequence number.
-    """
-
-    __slots__ = (
-        "first_refused",
-        "in_flight",
-        "is_known",
-        "next_sequence",
-        "node_id",
-        "not_before",
-        "queue",
-        "queued_bytes",
-        "reason",
-        "refused",
-        "retrying",
-        "tp",
-    )
-
-    def __init__(self, tp: TopicPartition) -> None:
-        self.tp = tp
-        self.queue: deque[_Batch] = deque()
-        self.queued_bytes = 0
-        self.node_id = -1
-        self.in_flight: dict[tuple[int, ...], _Batch] = {}
-        self.next_sequence = 0
-        self.retrying = False
-        self.is_known = False
-        self.not_before = 0.0
-        self.reason = "it has no leader"
-        self.refused = 0
-        self.first_refused: tuple[tuple[int, ...], int] | None = None
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing more may be sent before responses arrive."""
-        return self.refused > 0 or (bool(self.in_flight) and (self.retrying or not self.is_known))
-
-    def is_behind_others(self, batch: _Batch) -> bool:
-        """Whether an earlier batch is neither acknowledged nor refused."""
-        return (bool(self.queue) and self.queue[0].number < batch.number) or any(
-            number < batch.number for number in self.in_flight
-        )
-
-    def note_refused(self, batch: _Batch) -> None:
-        """Records that the batch was not written under its sequence, nor anything after it."""
-        self.retrying = True
-        if batch.stamped and (self.first_refused is None or batch.number < self.first_refused[0]):
-            self.first_refused = batch.number, batch.sequence
-
-    def resume(self) -> None:
-        """Resumes sending, with a gapless sequence. Called when nothing is in flight."""
-        self.retrying = False
-        if self.first_refused is not None:
-            self.next_sequence = self.first_refused[1]
-            self.first_refused = None
-            for batch in self.queue:
-                batch.stamped = False
-
-
 class _Refused(NamedTuple):
     """A refused batch whose records wait for a decision."""
 
     generation: int
-    partition: _Partition
-    batch: _Batch
+    partition: PartitionQueue
+    batch: QueuedBatch
     refusal: BatchRefusal
 
 
@@ -178,13 +106,14 @@ class Producer:
     ) -> None:
         self._cluster = cluster
         self._metadata = metadata
+        self._absent = AbsentTopics(metadata, config.absent_topic_timeout_ms / 1000)
         self._config = config
         self._transaction = transaction
         self._adding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._changed = blocking.condition(self._lock)
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, PartitionQueue] = {}
         self._acked: dict[TopicPartition, int] = {}
         self._buffered_bytes = self._unsent_bytes = self._pending = 0
         self._number = self._generation = self._flushing = 0
@@ -219,8 +148,8 @@ class Producer:
             tp = (topic, partition)
             queue = self._partitions.get(tp)
             if queue is None:
-                queue = self._partitions[tp] = _Partition(tp)
-            queue.queue.append(_Batch(batch, record_count, (self._number,), expires_at))
+                queue = self._partitions[tp] = PartitionQueue(tp)
+            queue.queue.append(QueuedBatch(batch, record_count, (self._number,), expires_at))
             queue.queued_bytes += size
             self._buffered_bytes += size
             self._unsent_bytes += size
@@ -279,6 +208,10 @@ class Producer:
         """Whether anything failed since the last :meth:`restart`, even if the error was raised already."""
         with self._lock:
             return self._failure is not None or self._closed
+
+    @property
+    def absent_topics(self) -> tuple[str, ...]:
+        return self._absent.names
 
     @property
     def failure(self) -> StreamsError | None:
@@ -343,10 +276,10 @@ class Producer:
             dropped.add(index)
         return without(refused.batch.data, dropped)
 
-    def _replace(self, partition: _Partition, batch: _Batch, parts: list[Part]) -> None:
+    def _replace(self, partition: PartitionQueue, batch: QueuedBatch, parts: list[Part]) -> None:
         """Queues the parts in place of the batch. The lock is held."""
         expires_at = self._loop.time() + self._config.delivery_timeout_ms / 1000
-        new = [_Batch(data, count, (*batch.number, at), expires_at) for at, (data, count) in enumerate(parts)]
+        new = [QueuedBatch(data, count, (*batch.number, at), expires_at) for at, (data, count) in enumerate(parts)]
         size = sum(len(data) for data, _ in parts)
         partition.queue = deque(sorted([*partition.queue, *new], key=lambda each: each.number))
         partition.queued_bytes += size
@@ -404,29 +337,33 @@ class Producer:
                 if response.error_code == ErrorCode.NONE:
                     self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
                     return
-                name = error_name(response.error_code)
-                text = f"No producer id: {name}"
-                if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-                    who = self._cluster.config.security.principal
-                    text += ". " + missing_acl("IDEMPOTENT_WRITE", "cluster", (), who)
-                raise RequestFailedError(text, response.error_code)
+                raise RequestFailedError(f"No producer id: {error_name(response.error_code)}", response.error_code)
             except StreamsError as error:
                 if not may_be_retried(error):
-                    self.fail(ProductionError(f"The producer can't start: {error}"))
+                    self.fail(can_not_start(error, self._partitions, self._cluster.config.security.principal))
                     return
                 log.debug("%s", error)
                 await asyncio.sleep(backoff_s(self._cluster.config, failures))
                 failures += 1
 
     def _check_expired(self) -> None:
-        now, expired = self._loop.time(), []
+        now, timeout_s = self._loop.time(), self._config.delivery_timeout_ms / 1000
+        expired, absent = [], None
+        self._absent.forget_present()
         with self._lock:
             if now >= self._give_up_at:
                 self._changed.notify_all()
             for partition in self._partitions.values():
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)
-                if first is not None and first.expires_at <= now:
+                if first is None:
+                    continue
+                if first.expires_at <= now:
                     expired.append((partition, first))
+                elif self._absent.has_failed(partition.tp[0], now - first.expires_at + timeout_s, now):
+                    absent = partition.tp
+        if absent is not None:
+            self.fail(DeliveryTimeoutError(f"{absent_text(absent[0])}.", *absent))
+            return
         for partition, first in expired:
             text = (
                 "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
@@ -444,7 +381,7 @@ class Producer:
     def _send_what_is_due(self) -> float | None:
         """Sends requests that are due; returns the loop time of the next retry or expiry, if any."""
         now = self._loop.time()
-        by_node: dict[int, list[_Partition]] = {}
+        by_node: dict[int, list[PartitionQueue]] = {}
         to_add: list[TopicPartition] = []
         again_at: float | None = now + 1.0 if self._pending else None
         with self._lock:
@@ -484,15 +421,15 @@ class Producer:
             if generation == self._generation:
                 self.fail(as_production_error(error, partitions))
 
-    def _may_send(self, node_id: int, ready: list[_Partition]) -> bool:
+    def _may_send(self, node_id: int, ready: list[PartitionQueue]) -> bool:
         in_flight = self._requests.get(node_id, 0)
         if in_flight >= self._config.max_in_flight_requests_per_connection or self._producer_id < 0:
             return False
         waiting = sum(partition.queued_bytes for partition in ready if not partition.waits)
         return waiting > 0 and (in_flight == 0 or waiting >= WORTH_SENDING_BYTES or self._flushing > 0)
 
-    def _start_request(self, node_id: int, ready: list[_Partition]) -> None:
-        chosen: list[tuple[_Partition, _Batch]] = []
+    def _start_request(self, node_id: int, ready: list[PartitionQueue]) -> None:
+        chosen: list[tuple[PartitionQueue, QueuedBatch]] = []
         size = 0
         with self._lock:
             for partition in ready:
@@ -516,13 +453,13 @@ class Producer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _stamp(self, partition: _Partition, batch: _Batch) -> None:
+    def _stamp(self, partition: PartitionQueue, batch: QueuedBatch) -> None:
         batch.sequence = partition.next_sequence
         partition.next_sequence = (partition.next_sequence + batch.count) % SEQUENCES
         batch.data = stamp_producer(batch.data, self._producer_id, self._producer_epoch, batch.sequence)
         batch.stamped = True
 
-    async def _produce(self, node_id: int, chosen: list[tuple[_Partition, _Batch]], generation: int) -> None:
+    async def _produce(self, node_id: int, chosen: list[tuple[PartitionQueue, QueuedBatch]], generation: int) -> None:
         try:
             results = await self._send_request(node_id, chosen)
         except (*TRANSPORT_ERRORS, RequestFailedError) as error:
@@ -543,7 +480,7 @@ class Producer:
             self._wake.set()
 
     async def _send_request(
-        self, node_id: int, chosen: list[tuple[_Partition, _Batch]]
+        self, node_id: int, chosen: list[tuple[PartitionQueue, QueuedBatch]]
     ) -> Mapping[TopicPartition, types.ProduceResponse.PartitionProduceResponse]:
         connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
@@ -582,7 +519,10 @@ class Producer:
     # ------------------------------------------------------------------------------------------------------- answers
 
     def _answered(
-        self, partition: _Partition, batch: _Batch, result: types.ProduceResponse.PartitionProduceResponse | None
+        self,
+        partition: PartitionQueue,
+        batch: QueuedBatch,
+        result: types.ProduceResponse.PartitionProduceResponse | None,
     ) -> None:
         if result is None:
             self._retry(partition, batch, "the broker's answer does not name the partition")
@@ -615,7 +555,7 @@ class Producer:
             }
             self._refuse(partition, batch, BatchRefusal(code, said, errors))
 
-    def _refuse(self, partition: _Partition, batch: _Batch, refusal: BatchRefusal) -> None:
+    def _refuse(self, partition: PartitionQueue, batch: QueuedBatch, refusal: BatchRefusal) -> None:
         with self._changed:
             partition.in_flight.pop(batch.number, None)
             partition.note_refused(batch)
@@ -629,7 +569,7 @@ class Producer:
             self._refused.append(_Refused(self._generation, partition, batch, refusal))
             self._changed.notify_all()
 
-    def _acknowledge(self, partition: _Partition, batch: _Batch, base_offset: int) -> None:
+    def _acknowledge(self, partition: PartitionQueue, batch: QueuedBatch, base_offset: int) -> None:
         with self._changed:
             partition.is_known = True
             del partition.in_flight[batch.number]
@@ -639,7 +579,7 @@ class Producer:
             self._pending -= 1
             self._changed.notify_all()
 
-    def _retry(self, partition: _Partition, batch: _Batch, reason: str) -> None:
+    def _retry(self, partition: PartitionQueue, batch: QueuedBatch, reason: str) -> None:
         with self._lock:
             del partition.in_flight[batch.number]
             partition.retrying = True
@@ -647,7 +587,7 @@ class Producer:
             partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)
             self._put_back(partition, batch)
 
-    def _put_back(self, partition: _Partition, batch: _Batch) -> None:
+    def _put_back(self, partition: PartitionQueue, batch: QueuedBatch) -> None:
         """Queues the batch at its previous place, to be sent once more. The lock is held."""
         partition.queued_bytes += len(batch.data)
         self._unsent_bytes += len(batch.data)

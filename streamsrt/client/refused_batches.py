@@ -5,11 +5,11 @@ A broker accepts a whole batch or none of it. Parts are encoded like the whole: 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeAlias
 
 from streamsrt.client.values import RecordRefusedError, RefusedRecord, TopicPartition
-from streamsrt.errors import missing_acl
+from streamsrt.errors import ProductionError, RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records import RecordColumns, decode_batches, encode_batch, read_header
@@ -70,6 +70,20 @@ def refusal_text(
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         text += missing_acl("WRITE", "topic", [topic], principal)
     return text.rstrip()
+
+
+def can_not_start(error: StreamsError, written: Iterable[TopicPartition], principal: str | None) -> ProductionError:
+    """Returns the error of a producer that gets no id for a reason that no retry removes. No record is the reason."""
+    text = f"The producer can't start: {error}"
+    if isinstance(error, RequestFailedError) and error.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        right = missing_acl("WRITE", "topic", sorted({topic for topic, _ in written}), principal)
+        text += (
+            f". {right}. Brokers since 2.8 give an id to whoever has WRITE on any topic; before, it also took "
+            "IDEMPOTENT_WRITE on the cluster"
+        )
+    made = ProductionError(text)
+    made.exit_code = error.exit_code
+    return made
 
 
 def halves(data: Buffer) -> list[Part]:

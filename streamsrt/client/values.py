@@ -65,6 +65,8 @@ class ProducerConfig:
     buffer_memory: int = 32 * 1024 * 1024
     max_block_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
+    absent_topic_timeout_ms: int = 6_000
+    """How long a batch waits at most for a topic that does not exist, according to the cluster."""
     max_in_flight_requests_per_connection: int = 5
     transactional_id: str | None = None
     """If set, everything is written in transactions (:class:`streamsrt.client.interface.Transacting`)."""

@@ -101,12 +101,17 @@ def instance_id_taken_text(wait_ms: int) -> str:
     )
 
 
+NOT_READABLE = "has sent this repeatedly: this instance gets no tasks"
+"""In the status of a member that can't read the assignments of its leader."""
+
+
 def passes_by_itself(status: Status) -> bool:
     """Whether the status is temporary: internal topics that are being created, a pending assignment."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
         problems = _CREATED_MEANWHILE.sub("", status.detail)
         return not any(word in problems for word in ("failed", "Unauthorized"))
-    return status.code is StatusCode.ASSIGNMENT_DELAYED and NOBODY_READS not in status.detail
+    lasts = NOBODY_READS in status.detail or NOT_READABLE in status.detail
+    return status.code is StatusCode.ASSIGNMENT_DELAYED and not lasts
 
 
 def is_short_delay(status: Status) -> bool:

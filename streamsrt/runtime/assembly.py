@@ -221,6 +221,7 @@ def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callab
         partitions_of_topic=partitions,
         task_timeout_ms=config.task_timeout_ms,
         state_cleanup_delay_ms=config.state_cleanup_delay_ms,
+        may_be_beside_java=config.subtopology_id == "number",
     )
 
 

@@ -28,6 +28,7 @@ from streamsrt.client.values import (
     UnknownMemberError,
 )
 from streamsrt.errors import BrokerError
+from streamsrt.tasks.manager.lost_changelogs import check_ends
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.task import CommitState
@@ -183,9 +184,11 @@ def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) 
 
 
 def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle: AbstractContextManager[None]) -> None:
-    """Does the second half. Other threads may read the stores between two tasks."""
+    """Does the second half. Raises ChangelogLostError. Other threads may read the stores between two tasks."""
     for owned in tasks:
-        owned.task.post_commit(changelog_ends(owned, ends))
+        of_stores = changelog_ends(owned, ends)
+        check_ends(owned, of_stores)
+        owned.task.post_commit(of_stores)
         allow_queries(idle)
 
 

@@ -1,7 +1,7 @@
 """``group.protocol=auto``: the protocol with which an instance joins its group.
 
 1. An existing group decides. A streams group remains one, even while it has no members, as does a classic group that
-   has members. A group of any other kind refuses both protocols, and says why.
+   has members. A group of any other kind refuses both protocols; the refusal of the classic one says why.
 2. Otherwise the broker decides: streams if it announces all of KIP-1071, else classic, which supports topology epochs,
    warm-up tasks and source patterns on every broker.
 3. The decision is made before a stream thread joins, and holds for the threads that replace it. Instances that start at
@@ -28,6 +28,9 @@ Protocol: TypeAlias = Literal["streams", "classic"]
 _IS_STREAMS_GROUP = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 """The second one: there is a streams group, but its topics are not for this client to see."""
 
+_OTHER_TYPE = "is not a classic group"
+"""How brokers describe a group of another protocol to a client that asks for a classic one."""
+
 
 class Seen(NamedTuple):
     """What a cluster reports about a group and about itself. ``announces_whole_protocol``: all of KIP-1071."""
@@ -35,6 +38,8 @@ class Seen(NamedTuple):
     is_streams_group: bool
     classic_members: int
     announces_whole_protocol: bool
+    has_consumers: bool = False
+    """Whether it is a group of consumers with group.protocol=consumer, and has members."""
 
 
 class ProtocolDecision(NamedTuple):
@@ -48,6 +53,8 @@ def decided(seen: Seen) -> ProtocolDecision:
         return ProtocolDecision("streams", "that is the protocol of its group")
     if seen.classic_members:
         return ProtocolDecision("classic", f"that is the protocol of its group (members: {seen.classic_members})")
+    if seen.has_consumers:
+        return ProtocolDecision("classic", "its group has consumers with group.protocol=consumer, which it can't join")
     if seen.announces_whole_protocol:
         return ProtocolDecision(
             "streams", "its group has no members with either protocol, and the broker serves the whole of KIP-1071"
@@ -67,7 +74,12 @@ def look(group_id: str, admin: Administering) -> Seen:
     except UnsupportedBrokerError:
         is_streams_group = False
     (classic,) = admin.describe_classic_groups([group_id])
-    return Seen(is_streams_group, len(classic.members), WHOLE_STREAMS_PROTOCOL in admin.cluster().features)
+    has_consumers = False
+    if not is_streams_group and _OTHER_TYPE in (classic.error_message or ""):
+        listed = admin.list_groups(("consumer",))
+        has_consumers = any(each.group_id == group_id and each.state.lower() != "empty" for each in listed)
+    announces = WHOLE_STREAMS_PROTOCOL in admin.cluster().features
+    return Seen(is_streams_group, len(classic.members), announces, has_consumers)
 
 
 class GroupProtocol:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -36,6 +36,7 @@ from streamsrt.errors import (
     ApplicationShutdownError,
     BrokerError,
     BrokerUnreachableError,
+    ChangelogLostError,
     ConfigError,
     DeserializationError,
     MembershipError,
@@ -68,7 +69,8 @@ class NotThereYetError(BrokerError):
     """Topics are missing that the group coordinator creates, or that were just created. The task is retried for up to
     ``task.timeout.ms``."""
 
-    def __init__(self, missing: Iterable[object]) -> None:
+    def __init__(self, missing: Collection[object]) -> None:
+        self.missing = frozenset(missing)
         super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
 
 
@@ -122,6 +124,7 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         StoreCorruptedError: ErrorPolicy(ErrorAction.RESTORE, ErrorAction.RESTORE),
         StateDirectoryLockedError: ErrorPolicy(ErrorAction.WAIT, ErrorAction.END_UNDONE),
         StoreClosedError: _STATE,
+        ChangelogLostError: _STATE,
         StateError: _STATE,
         # A record, or a user function's result for it, fails, after the exception handlers decided so.
         RecordError: _RECORD,

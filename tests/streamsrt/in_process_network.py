@@ -146,6 +146,7 @@ class InProcessProducer:
         self.fails_with: list[Exception] = []
         """What the next flushes raise; what had been sent is dropped then, as the real producer does."""
         self.gives_up_after_s: float | None = None
+        self.absent_topics: tuple[str, ...] = ()
 
     def send(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, record_count: int) -> None:
         self.sent.append(((topic, partition), bytes(batch), record_count))

@@ -20,6 +20,7 @@ from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, JavaAssignment, decode_stream_assignment
 from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable, echo_of
 from streamsrt.membership.errors import consumers_group, refusal, unlike_java, with_missing_right
+from streamsrt.membership.statuses import NOT_READABLE
 from streamsrt.membership.values import NOTHING, Answers, Status, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.streams_user_data import (
@@ -57,10 +58,10 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
             return _assigned(session, assignment)
         if session.is_leaderless:
             return Assigned(error=consumers_group(session.membership))
-        return Assigned(why_not=assignment.reason)
+        return _unreadable(session, assignment)
     read = decode_stream_assignment(data)
     if isinstance(read, Unreadable):
-        return Assigned(why_not=read.reason)
+        return _unreadable(session, read)
     own, java = read
     found = _assigned_by_java(session, java) if own is None else _assigned(session, own)
     return replace(
@@ -68,6 +69,19 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
         stream_version=min(java.info.common_version, NEWEST_VERSION),
         answers=None if session.membership.endpoint is None else java.endpoints,
     )
+
+
+def _unreadable(session: Session, assignment: Unreadable) -> Assigned:
+    """The leader may have missed this member once. If it happens again, no rebalance changes that."""
+    if not session.missed_sync:
+        return Assigned(why_not=assignment.reason)
+    group = session.membership.group_id
+    text = (
+        f"{assignment.reason[0].upper()}{assignment.reason[1:]}. Member {session.leader_id} of group {group} leads it and "
+        f"{NOT_READABLE}. It is probably not an instance of this application. Stop it "
+        f"(`streamsrt groups describe {group} --view members` shows its host), or choose another application.id"
+    )
+    return Assigned(why_not=assignment.reason, statuses=(Status(StatusCode.ASSIGNMENT_DELAYED, f"{text}."),))
 
 
 def _assigned_by_java(session: Session, java: JavaAssignment) -> Assigned:

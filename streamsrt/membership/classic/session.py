@@ -334,6 +334,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         member_id=response.member_id,
         generation=response.generation_id,
         protocol_name=response.protocol_name or PROTOCOL_NAME,
+        leader_id=response.leader or "",
         is_leaderless=not response.leader,
         join=None,
         join_was_lost=False,
@@ -385,8 +386,9 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
     if given.assignment is None:
         if session.tasks is TaskState.RELEASING and not session.held:
             return _leave_group(session)
+        session, events = _take_statuses(session, given, now_ms) if given.statuses else (session, ())
         session = replace(session, missed_sync=True, idle_rounds=session.idle_rounds + 1)
-        return StepResult(_request_join(session, given.why_not, now_ms))
+        return StepResult(_request_join(session, given.why_not, now_ms), events)
     assignment = given.assignment
     session = replace(
         session,

@@ -114,6 +114,8 @@ class Session:
     sync: types.SyncGroupRequest | None = None
     claimed: Tasks = NOTHING
     """The tasks that the last JoinGroup claimed."""
+    leader_id: str = ""
+    """The leader's member id, empty if there is none."""
     is_leaderless: bool = False
     """Whether the coordinator of the group assigns the tasks: it is none of the classic protocol."""
     join_requested_shutdown: bool = False

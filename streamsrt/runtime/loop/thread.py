@@ -26,6 +26,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
+from streamsrt.client.absent_topics import absent_text
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST
@@ -590,8 +591,10 @@ class StreamThread:
         activity = self._activity
         if activity is not None:
             activity = replace(activity, where=self.doing())
-        loop = report(self._state, self._now_ms(), self._waiting, activity)
-        return replace(self._reporter.progress, loops=(loop,))
+        absent = tuple(map(absent_text, self._network.producer.absent_topics))
+        loop = report(self._state, self._now_ms(), (*self._waiting, *absent), activity)
+        published = self._reporter.progress
+        return replace(published, loops=(loop,), statuses=published.statuses + absent)
 
     @property
     def state(self) -> LoopState:
@@ -662,6 +665,7 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        if any(positions[tp] < end.offset for tp, end in ends.items()):
+        # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong.
+        if any(positions[tp] != end.offset for tp, end in ends.items()):
             return False
         return self._manager.group_input.is_read(positions, now_ms)

@@ -7,6 +7,7 @@
 - ``damage``              which task a damaged store belongs to
 - ``group_input``         input that the whole group has not read yet, for a member that ends when all present input is
                           processed
+- ``lost_changelogs``     changelogs that were deleted while the application has state in them
 - ``memory_shares``       how the active tasks of a process share the memory for record caches and uncommitted changes
 - ``owned_task``          a task that this member owns, in one of a few phases
 - ``source_topics``       which topics the sources of a task currently read: those that are named, and those that match

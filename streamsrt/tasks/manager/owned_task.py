@@ -102,6 +102,8 @@ class OwnedTask:
     paused: set[TopicPartition] = field(default_factory=set)
     restored_to: dict[str, int] = field(default_factory=dict)
     """By store, the end of its changelog when the task started to run."""
+    written_to: dict[str, int] = field(default_factory=dict)
+    """By store, the end of its changelog at the last commit that wrote to it."""
     wakes: int = 0
     """How often there was something to look at (:mod:`streamsrt.tasks.manager.awake_tasks`)."""
 

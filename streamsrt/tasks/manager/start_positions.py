@@ -18,6 +18,7 @@ from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPa
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.tasks.error_policy import NotThereYetError
 from streamsrt.tasks.input.offset_metadata import refuse_half_written_state
+from streamsrt.tasks.manager.lost_changelogs import has_read
 from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.tasks.manager.source_topics import SourceTopics
 from streamsrt.tasks.manager.task_settings import TaskSettings
@@ -114,6 +115,11 @@ class StartPositionFinder:
             for spec in subtopology.stores
             if spec.has_own_changelog
         }
+
+    def has_read(self, owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Whether the task's input was read before it starts at these positions."""
+        own = {tp: positions[tp] for tp in owned.task.source_partitions if tp in positions}
+        return has_read(self._settings.application_id, owned.subtopology, self.list_offsets(own, EARLIEST), own)
 
     def list_offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(partitions, which)

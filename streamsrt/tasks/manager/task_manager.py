@@ -45,11 +45,18 @@ from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import LaidOut
-from streamsrt.tasks.error_policy import is_waited_out
+from streamsrt.tasks.error_policy import NotThereYetError, is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.awake_tasks import AwakeTasks
 from streamsrt.tasks.manager.group_input import GroupInput
+from streamsrt.tasks.manager.lost_changelogs import (
+    JAVA_PATIENCE_MS,
+    PATIENCE_MS,
+    emptied_changelog,
+    foreign_changelogs,
+    missing_changelog,
+)
 from streamsrt.tasks.manager.memory_shares import share_memory
 from streamsrt.tasks.manager.owned_task import STARTING, STEPS, OwnedTask, Phase, TaskStep
 from streamsrt.tasks.manager.source_topics import REFRESH_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
@@ -113,6 +120,8 @@ class TaskManager:
         self._waiting = WaitingTasks(settings.task_timeout_ms)
         self._retry_at_ms = 0
         self._failing_since_ms: int | None = None
+        self._failing_with = ""
+        """Why tasks can't start, as it was logged."""
         self._cleaned_at_ms: int | None = None
         self.restored_records = 0
         self.opened = 0
@@ -231,7 +240,7 @@ class TaskManager:
                     assert known is not None
                     self._change_role(known, role)
         self._share_cache()
-        self._retry_at_ms, self._failing_since_ms = 0, None
+        self._retry_at_ms, self._failing_since_ms, self._failing_with = 0, None, ""
         return self.open_tasks()
 
     def open_waiting(self, now_ms: int) -> bool:
@@ -248,8 +257,9 @@ class TaskManager:
         return True
 
     def waiting(self) -> tuple[str, ...]:
-        """Describes for people why assigned tasks are not open."""
-        return self._waiting.texts()
+        """Describes for people why assigned tasks are not open, or can't start."""
+        failing = (f"tasks can't start yet: {self._failing_with}",) if self._failing_with else ()
+        return self._waiting.texts() + failing
 
     def _open_or_wait(self, key: TaskKey, role: Role) -> None:
         try:
@@ -436,15 +446,28 @@ class TaskManager:
         except StreamsError as error:
             if not is_waited_out(error):
                 raise
-            self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
-            if now_ms - self._failing_since_ms >= self._settings.task_timeout_ms:
-                raise
-            logger.warning("tasks can't start yet, trying again: %s", error)
-            self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
+            self._wait_to_start(error, created, now_ms)
             return
-        self._failing_since_ms = None
+        self._failing_since_ms, self._failing_with = None, ""
         for owned in created:
             self._begin(owned, found, now_ms)
+
+    def _wait_to_start(self, error: StreamsError, created: list[OwnedTask], now_ms: int) -> None:
+        """Logs the error if it is another one than before. Raises it when the time is up."""
+        self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
+        failing_ms = now_ms - self._failing_since_ms
+        if isinstance(error, NotThereYetError) and failing_ms >= PATIENCE_MS:
+            lost: StreamsError | None = missing_changelog(created, error.missing)
+            if lost is None and self._settings.may_be_beside_java and failing_ms >= JAVA_PATIENCE_MS:
+                lost = foreign_changelogs(self._settings.application_id, created, error.missing)
+            if lost is not None:
+                raise lost from error
+        if failing_ms >= self._settings.task_timeout_ms:
+            raise error
+        if str(error) != self._failing_with:
+            self._failing_with = str(error)
+            logger.warning("tasks can't start yet, trying again: %s", error)
+        self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
 
     def _globals_are_ready(self) -> bool:
         """Whether the global stores contain everything that their topics contained at the start."""
@@ -511,6 +534,8 @@ class TaskManager:
                 # Later records are input that the task has not processed yet.
                 end = min(end, positions[tp].offset) if tp in positions else starts[tp]
             at = owned.stores[spec.name].changelog_offset()
+            if at and not ends[tp] and spec.has_own_changelog and self._finder.has_read(owned, positions):
+                raise emptied_changelog(owned, spec.name, tp, at)
             if at is not None and not starts[tp] <= at <= ends[tp]:
                 logger.warning(
                     "task %s: store %s is at offset %d of its changelog %s-%d, which holds %d to %d: it is wiped and "

@@ -23,3 +23,5 @@ class TaskSettings:
     uncommitted_max_bytes: int = 16 << 20
     task_timeout_ms: int = 300_000
     state_cleanup_delay_ms: int = 600_000
+    may_be_beside_java: bool = False
+    """Whether members of Java's Kafka Streams may lead the group."""

@@ -34,6 +34,17 @@ def test_an_id_is_of_one_type_until_its_group_is_deleted() -> None:
     assert ask(shard, consumer_joins()).error_code == 0
 
 
+def test_a_consumer_group_without_members_becomes_a_streams_group() -> None:
+    shard, log = shard_with()
+    epoch = ask(shard, consumer_joins()).member_epoch
+    assert ask(shard, types.ConsumerGroupHeartbeatRequest(group_id="g", member_id="c", member_epoch=-1)).error_code == 0
+    joined = ask(shard, join())
+    assert joined.error_code == 0
+    assert joined.member_epoch > epoch
+    assert not [name for name in live_records(shard, log) if name.startswith("ConsumerGroup")]
+    assert ask(shard, consumer_joins()).error_code == GROUP_ID_NOT_FOUND
+
+
 def live_records(shard: Shard, log: MemoryLog) -> list[str]:
     """The types of the records that a compacted log keeps of the group."""
     kept = {}

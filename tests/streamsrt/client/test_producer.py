@@ -192,6 +192,29 @@ def test_a_flush_that_waits_already_gives_up(broker: ScriptedBroker, connect: Co
             waiting.result(20.0)
 
 
+def test_a_topic_that_does_not_exist_is_named_and_fails_long_before_the_delivery_timeout(
+    broker: ScriptedBroker, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = connect(broker.address, producer=ProducerConfig(absent_topic_timeout_ms=400))
+    network.producer.send("t", 0, batch(0, 10), 10)
+    network.producer.flush(20.0)
+    del broker.topics["t"]
+    broker.hooks[ApiKey.PRODUCE] = failing(1_000, produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    network.producer.send("t", 0, batch(10, 10), 10)
+    with pytest.raises(DeliveryTimeoutError, match="topic t, which does not exist"):
+        network.producer.flush(20.0)
+    assert network.producer.absent_topics == ("t",)
+    assert caplog.text.count("nothing can be committed until it is there") == 1
+
+    broker.topics["t"] = 3
+    broker.hooks.clear()
+    network.producer.send("t", 0, batch(10, 10), 10)
+    network.producer.flush(20.0)
+    network.producer.send("t", 0, batch(20, 10), 10)
+    network.producer.flush(20.0)
+    assert network.producer.absent_topics == ()
+
+
 def test_what_is_not_delivered_in_time_fails(broker: ScriptedBroker, connect: Connect) -> None:
     network = connect(broker.address, producer=ProducerConfig(delivery_timeout_ms=300))
     broker.go_down()

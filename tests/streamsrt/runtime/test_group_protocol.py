@@ -46,6 +46,7 @@ Start = Callable[[str | None], KafkaStreams]
         (Seen(False, 1, False), "classic", "that is the protocol of its group (members: 1)"),
         (Seen(True, 0, True), "streams", "that is the protocol of its group"),
         (Seen(True, 0, False), "streams", "that is the protocol of its group"),
+        (Seen(False, 0, True, True), "classic", "its group has consumers with group.protocol=consumer"),
         # Brokers that migrate groups have members of the classic protocol in streams groups.
         (Seen(True, 1, True), "streams", "that is the protocol of its group"),
     ],

@@ -24,6 +24,7 @@ from streamsrt.membership.errors import (
     StreamsTopologyFencedError,
 )
 from streamsrt.membership.session_events import OwnedReported
+from streamsrt.membership.statuses import passes_by_itself
 from streamsrt.membership.values import (
     AssignmentChanged,
     EpochChanged,
@@ -893,3 +894,25 @@ def test_who_is_refused_leaves_so_that_nobody_waits_for_it() -> None:
     run.joined()
     run.synced(error_code=int(ErrorCode.STREAMS_TOPOLOGY_FENCED), error_text="The group runs epoch 5.")
     assert [member.member_id for member in run.last(LeaveGroupRequest).members] == ["m"]
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x00\x01\xff\xff\xff"])
+def test_a_leader_whose_assignments_can_not_be_read_is_named(sent: bytes) -> None:
+    run = Scenario()
+    run.on(Join())
+    run.joined(leader="stranger-1")
+    run.on(RebalanceAnswered(SyncGroupResponse(assignment=sent)))
+    # It may have missed this member once.
+    run.none(StatusChanged)
+    run.after(60_000)
+    run.joined(2, leader="stranger-1")
+    run.on(RebalanceAnswered(SyncGroupResponse(assignment=sent)))
+    (status,) = run.last(StatusChanged).statuses
+    assert "The assignment can't be read" in status.detail
+    assert "Member stranger-1 of group g leads it and has sent this repeatedly" in status.detail
+    assert not passes_by_itself(status)
+
+    run.after(60_000)
+    run.joined(3, leader="other")
+    run.synced(tasks("0"))
+    assert run.last(StatusChanged).statuses == ()

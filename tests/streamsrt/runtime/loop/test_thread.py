@@ -354,6 +354,14 @@ def test_a_restore_that_takes_long_is_told_of(rig: Rig, caplog: pytest.LogCaptur
     assert "restoring 1 tasks: 10 records (0 MB) done, 10 left, about 20 s" in caplog.text
 
 
+def test_progress_names_a_topic_that_results_wait_for(rig: Rig) -> None:
+    began(rig, 0)
+    rig.network.producer.absent_topics = ("gone",)
+    text = "results wait to be written to topic gone, which does not exist: nothing can be committed until it is there"
+    assert rig.thread.progress.statuses == (text,)
+    assert rig.thread.progress.loops[0].tasks == (text,)
+
+
 def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x.")
     rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
@@ -406,6 +414,19 @@ def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     rig.iterate()
     rig.clock_ms += 15_000
     assert not rig.thread.commit_if_drained(), "it has no tasks because something is wrong"
+
+
+def test_it_is_not_quiet_while_a_position_is_beyond_the_end_of_its_log(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    began(rig, 0)
+    log = rig.network.logs["in", 0] = type(rig.network.logs["in", 0])()
+    rig.network.write(("in", 0), keys("c"))
+    rig.clock_ms += 1_000
+    assert not rig.thread.commit_if_drained()
+    rig.iterate(3)
+    rig.clock_ms += 1_000
+    assert rig.thread.commit_if_drained()
+    assert (rig.thread.processed_records, committed(rig)) == (3, log.end)
 
 
 @pytest.mark.requirement("SG-423")

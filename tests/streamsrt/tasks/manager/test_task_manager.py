@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError, StaleMemberEpochError
-from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, TopologyMismatchError, UserError
+from streamsrt.errors import (
+    ChangelogLostError,
+    DeserializationError,
+    MissingTopicError,
+    ProcessingError,
+    TopologyMismatchError,
+    UserError,
+)
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import read_header
@@ -310,6 +317,94 @@ def test_a_store_that_is_ahead_of_its_changelog_is_wiped(make_rig: MakeRig) -> N
     other.move()
     other.commit()
     assert other.counts() == {"a": 8, "b": 1}
+
+
+def with_state(make_rig: MakeRig) -> Rig:
+    """An instance that has committed counts, with its task started over."""
+    rig = make_rig("state")
+    rig.network.write(("in", 0), keys("a", "a", "b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.move()
+    rig.commit()
+    return rig
+
+
+def begin(rig: Rig, after_ms: int = 0) -> None:
+    rig.clock_ms += after_ms
+    rig.manager.start_tasks(rig.clock_ms, "member", 1)
+
+
+def test_a_changelog_that_was_deleted_under_its_rows_ends_the_application(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = with_state(make_rig)
+    for partition in (0, 1):
+        del rig.network.logs[CHANGELOG, partition]
+    rig.manager.restart_all()
+    for _ in range(4):
+        begin(rig, after_ms=900)
+    # It may be a new topic that not every broker knows; once is enough to say so.
+    assert (
+        caplog.text.count("tasks can't start yet, trying again: the cluster does not have app-counts-changelog yet")
+        == 1
+    )
+    assert rig.manager.waiting() == ("tasks can't start yet: the cluster does not have app-counts-changelog yet",)
+    with pytest.raises(
+        ChangelogLostError, match=r"task .*_0: .*app-counts-changelog was deleted.* offset 2.*state export"
+    ):
+        begin(rig, after_ms=2_000)
+
+
+def test_a_missing_changelog_without_rows_is_waited_for(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    kept = {tp: rig.network.logs.pop(tp) for tp in list(rig.network.logs) if tp[0] == CHANGELOG}
+    rig.start(Tasks(active=rig.tasks(0)))
+    begin(rig, after_ms=20_000)
+    rig.network.logs.update(kept)
+    begin(rig, after_ms=1_000)
+    assert rig.phases() == {0: "active running"}
+    assert rig.manager.waiting() == ()
+
+
+def test_a_changelog_that_no_leader_creates_beside_java_shows_another_topology(make_rig: MakeRig) -> None:
+    rig = make_rig(may_be_beside_java=True)
+    for tp in [tp for tp in rig.network.logs if tp[0] == CHANGELOG]:
+        del rig.network.logs[tp]
+    rig.start(Tasks(active=rig.tasks(0)))
+    begin(rig, after_ms=5_000)
+    expected = (
+        r"'app' has given task .*_0 .*app-counts-changelog does not exist.*with other stores than counts.*describe"
+    )
+    with pytest.raises(TopologyMismatchError, match=expected) as caught:
+        begin(rig, after_ms=6_000)
+    assert caught.value.exit_code == 2
+
+
+def test_a_changelog_that_was_created_again_under_its_rows_ends_the_application(make_rig: MakeRig) -> None:
+    rig = with_state(make_rig)
+    rig.network.logs[CHANGELOG, 0] = type(rig.network.logs[CHANGELOG, 0])()
+    rig.manager.restart_all()
+    with pytest.raises(
+        ChangelogLostError, match="app-counts-changelog is empty, and store counts has rows up to offset 2"
+    ):
+        begin(rig)
+
+    # The application was reset: everything is read again.
+    rig.network.admin.offsets.clear()
+    begin(rig)
+    begin(rig)
+    assert rig.phases() == {0: "active running"}
+
+
+def test_a_changelog_that_is_created_again_between_two_commits_ends_the_application(make_rig: MakeRig) -> None:
+    rig = with_state(make_rig)
+    rig.network.logs[CHANGELOG, 0] = type(rig.network.logs[CHANGELOG, 0])()
+    rig.network.write(("in", 0), keys("a"))
+    rig.move()
+    with pytest.raises(
+        ChangelogLostError, match="ended at offset 2 and now ends at 1: it was deleted and created again"
+    ):
+        rig.commit()
 
 
 def test_a_changelog_that_lost_its_beginning_is_restored_from_where_it_begins(rig: Rig) -> None:
