@@ -240,7 +240,7 @@ def with_left(admin: Administering, facts: GroupFacts, committed: Committed | No
     if facts.members:
         known = [*(each.repartition_topics for each in facts.versions), *(each.reads for each in facts.members)]
         topics &= seen.union(*known)
-    dropped = _dropped_sources(facts, seen)
+    dropped = dropped_sources(facts, seen)
     unread = unread_records(admin, facts.name, topics | dropped, offsets)
     return replace(
         facts,
@@ -270,12 +270,17 @@ def _read(facts: GroupFacts) -> frozenset[str]:
     return frozenset(read)
 
 
-def _dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[str]:
-    """Topics with committed offsets that the group's topology, or the newest version of a classic group, does not read."""
-    if facts.topics is None and not facts.members:
+def dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[str]:
+    """Topics with committed offsets that the group's topology, or the newest version of a classic group, does not read.
+
+    A member of a classic group that does not tell its subtopologies may read topics by a pattern, to which it does not
+    subscribe before it has tasks: nothing is known then.
+    """
+    newest = facts.with_epoch(max(facts.epochs, default=None))
+    if facts.topics is None and not any(TOPOLOGY_PARTS in each.state_tags for each in newest):
         return frozenset()
     known = {topic for _, topics in facts.topics or () for topic in topics}
-    known = known.union(*(each.reads for each in facts.with_epoch(max(facts.epochs, default=None))))
+    known = known.union(*(each.reads for each in newest))
     return frozenset(each for each in committed if each not in known and not is_called_repartition(facts.name, each))
 
 

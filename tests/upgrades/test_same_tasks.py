@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -19,6 +20,7 @@ from tests.upgrades.pairs import pair
 from tests.upgrades.programs import build
 from topology import Store, StreamsBuilder, TimeWindows, serdes
 from topology.graph.diff import SubtopologyChange, TopologyDiff, diff
+from topology.graph.new_state import FoundTopics
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
@@ -130,3 +132,14 @@ def test_steps_that_differ_are_said_beside_the_same_tasks() -> None:
     (windows,) = (each for each in found.subtopologies if each.has_other_steps)
     assert windows.why == "other steps or formats, the same tasks"
     assert SubtopologyChange("id", "same", 0, 0).why == ""
+
+
+def test_a_group_tells_what_new_stores_find() -> None:
+    builder = StreamsBuilder()
+    builder.stream("orders", **TEXT).group_by_key().count(store="counts")
+    running = replace(
+        described(builder.build()),
+        topics={"app-counts-changelog": {"partitions": 2, "records": 7, "configs": {}}},
+        read=frozenset({"orders"}),
+    )
+    assert running.cluster_topics().found == FoundTopics({"counts-changelog": 7}, frozenset({"orders"}))
