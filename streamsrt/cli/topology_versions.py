@@ -87,6 +87,7 @@ class RunningGroup:
     ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``digests``: the beginnings
     of those of the topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they
     keep. ``topics``: by name. ``read``: those of which the group has committed offsets; None: not known.
+    ``awaited``: repartition topics without a reader that tasks wait for; if it ``stands_still``, all do.
     """
 
     name: str
@@ -100,6 +101,8 @@ class RunningGroup:
     told: ToldState = _NOTHING_TOLD
     strangers: str = ""
     read: frozenset[str] | None = None
+    awaited: frozenset[str] = frozenset()
+    stands_still: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -320,6 +323,8 @@ def running_group(
         told=ToldState.of(newest),
         strangers=facts.strangers,
         read=frozenset(topic for topic, _ in committed),
+        awaited=facts.awaited,
+        stands_still=facts.stands_still,
     )
 
 

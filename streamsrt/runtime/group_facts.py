@@ -15,7 +15,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
-from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks, written_topics
+from streamsrt.assignment.in_flight import (
+    NOTHING_RUNS,
+    awaited_topics,
+    draining_topics,
+    is_called_repartition,
+    names_held_tasks,
+    written_topics,
+)
 from streamsrt.assignment.refused_update import named_rollback
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.assignment.version_backoff import named_setbacks
@@ -134,6 +141,21 @@ class GroupFacts:
         return names_held_tasks(self.why)
 
     @property
+    def stands_still(self) -> bool:
+        """Whether no task runs before the records in flight have a reader, according to the newest assignment."""
+        return NOTHING_RUNS in self.why
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Repartition topics without a reader that tasks wait for, according to the newest assignment."""
+        return awaited_topics(self.why)
+
+    @property
+    def next_epoch(self) -> int:
+        """The one that follows those of the group and of its members."""
+        return max((*self.epochs, self.epoch or 0)) + 1
+
+    @property
     def written(self) -> frozenset[str]:
         """Removed repartition topics to which old members still write, according to the newest assignment."""
         return written_topics(self.why)
@@ -223,7 +245,8 @@ def with_left(admin: Administering, facts: GroupFacts, committed: Committed | No
     (``left``), and in source topics (``dropped``).
 
     While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
-    these, or which a version has that the group knows: in a classic group, one that a member runs. ``committed``: the
+    these, or which its assignment names, or which a version has that the group knows: in a classic group, one that a
+    member runs. ``committed``: the
     group's committed offsets; None: they are read.
     """
     offsets = admin.committed(facts.name) if committed is None else committed
@@ -239,7 +262,7 @@ def with_left(admin: Administering, facts: GroupFacts, committed: Committed | No
         topics &= facts.repartition_topics
     if facts.members:
         known = [*(each.repartition_topics for each in facts.versions), *(each.reads for each in facts.members)]
-        topics &= seen.union(*known)
+        topics &= seen.union(facts.awaited, *known)
     dropped = dropped_sources(facts, seen)
     unread = unread_records(admin, facts.name, topics | dropped, offsets)
     return replace(
