@@ -181,6 +181,7 @@ def _look(network: NetworkThread, old: str, group: str, former: Topology, *, los
     if blocked == "records" and not lose_in_flight:
         steps = _step_by_step(old, group, leaving)
         why_not = f"each later version reads its own. {steps}" if steps else refusal(old, facts, epoch, leaving)
+    why_not = why_not or stop_first(facts, former, leaving)
     if facts.epoch is None and not facts.members and not why_not:
         raise ConfigError(_nothing_to_roll_back(old, group))
     next_one = replace(former, epoch=epoch)
@@ -206,6 +207,20 @@ def _carry_out(
 def _writes_newer(group: str, former: Topology, leaving: Sequence[MemberFacts]) -> bool:
     """Whether a leaving member is about to write values that ``former`` can't read."""
     return any(list(newer_values(group, former, each.value_versions)) for each in leaving)
+
+
+def stop_first(facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts]) -> str:
+    """Why a classic group would not take ``former``: the leader compares it with all members, whatever they have written.
+    Empty if it would."""
+    newer = [each for each in leaving if any(newer_values(facts.name, former, each.value_versions))]
+    if facts.kind != "classic" or not newer:
+        return ""
+    names = ", ".join(map(member_name, newer))
+    return (
+        f"instances run that are about to write values which the former version can't read ({names}), and a classic group "
+        "takes no such version beside them. Stop them first; those that were killed stay in the group until their sessions "
+        "expire. Then try again: this command says whether they have written such values"
+    )
 
 
 def _nothing_to_roll_back(old: str, group: str) -> str:

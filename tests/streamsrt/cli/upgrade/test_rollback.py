@@ -1,4 +1,4 @@
-"""What becomes of a rollback if records appear while it is under way that only the later version reads."""
+"""What a rollback is refused for, and what becomes of it if records appear meanwhile that only the later version reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from streamsrt.cli.upgrade.abort import Rollback, show
-from streamsrt.runtime.group_facts import MemberFacts
-from topology import StreamsBuilder, serdes
+from streamsrt.assignment.value_versions import ValueVersion
+from streamsrt.cli.upgrade.abort import Rollback, show, stop_first
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts
+from topology import Store, StreamsBuilder, serdes
+from topology.graph.topology import Topology
 
 UNREAD = {"shop-by-word-repartition": 75}
 
@@ -64,3 +66,21 @@ def test_what_was_written_while_members_were_removed_is_another_exit_code(capsys
     )
     assert replace(done, lose_in_flight=True).exit_code == 0
     assert replace(done, in_flight={}).exit_code == 0
+
+
+def test_a_classic_group_takes_no_version_that_cannot_read_what_its_members_write() -> None:
+    def kept(store: str | Store) -> Topology:
+        builder = StreamsBuilder()
+        words = builder.stream("words", key=serdes.string, value=serdes.string).group_by_key()
+        words.aggregate(str, lambda key, value, last: value, store=store, value=serdes.string)
+        return builder.build()
+
+    versions = {"shop-rows-changelog": ValueVersion(2)}
+    new = replace(later(), value_versions=versions)
+    group = GroupFacts(name="shop", kind="classic", state="Stable", epoch=1, members=(new,))
+    why = stop_first(group, kept("rows"), [new])
+    assert "about to write values which the former version can't read (pod-1), and a classic group takes no such" in why
+    assert "Stop them first" in why
+    assert not stop_first(group, kept(Store("rows", version=2, upcast={1: str.upper})), [new])
+    assert not stop_first(replace(group, kind="streams"), kept("rows"), [new])
+    assert not stop_first(group, kept("rows"), [])
