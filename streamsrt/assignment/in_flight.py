@@ -46,7 +46,9 @@ _CALLED = re.compile(
 NOBODY_READS = "Records are in flight that no member can read: "
 READ_TO_THE_END = "Repartition topics that the new version does not have are read to the end by old members first: "
 STILL_WRITTEN = "Old members still write to repartition topics that the new version does not have: "
+NOTHING_RUNS = "Nothing is processed until then."
 _DRAINED = re.compile(r"([\w.-]+) \(topology epoch \d+\)")
+_AWAITED = re.compile(r"([\w.-]+): [\d,]+ records?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +165,8 @@ def detail_of_waiting(group_id: str, left: Unread, own: Unread) -> str:
     reads = f", and reads {_counted(own)} itself" if own else ""
     return (
         f"Group {group_id}: {NOBODY_READS[0].lower()}{NOBODY_READS[1:]}{_counted(left)}. Start the version that has these "
-        f"topics as well, each version with the topology.epoch that it had: this one waits for it{reads}. Nothing is "
-        f"processed until then. {_LOSE}"
+        f"topics as well, each version with the topology.epoch that it had: this one waits for it{reads}. {NOTHING_RUNS} "
+        f"{_LOSE}"
     )
 
 
@@ -299,7 +301,15 @@ def still_written(old: Topology, newest: Topology, writing: Collection[str]) -> 
 
 def names_held_tasks(why: str) -> bool:
     """Whether the reason of an assignment says that tasks are held."""
-    return NOBODY_READS in why
+    return NOBODY_READS in why or NOTHING_RUNS in why
+
+
+def awaited_topics(why: str) -> frozenset[str]:
+    """Parses the topics that tasks wait for from the reason of an assignment; empty if no task waits."""
+    if not names_held_tasks(why):
+        return frozenset()
+    listed = re.split(re.escape(NOBODY_READS), why, maxsplit=1, flags=re.IGNORECASE)[-1]
+    return frozenset(_AWAITED.findall(listed.partition(". ")[0]))
 
 
 def _listed(found: Iterable[Backlog]) -> str:

@@ -118,8 +118,8 @@ def reset_offsets(
         note("nothing is changed: use --execute to do it")
     elif not delete_internal_topics and stopped.internal:
         note(
-            "changelogs and stores were not changed: to rebuild them, use --delete-internal-topics, then "
-            "streamsrt state clean"
+            "changelogs and stores were not changed: records that stores include already are processed twice. To rebuild "
+            "all stores, use --delete-internal-topics, then streamsrt state clean"
         )
 
 

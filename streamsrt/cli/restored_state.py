@@ -53,11 +53,13 @@ def _read(
 ) -> tuple[str, ...]:
     """The topics that an instance reads to have a store; none where its tasks stay where they are. ``stay``: the
     subtopologies of which they do."""
-    if change.kind != "store" or change.fate not in ("carried over", "rebuilt"):
+    if change.kind != "store" or change.fate not in ("carried over", "resumed", "rebuilt"):
         return ()
     if change.fate == "rebuilt":
         return change.topics
     store = next(each for each in new.stores if each.name == change.name)
+    if change.fate == "resumed":
+        return (f"{running.name}-{store.changelog}",)
     was = next(each for each in before.stores if each.kept_as == store.kept_as)
     owner = next((part.id for part in new.subtopologies if change.name in part.stores), None)
     if owner is None or store.changelog is None or (owner in stay and not is_restored_in_place(was, store)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -20,12 +20,13 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.membership.state_marks import OriginMark
 from streamsrt.runtime.assembly import ready_topology, topology_settings
-from streamsrt.runtime.group_facts import GroupFacts, describe_when_settled
+from streamsrt.runtime.group_facts import Committed, GroupFacts, describe_when_settled
 from streamsrt.runtime.topology_version import FILE
 from streamsrt.wire import types
 from streamsrt.wording import counted
 from topology.graph.diff import ClusterTopics, StateChange, TopologyDiff
 from topology.graph.misread import KeptVersions, kept_by
+from topology.graph.new_state import FoundTopics
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
@@ -87,6 +88,10 @@ class RunningGroup:
     epochs under which members run the group's topology since it was rolled back. ``digests``: the beginnings of those of the
     topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they keep.
     ``topics``: by name.
+    ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``digests``: the beginnings
+    of those of the topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they
+    keep. ``topics``: by name. ``read``: those of which the group has committed offsets; None: not known.
+    ``awaited``: repartition topics without a reader that tasks wait for; if it ``stands_still``, all do.
     """
 
     name: str
@@ -100,6 +105,9 @@ class RunningGroup:
     told: ToldState = _NOTHING_TOLD
     strangers: str = ""
     rolled_back_to: tuple[int, ...] = ()
+    read: frozenset[str] | None = None
+    awaited: frozenset[str] = frozenset()
+    stands_still: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What a program is told of it."""
@@ -113,11 +121,15 @@ class RunningGroup:
         }
 
     def cluster_topics(self) -> ClusterTopics:
-        """How many partitions there are."""
+        """How many partitions there are, and what new stores find."""
         prefix = f"{self.name}-"
         counts = {name: about["partitions"] for name, about in self.topics.items()}
-        internal = {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix)}
-        return ClusterTopics(counts, internal)
+        internal = {name.removeprefix(prefix): about for name, about in self.topics.items() if name.startswith(prefix)}
+        return ClusterTopics(
+            counts,
+            {name: about["partitions"] for name, about in internal.items()},
+            FoundTopics({name: about["records"] for name, about in internal.items()}, self.read),
+        )
 
     def records(self, change: StateChange) -> int | None:
         """How many records the topics hold that a change is about, of repartition topics those that are in flight; None
@@ -299,6 +311,7 @@ def running_group(
         epoch = old.epoch if epoch is None else epoch
     assert epoch is not None
     repartitions = _repartition_topics(name, parts, old)
+    committed = network.admin.committed(name)
     return RunningGroup(
         name=name,
         kind=facts.kind,
@@ -309,13 +322,16 @@ def running_group(
         subtopologies=parts,
         topics=_topics(
             network,
-            name,
             repartitions | _other_topics(name, parts, (new, old)),
             repartitions | _dropped_sources(parts, old, new),
+            committed,
         ),
         told=ToldState.of(newest),
         strangers=facts.strangers,
         rolled_back_to=facts.rolled_back_to,
+        read=frozenset(topic for topic, _ in committed),
+        awaited=facts.awaited,
+        stands_still=facts.stands_still,
     )
 
 
@@ -371,7 +387,7 @@ def _dropped_sources(
     """Source topics that are read now, and not by the new version."""
     read = {topic for part in parts for topic in part.source_topics}
     read.update(topic for part in (() if old is None else old.subtopologies) for topic in part.source_topics)
-    return frozenset(read - {topic for part in new.subtopologies for topic in part.source_topics})
+    return frozenset(topic for topic in read if not new.reads_source(topic))
 
 
 def _topics_of(group: str, version: TopologyOutline) -> set[str]:
@@ -380,7 +396,10 @@ def _topics_of(group: str, version: TopologyOutline) -> set[str]:
     return wanted | {f"{group}-{topic}" for topic in version.repartition_topics}
 
 
-def _topics(network: NetworkThread, group: str, names: set[str], repartitions: set[str]) -> dict[str, TopicFacts]:
+def _topics(
+    network: NetworkThread, names: set[str], repartitions: Collection[str], read: Committed
+) -> dict[str, TopicFacts]:
+    """What is known of these topics. ``repartitions``: those of which the unread records count; ``read``: offsets."""
     admin = network.admin
     counts = admin.partitions_for(names)
     if not counts:
@@ -388,7 +407,6 @@ def _topics(network: NetworkThread, group: str, names: set[str], repartitions: s
     partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
     first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    read = admin.committed(group) if repartitions else {}
     configs = admin.describe_topic_configs(sorted(counts))
     shown = ("cleanup.policy", "retention.ms", "min.compaction.lag.ms")
     found: dict[str, TopicFacts] = {}

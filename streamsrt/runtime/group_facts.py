@@ -15,7 +15,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
-from streamsrt.assignment.in_flight import draining_topics, is_called_repartition, names_held_tasks, written_topics
+from streamsrt.assignment.in_flight import (
+    NOTHING_RUNS,
+    awaited_topics,
+    draining_topics,
+    is_called_repartition,
+    names_held_tasks,
+    written_topics,
+)
 from streamsrt.assignment.refused_update import named_rollback
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.assignment.version_backoff import named_setbacks
@@ -136,6 +143,21 @@ class GroupFacts:
         return names_held_tasks(self.why)
 
     @property
+    def stands_still(self) -> bool:
+        """Whether no task runs before the records in flight have a reader, according to the newest assignment."""
+        return NOTHING_RUNS in self.why
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Repartition topics without a reader that tasks wait for, according to the newest assignment."""
+        return awaited_topics(self.why)
+
+    @property
+    def next_epoch(self) -> int:
+        """The one that follows those of the group and of its members."""
+        return max((*self.epochs, self.epoch or 0)) + 1
+
+    @property
     def written(self) -> frozenset[str]:
         """Removed repartition topics to which old members still write, according to the newest assignment."""
         return written_topics(self.why)
@@ -228,7 +250,8 @@ def with_left(admin: Administering, facts: GroupFacts, committed: Committed | No
     (``left``), and in source topics (``dropped``).
 
     While members run, only repartition topics count for which the group has committed offsets, as tasks wait only for
-    these, or which a version has that the group knows: in a classic group, one that a member runs. ``committed``: the
+    these, or which its assignment names, or which a version has that the group knows: in a classic group, one that a
+    member runs. ``committed``: the
     group's committed offsets; None: they are read.
     """
     offsets = admin.committed(facts.name) if committed is None else committed
@@ -244,8 +267,8 @@ def with_left(admin: Administering, facts: GroupFacts, committed: Committed | No
         topics &= facts.repartition_topics
     if facts.members:
         known = [*(each.repartition_topics for each in facts.versions), *(each.reads for each in facts.members)]
-        topics &= seen.union(*known)
-    dropped = _dropped_sources(facts, seen)
+        topics &= seen.union(facts.awaited, *known)
+    dropped = dropped_sources(facts, seen)
     unread = unread_records(admin, facts.name, topics | dropped, offsets)
     return replace(
         facts,
@@ -275,12 +298,17 @@ def _read(facts: GroupFacts) -> frozenset[str]:
     return frozenset(read)
 
 
-def _dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[str]:
-    """Topics with committed offsets that the group's topology, or the newest version of a classic group, does not read."""
-    if facts.topics is None and not facts.members:
+def dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[str]:
+    """Topics with committed offsets that the group's topology, or the newest version of a classic group, does not read.
+
+    A member of a classic group that does not tell its subtopologies may read topics by a pattern, to which it does not
+    subscribe before it has tasks: nothing is known then.
+    """
+    newest = facts.with_epoch(max(facts.epochs, default=None))
+    if facts.topics is None and not any(TOPOLOGY_PARTS in each.state_tags for each in newest):
         return frozenset()
     known = {topic for _, topics in facts.topics or () for topic in topics}
-    known = known.union(*(each.reads for each in facts.with_epoch(max(facts.epochs, default=None))))
+    known = known.union(*(each.reads for each in newest))
     return frozenset(each for each in committed if each not in known and not is_called_repartition(facts.name, each))
 
 

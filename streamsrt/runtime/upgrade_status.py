@@ -83,7 +83,8 @@ class Drain:
 class UpgradeStatus:
     """``phase``: the upgrade's phase. ``advice``: what blocks and what to do, most urgent first. ``last_assignment``: why
     the group was assigned last, as its coordinator or leader puts it. ``drain``: None if no topics have to be read to the
-    end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those.
+    end. ``unread``: records in repartition topics that nobody reads, by topic; ``holds``: tasks wait for those, and if it
+    ``stands_still``, all do.
     ``unread_unassigned``: records in all repartition topics, while the versions are unknown.
     ``unread_sources``: records in source topics that the newest version does not read."""
 
@@ -99,6 +100,7 @@ class UpgradeStatus:
     drain: Drain | None = None
     unread: Mapping[str, int] = field(default_factory=dict)
     holds: bool = False
+    stands_still: bool = False
     unread_sources: Mapping[str, int] = field(default_factory=dict)
     unread_unassigned: Mapping[str, int] = field(default_factory=dict)
 
@@ -117,7 +119,8 @@ class UpgradeStatus:
             found.append(f"the group has not taken topology epoch {newest} yet")
         if self.holds:
             unread = counted(sum(self.unread.values()), "record")
-            found.append(f"tasks wait for {unread} in flight that no instance reads")
+            who = "nothing is processed: all tasks" if self.stands_still else "tasks"
+            found.append(f"{who} wait for {unread} in flight that no instance reads")
         if self.warming_up:
             eta = "" if self.eta_s is None else f" (about {self.eta_s:.0f} s)"
             found.append(f"{counted(len(self.warming_up), 'task')} still warming up{eta}")
@@ -205,6 +208,7 @@ def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float], drain: Dr
         drain=drain,
         unread=now.left,
         holds=_holds(now),
+        stands_still=now.stands_still,
         unread_sources=now.dropped,
         unread_unassigned=now.unassigned,
     )
@@ -309,7 +313,7 @@ def _without_new(now: GroupFacts) -> Iterator[str]:
     else:
         yield (
             f"{runs}: roll back with streamsrt upgrade abort OLD --group {now.name}, or start a corrected version (epoch "
-            f"{now.epoch} if its topology is the same, else {(now.epoch or 0) + 1})"
+            f"{now.epoch} if its topology is the same, else {now.next_epoch})"
         )
 
 
@@ -370,6 +374,9 @@ def _what_to_start(now: GroupFacts) -> Iterator[str]:
         )
 
 
+_SOME_WAIT = "tasks that share state with their readers wait"
+
+
 def _of_unread(now: GroupFacts) -> Iterator[str]:
     """Yields advice about unread records while instances run."""
     listed = _listed(now.left)
@@ -377,10 +384,11 @@ def _of_unread(now: GroupFacts) -> Iterator[str]:
         yield (
             f"in flight, and left unread because of --lose-in-flight: {listed}. Keep that option until these topics "
             "are deleted: without it, tasks wait for the records. A version that has the topics reads them: start "
-            f"it with the next epoch, {(now.epoch or 0) + 1}, and continue as in an upgrade"
+            f"it with the next epoch, {now.next_epoch}, and continue as in an upgrade"
         )
         return
-    waits = ", and tasks that share state with their readers wait" if _holds(now) else ""
+    who = "nothing is processed until they have a reader" if now.stands_still else _SOME_WAIT
+    waits = f", and {who}" if _holds(now) else ""
     yield f"in flight, and no instance reads them{waits}: {listed}"
     yield from _readers(now)
 
@@ -404,7 +412,7 @@ def _readers(now: GroupFacts) -> Iterator[str]:
         elif version.is_sent_back:
             yield (
                 f"topology epoch {version.epoch} was rolled back (the group has the topology of an earlier version again): "
-                f"start its version with the next epoch, {(now.epoch or 0) + 1}; it reads {listed}"
+                f"start its version with the next epoch, {now.next_epoch}; it reads {listed}"
             )
         else:
             yield (
@@ -413,10 +421,16 @@ def _readers(now: GroupFacts) -> Iterator[str]:
             )
     if len(found) > 1:
         yield _order([version for version, _ in found], now)
-    if topics:
+    if topics and now.stands_still:
+        yield (
+            f"start the version that has {', '.join(sorted(topics))} beside these instances, each version with the "
+            "topology.epoch that it had: the earlier one reads its own topics first. Or restart all instances with "
+            "--lose-in-flight: the records stay unread in their topics, where a version that has these reads them later"
+        )
+    elif topics:
         yield (
             f"the group does not know which version has {', '.join(sorted(topics))}: start that one with the next "
-            f"epoch, {(now.epoch or 0) + 1}, when nothing else is in flight. It reads them late. If they do not "
+            f"epoch, {now.next_epoch}, when nothing else is in flight. It reads them late. If they do not "
             "matter, delete the topics"
         )
 
@@ -523,12 +537,12 @@ def advice_on_way_back(now: GroupFacts, former: FormerVersion) -> str:
             return (
                 f"instances with topology epoch {former.epoch} don't say which version they run (Java's Kafka Streams, "
                 "or an earlier release), so no command sends the upgrade back to them. To go back, start the former version "
-                f"with the next epoch, {(now.epoch or 0) + 1}, and continue as in an upgrade"
+                f"with the next epoch, {now.next_epoch}, and continue as in an upgrade"
             )
         case "records":
             return (
                 f"only the new version reads what is in flight ({_listed(now.only_later_reads)}), so it has to run on while "
-                f"you roll back: start instances of the former version with the next epoch, {(now.epoch or 0) + 1}, until "
+                f"you roll back: start instances of the former version with the next epoch, {now.next_epoch}, until "
                 "they are at least half of all, and stop the new ones when nothing is unread. To leave the records unread: "
                 f"streamsrt upgrade abort OLD --group {now.name} --lose-in-flight"
             )

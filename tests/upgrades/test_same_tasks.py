@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -11,6 +12,7 @@ from streamsrt.assignment.topology import topology_of
 from streamsrt.assignment.versions import Versions
 from streamsrt.cli.restored_state import restored_state
 from streamsrt.cli.topology_versions import RunningGroup
+from streamsrt.cli.upgrade.plan import why_it_would_wait
 from streamsrt.client.network import ClientConfig, NetworkThread
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Described
@@ -19,6 +21,7 @@ from tests.upgrades.pairs import pair
 from tests.upgrades.programs import build
 from topology import Store, StreamsBuilder, TimeWindows, serdes
 from topology.graph.diff import SubtopologyChange, TopologyDiff, diff
+from topology.graph.new_state import FoundTopics
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
@@ -130,3 +133,30 @@ def test_steps_that_differ_are_said_beside_the_same_tasks() -> None:
     (windows,) = (each for each in found.subtopologies if each.has_other_steps)
     assert windows.why == "other steps or formats, the same tasks"
     assert SubtopologyChange("id", "same", 0, 0).why == ""
+
+
+def test_a_group_tells_what_new_stores_find() -> None:
+    builder = StreamsBuilder()
+    builder.stream("orders", **TEXT).group_by_key().count(store="counts")
+    running = replace(
+        described(builder.build()),
+        topics={"app-counts-changelog": {"partitions": 2, "records": 7, "configs": {}}},
+        read=frozenset({"orders"}),
+    )
+    assert running.cluster_topics().found == FoundTopics({"counts-changelog": 7}, frozenset({"orders"}))
+
+
+def test_a_version_is_not_planned_that_would_wait_for_what_it_does_not_read() -> None:
+    builder = StreamsBuilder()
+    builder.stream("orders", **TEXT).repartition(name="by-word").group_by_key().count(store="counts")
+    version = builder.build()
+    running = replace(described(version), awaited=frozenset({"app-by-word-repartition", "app-other-repartition"}))
+    (why,) = why_it_would_wait(running, outline(version))
+    assert why.startswith(
+        "tasks of the group wait for records in flight in app-other-repartition, which no instance reads"
+    )
+    (why,) = why_it_would_wait(replace(running, stands_still=True), outline(version))
+    assert why.startswith(
+        "nothing is processed in this group, because all tasks wait for records in flight in app-other"
+    )
+    assert not list(why_it_would_wait(replace(running, awaited=frozenset()), outline(version)))

@@ -4,7 +4,8 @@
    over*, whichever subtopology it is in now: what is on disk is not restored again. The name that counts is the one
    under which the state was created: a renamed store keeps the changelog and files of its former name.
 2. A store that is new to the application, or whose changelog has another name, starts empty. It is *rebuilt* from the
-   records that are read from now on, or by a backfill of the history.
+   records that are read from now on, or by a backfill of the history. If its changelog has records of an earlier run, it is
+   *resumed* instead (:mod:`topology.graph.new_state`).
 3. A store or repartition topic that only the old version has is *orphaned*: its topic remains until someone deletes it.
 4. A store with a later version of its values is carried over if it can read the existing ones. It can't be rolled back.
    So a topology that raises this version must not drop a repartition topic that the store's subtopology reads: only the
@@ -40,14 +41,15 @@ from topology.graph.misread import (
     Misread,
     kept_by,
 )
-from topology.graph.operations.traits import TRAITS, ObservedTime, Rereading
+from topology.graph.new_state import NOTHING_FOUND, PATTERN, FoundTopics, new_state
+from topology.graph.operations.traits import TRAITS, ObservedTime
 from topology.graph.origins import Origin
 from topology.graph.outline import UNKNOWN_TTL, StoreOutline, SubtopologyOutline, TopologyOutline
 from topology.graph.partitions import Partitions, partitions_needed
 from topology.graph.row_windows import misread_windows, partial_windows
 from topology.graph.same_tasks import have_same_tasks, is_described
 
-Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
+Fate: TypeAlias = Literal["carried over", "resumed", "rebuilt", "orphaned", "incompatible"]
 
 
 class Verdict(IntEnum):
@@ -127,10 +129,12 @@ class TopologyDiff:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopics:
-    """How many partitions topics have: ``sources`` by name, ``internal`` by name without the application id."""
+    """How many partitions topics have: ``sources`` by name, ``internal`` by name without the application id. ``found``: what
+    else a new store finds there."""
 
     sources: Mapping[str, int] = field(default_factory=dict)
     internal: Mapping[str, int] = field(default_factory=dict)
+    found: FoundTopics = NOTHING_FOUND
 
 
 def diff(
@@ -162,9 +166,10 @@ def diff(
 
 
 def _sources(old: TopologyOutline, new: TopologyOutline) -> Iterator[SourceChange]:
-    before, after = ({topic for part in each.subtopologies for topic in part.source_topics} for each in (old, new))
-    for topic in sorted(before | after):
-        yield SourceChange(topic, "same" if topic in before & after else "new" if topic in after else "gone")
+    named = {topic for version in (old, new) for part in version.subtopologies for topic in part.source_topics}
+    for topic in sorted(named):
+        was, is_ = (each.reads_source(topic) for each in (old, new))
+        yield SourceChange(topic, "same" if was and is_ else "new" if is_ else "gone")
 
 
 def _subtopologies(old: TopologyOutline, new: TopologyOutline) -> Iterator[SubtopologyChange]:
@@ -187,6 +192,7 @@ class _Compared:
     def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics, kept: ComparedState) -> None:
         self._old, self._new = old, new
         self._there = topics.internal
+        self._found = topics.found
         self._kept = kept
         self._before = partitions_needed(old, topics.sources)
         self._after = partitions_needed(new, topics.sources)
@@ -195,14 +201,12 @@ class _Compared:
         before = {store.kept_as: store for store in self._old.stores}
         for store in self._new.stores:
             known = before.pop(store.kept_as, None)
-            fate: Fate = "rebuilt"
-            reason = self._why_new(store)
-            if known is not None:
-                fate, reason = self._fate(known, store)
+            fate, reason = ("rebuilt", None) if known is None else self._fate(known, store)
             if fate == "rebuilt":
-                yield self._rebuilt(store, reason)
+                found = new_state(store, reason, self._old, self._new, self._found)
+                yield StateChange("store", store.name, found.fate, found.reason, found.cure, found.topics)
             else:
-                yield StateChange("store", store.name, fate, reason)
+                yield StateChange("store", store.name, fate, reason or "")
         for gone in before.values():
             if gone.changelog == gone.own_changelog:
                 reason = f"gone: its changelog {gone.changelog} stays until it is deleted"
@@ -212,61 +216,7 @@ class _Compared:
                 reason = f"gone: its changelog was the source topic {gone.changelog}" if gone.changelog else _UNLOGGED
                 yield StateChange("store", gone.name, "orphaned", reason)
 
-    def _why_new(self, store: StoreOutline) -> str:
-        """Why there is nothing that a store continues with."""
-        if store.renamed_from is not None:
-            renamed = next((each for each in self._old.stores if each.name == store.renamed_from), None)
-            first = "" if renamed is None or renamed.renamed_from is None else renamed.renamed_from
-            if first:
-                return (
-                    f"{store.renamed_from} was renamed itself, and its state has its first name: use "
-                    f'renamed_from="{first}". Otherwise it starts empty'
-                )
-            return f"new: there is no store {store.renamed_from} whose state it could take over, so it starts empty"
-        lost = next((each for each in self._old.stores if each.name == store.name), None)
-        if lost is None:
-            return _NEW
-        first = lost.kept_as
-        return f'its state has the name {first}: use renamed_from="{first}" as before. Otherwise it starts empty'
-
-    def _rebuilt(self, store: StoreOutline, reason: str) -> StateChange:
-        """A store that starts empty over topics that may hold records: which of them it does not know, and what helps."""
-        origin = self._new.origins.get(store.name)
-        if origin is None or not origin.topics:
-            return StateChange("store", store.name, "rebuilt", reason)
-        fed = ", ".join(origin.topics)
-        reason += f" and does not include records of {fed} that were already read"
-        return StateChange("store", store.name, "rebuilt", reason, self._cure(store.name, origin), origin.topics)
-
-    def _cure(self, name: str, origin: Origin) -> str:
-        """How to fill a store that starts empty."""
-        known = {store.kept_as for store in self._old.stores}
-        kept = {store.name for store in self._new.stores if store.kept_as in known}
-        counted = sorted(
-            other
-            for other, each in self._new.origins.items()
-            if other in kept
-            and other != name
-            and not _STAYS_THE_SAME.issuperset(each.filled_by)
-            and set(each.topics) & set(origin.topics)
-        )
-        if not counted:
-            topics = " ".join(f"--topic {topic}" for topic in origin.topics if not topic.startswith("pattern "))
-            return (
-                "read the topics again before the new version starts: stop all instances, streamsrt groups "
-                f"reset-offsets APP {topics} --to-earliest --execute (the application writes its results again, too)"
-            )
-        backfill = "" if self._refuses_backfill() else "; streamsrt backfill can fill its state"
-        return (
-            f"don't reset the offsets: {', '.join(counted)} would process the records twice. Instead, run "
-            f"the new version beside the old one under another application id{backfill}"
-        )
-
-    def _refuses_backfill(self) -> bool:
-        filled = {each for origin in self._new.origins.values() for each in origin.filled_by}
-        return any(each.startswith("Subscription") for each in filled)
-
-    def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
+    def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str | None]:
         wrong = self._kept.misread(new.kept_as)
         if wrong is not None:
             return "incompatible", self._why_misread(wrong, old, new)
@@ -485,7 +435,6 @@ class _Compared:
 
 
 NO_WAY_BACK = "The old version can't read what the new one writes: once it has written, there is no way back"
-_NEW = "new: it starts empty"
 _NAME_JOIN = "give the join another store= (a foreign-key join: another name=): then it starts empty"
 SIDES_CHANGED = "the sides of the join have changed places"
 KEEP_SIDES = f"Keep the order of the sides, or {_NAME_JOIN}"
@@ -506,11 +455,9 @@ _KEEP_PARTITIONER = (
 )
 
 _UNLOGGED = "gone: it had no changelog"
-_STAYS_THE_SAME = frozenset(kind.__name__ for kind, row in TRAITS.items() if row.rereading is not Rereading.AGAIN)
-"""Steps whose stores hold the same in the end if all of a topic is read again."""
+
 
 _STREAM_TIMES: Mapping[str, ObservedTime] = {kind.__name__: row.stream_time for kind, row in TRAITS.items()}
-_PATTERN = "pattern "
 
 
 def _sides_changed(before: Origin, after: Origin) -> str:
@@ -576,13 +523,13 @@ def _has_stream_time(origin: Origin) -> bool:
 
 
 def _inputs(part: SubtopologyOutline) -> frozenset[str]:
-    patterns = (f"{_PATTERN}{each}" for each in part.source_topic_patterns)
+    patterns = (f"{PATTERN}{each}" for each in part.source_topic_patterns)
     return frozenset((*part.source_topics, *part.repartition_source_topics, *patterns))
 
 
 def _reads_same(one: str, other: str) -> bool:
     """Whether two inputs may be the same topic: nobody knows what a pattern matches."""
-    return one == other or one.startswith(_PATTERN) or other.startswith(_PATTERN)
+    return one == other or one.startswith(PATTERN) or other.startswith(PATTERN)
 
 
 def _tasks_of(topology: TopologyOutline, store: str, partitions: Partitions) -> int | None:

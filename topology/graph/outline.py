@@ -12,6 +12,7 @@ from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.origins import Origin, Side, function_code, origins
+from topology.graph.patterns import matches
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
@@ -115,6 +116,11 @@ class TopologyOutline:
         found = {"format": FORMAT, **asdict(self)}
         del found["incomplete"]
         return found
+
+    def reads_source(self, topic: str) -> bool:
+        """Whether it reads a source topic, by its name or by a pattern."""
+        parts = self.subtopologies
+        return any(topic in each.source_topics or matches(each.source_topic_patterns, topic) for each in parts)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TopologyOutline:

@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from topology.graph.outline import SubtopologyOutline, TopologyOutline
+from topology.graph.patterns import matches
 
 
 def have_same_tasks(
@@ -54,19 +52,8 @@ def is_described(part: SubtopologyOutline) -> bool:
 def _read_the_same(before: SubtopologyOutline, after: SubtopologyOutline) -> bool:
     topics, now = set(before.source_topics), set(after.source_topics)
     if is_described(before) and after.source_topic_patterns:
-        return now <= topics and all(_matches(after.source_topic_patterns, topic) for topic in topics - now)
+        return now <= topics and all(matches(after.source_topic_patterns, topic) for topic in topics - now)
     return topics == now and set(before.source_topic_patterns) == set(after.source_topic_patterns)
-
-
-def _matches(patterns: Iterable[str], topic: str) -> bool:
-    for pattern in patterns:
-        try:
-            if re.fullmatch(pattern, topic):
-                return True
-        except re.error:
-            # One that only Java understands: nobody knows here what it matches.
-            return True
-    return False
 
 
 def _changelogs(part: SubtopologyOutline, version: TopologyOutline) -> set[str]:

@@ -15,7 +15,7 @@ from streamsrt.cli.group_members import ListedMember, remove
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.cli.topology_versions import ready_application
-from streamsrt.cli.upgrade.in_flight import InFlight, in_flight_lines, refusal, topics_left, unread_of
+from streamsrt.cli.upgrade.in_flight import InFlight, how_to_read, in_flight_lines, refusal, topics_left, unread_of
 from streamsrt.cli.upgrade.preflight import of_broker
 from streamsrt.cli.upgrade.status import Group
 from streamsrt.cli.upgrade.unreadable_stores import unreadable_stores
@@ -33,6 +33,7 @@ from topology.graph.topology import Topology
 
 _PAUSE_S = 0.2
 _ATTEMPTS = 5
+_LET_RUN = "let the instances of the later version run"
 
 LoseInFlight = Annotated[
     bool,
@@ -43,9 +44,12 @@ LoseInFlight = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _Return:
-    """The actions of an abort. ``next_one``: what the group gets, with the next epoch. ``topics``: those that nobody reads
-    afterwards. ``refused``: the reason why it is refused, or empty. ``loses``: records in flight are left unread.
+class Rollback:
+    """The actions of an abort, and whether they are ``executed``.
+
+    ``next_one``: what the group gets, with the next epoch. ``topics``: those that nobody reads afterwards. ``refused``: the
+    reason why it is refused, or empty. ``loses``: records in flight are left unread. ``has_epoch``: the group has the next
+    epoch already.
     """
 
     old: str
@@ -59,6 +63,7 @@ class _Return:
     refused: str
     lose_in_flight: bool
     executed: bool = False
+    has_epoch: bool = False
 
     @property
     def epoch(self) -> int:
@@ -67,6 +72,25 @@ class _Return:
     @property
     def loses(self) -> bool:
         return bool(self.in_flight) and not self.refused
+
+    @property
+    def exit_code(self) -> int:
+        """12 as well where records have been left unread that the user has not given up."""
+        is_asked = self.executed and self.loses and not self.lose_in_flight
+        return int(Verdict.INCOMPATIBLE) if self.refused or is_asked else 0
+
+    def after_claim(self, unread: InFlight) -> Rollback:
+        """What is left to do once the group has the next epoch. Nobody is removed if records are unread now that were not
+        there before: the instances that read them go on, and the way back is that of an upgrade."""
+        claimed = replace(self, has_epoch=True, in_flight=unread)
+        if not unread or not self.leaving or self.lose_in_flight:
+            return claimed
+        why = (
+            "these records were written while the rollback was under way, and only the later version reads them. The group "
+            "has the next epoch, and no instance is removed. Without the later version they stay unread, and tasks that "
+            f"share state with their readers wait. {how_to_read(self.old, self.group, self.epoch, _LET_RUN)}"
+        )
+        return replace(claimed, refused=why)
 
     @property
     def command(self) -> str:
@@ -108,14 +132,19 @@ def abort(
     invalid.
 
     Exit codes: 12 refused, because records are in flight that only the later version reads, or because it has written
-    values of stores that OLD can't read.
+    values of stores that OLD can't read. The records are counted again when the group has the next epoch, before any
+    member is removed, and at the end: 12 if some have appeared in the meantime.
     """
     settings = key_value_pairs(config or [])
     former = ready_application(old, settings)
     with cluster(bootstrap_servers, read_committed=True) as network:
         for _ in range(_ATTEMPTS):
             made = _look(network, old, group, former, lose_in_flight=lose_in_flight)
-            if not execute or made.refused or _carry_out(network, made, settings, timeout_s):
+            if not execute or made.refused:
+                break
+            claimed = _carry_out(network, made, settings, timeout_s)
+            if claimed is not None:
+                made = claimed
                 break
         else:
             raise RequestFailedError(
@@ -125,12 +154,11 @@ def abort(
             )
         if execute and not made.refused:
             made = replace(made, executed=True, in_flight=unread_of(network, group, made.topics))
-    print_json(made.to_json()) if as_json else _show(made)
-    if made.refused:
-        raise typer.Exit(int(Verdict.INCOMPATIBLE))
+    print_json(made.to_json()) if as_json else show(made)
+    raise typer.Exit(made.exit_code)
 
 
-def _look(network: NetworkThread, old: str, group: str, former: Topology, *, lose_in_flight: bool) -> _Return:
+def _look(network: NetworkThread, old: str, group: str, former: Topology, *, lose_in_flight: bool) -> Rollback:
     """What the rollback would do now. Raises ConfigError if there is none."""
     facts = describe_when_settled(network.admin, group)
     why = [*of_broker(network, group, facts.kind)]
@@ -153,26 +181,46 @@ def _look(network: NetworkThread, old: str, group: str, former: Topology, *, los
     if blocked == "records" and not lose_in_flight:
         steps = _step_by_step(old, group, leaving)
         why_not = f"each later version reads its own. {steps}" if steps else refusal(old, facts, epoch, leaving)
+    why_not = why_not or stop_first(facts, former, leaving)
     if facts.epoch is None and not facts.members and not why_not:
         raise ConfigError(_nothing_to_roll_back(old, group))
     next_one = replace(former, epoch=epoch)
-    return _Return(old, group, facts.kind, next_one, leaving, staying, topics, unread, why_not, lose_in_flight)
+    return Rollback(old, group, facts.kind, next_one, leaving, staying, topics, unread, why_not, lose_in_flight)
 
 
-def _carry_out(network: NetworkThread, made: _Return, settings: Mapping[str, object], timeout_s: float) -> bool:
-    """Whether it is done; not if another version has taken the epoch in the meantime."""
+def _carry_out(
+    network: NetworkThread, made: Rollback, settings: Mapping[str, object], timeout_s: float
+) -> Rollback | None:
+    """Claims the next epoch and removes the members, unless records have appeared that only these read. None: another
+    version has taken the epoch in the meantime."""
     values = {**settings, "application.id": made.group, "group.protocol": made.protocol}
     if made.lose_in_flight:
         values["upgrade.lose.in.flight"] = "true"
     if not raise_epoch(network, StreamsConfig.of(values), made.next_one, timeout_s):
-        return False
-    _remove(network, made.group, made.leaving, timeout_s)
-    return True
+        return None
+    claimed = made.after_claim(unread_of(network, made.group, made.topics))
+    if not claimed.refused:
+        _remove(network, made.group, made.leaving, timeout_s)
+    return claimed
 
 
 def _writes_newer(group: str, former: Topology, leaving: Sequence[MemberFacts]) -> bool:
     """Whether a leaving member is about to write values that ``former`` can't read."""
     return any(list(newer_values(group, former, each.value_versions)) for each in leaving)
+
+
+def stop_first(facts: GroupFacts, former: Topology, leaving: Sequence[MemberFacts]) -> str:
+    """Why a classic group would not take ``former``: the leader compares it with all members, whatever they have written.
+    Empty if it would."""
+    newer = [each for each in leaving if any(newer_values(facts.name, former, each.value_versions))]
+    if facts.kind != "classic" or not newer:
+        return ""
+    names = ", ".join(map(member_name, newer))
+    return (
+        f"instances run that are about to write values which the former version can't read ({names}), and a classic group "
+        "takes no such version beside them. Stop them first; those that were killed stay in the group until their sessions "
+        "expire. Then try again: this command says whether they have written such values"
+    )
 
 
 def _nothing_to_roll_back(old: str, group: str) -> str:
@@ -230,8 +278,9 @@ def _remove(network: NetworkThread, group: str, leaving: Sequence[MemberFacts], 
         time.sleep(_PAUSE_S)
 
 
-def _show(made: _Return) -> None:
-    did, does = ("is now", "removed") if made.executed else ("would be", "to be removed")
+def show(made: Rollback) -> None:
+    did = "is now" if made.has_epoch else "would be"
+    does = "removed" if made.executed else "not removed" if made.has_epoch else "to be removed"
     say = sys.stdout.write
     say(f"the topology of group {made.group} {did} that of {made.old}, with topology epoch {made.epoch}\n")
     for each in made.leaving:
@@ -241,10 +290,16 @@ def _show(made: _Return) -> None:
         say(f"{line}\n")
     if made.refused:
         say(f"refused: {made.refused}\n")
-        note("nothing is changed")
+        note("no instance is removed" if made.has_epoch else "nothing is changed")
         return
     if made.loses:
         say("these records stay unread; start instances with --lose-in-flight, otherwise they wait for them\n")
+    if made.exit_code:
+        say(
+            "they were written while the instances were removed. To have them read instead: start the later version again "
+            f"with topology.epoch={made.epoch + 1}, beside instances of {made.old} that run without --lose-in-flight, and "
+            "roll back when nothing is in flight\n"
+        )
     if made.leaving:
         say("a removed instance that still runs ends with exit code 2, also when it is restarted\n")
     say(

@@ -4,7 +4,8 @@
    version read. If a streams group has already taken the former topology, or a classic group has no members, these
    topics are found by name.
 2. The counts are those of one moment.
-3. No member is removed while there are such records, unless the user has said that they may be lost.
+3. No member is removed while there are such records, unless the user has said that they may be lost. They are counted
+   again when the group has the next epoch: a classic group may need a while for that, and members write meanwhile.
 """
 
 from __future__ import annotations
@@ -76,9 +77,16 @@ def refusal(old: str, facts: GroupFacts, epoch: int, leaving: Sequence[MemberFac
     )
     return (
         "only the later version reads these records. Without it they stay unread, and tasks that share state with "
-        f"their readers wait. To have them read: {begin}; restart the instances of {old} one by one with the next "
-        f"epoch (streamsrt run {old} -a {facts.name} --config topology.epoch={epoch}), and start more if these are "
+        f"their readers wait. {how_to_read(old, facts.name, epoch, begin)}"
+    )
+
+
+def how_to_read(old: str, group: str, epoch: int, begin: str) -> str:
+    """How to have the records read by the later version while going back from it. ``begin``: what to do first."""
+    return (
+        f"To have them read: {begin}; restart the instances of {old} one by one with the next "
+        f"epoch (streamsrt run {old} -a {group} --config topology.epoch={epoch}), and start more if these are "
         "fewer than half of all instances. They take over the tasks that write to the topics, and the later version "
         "reads the topics to the end. Stop its instances when they have no active task left (streamsrt upgrade "
-        f"status --group {facts.name}). To leave the records unread: --lose-in-flight"
+        f"status --group {group}). To leave the records unread: --lose-in-flight"
     )

@@ -157,6 +157,7 @@ def made_plan(
         refusals=(
             *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),
             *_beside_strangers(found, running),
+            *([] if lose_in_flight else why_it_would_wait(running, version)),
             *refusals(network, group, running.kind, ready),
             *(in_flight if are_lost else []),
         ),
@@ -202,6 +203,19 @@ def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
                 "version and the new one together, or leave the records unread in that topic "
                 "(--lose-in-flight)"
             )
+
+
+def why_it_would_wait(running: RunningGroup, new: TopologyOutline) -> Iterator[str]:
+    """Why a further version would not run: tasks of the present one wait for records that it does not read either."""
+    own = {f"{running.name}-{topic}" for topic in new.repartition_topics}
+    topics = ", ".join(sorted(running.awaited - own))
+    if topics:
+        who = "nothing is processed in this group, because all tasks" if running.stands_still else "tasks of the group"
+        yield (
+            f"{who} wait for records in flight in {topics}, which no instance reads, and this version does not read them "
+            f"either. First do what streamsrt upgrade status --group {running.name} --once advises, or leave the records "
+            "unread (--lose-in-flight)"
+        )
 
 
 def _beside_strangers(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:

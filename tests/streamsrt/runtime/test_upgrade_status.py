@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsrt.assignment.in_flight import NOBODY_READS, STILL_WRITTEN
+from streamsrt.assignment.in_flight import NOBODY_READS, STILL_WRITTEN, detail_of_waiting
 from streamsrt.assignment.refused_update import rolled_back
 from streamsrt.assignment.value_versions import ValueVersion
 from streamsrt.assignment.version_backoff import Setbacks
-from streamsrt.cli.upgrade.status import UNKNOWN, exit_code, summary
+from streamsrt.cli.upgrade.status import UNDER_WAY, UNKNOWN, exit_code, summary
 from streamsrt.runtime.failing_version import advice_to_failing
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
@@ -253,6 +253,31 @@ def test_an_upgrade_is_not_over_while_tasks_wait_for_what_nobody_reads() -> None
         "in flight, and left unread because of --lose-in-flight: app-a-repartition: 2 records. Keep that"
     )
     assert "start it with the next epoch, 2" in said
+
+
+def test_a_classic_group_that_waits_for_another_version_stands_still() -> None:
+    left, own = {("app-a-repartition", 0): 1_200}, {("app-b-repartition", 0): 1}
+    why = detail_of_waiting("app", left, own)
+    counts = {"app-a-repartition": 1_200, "app-b-repartition": 1}
+    reads = frozenset({"in", "app-b-repartition"})
+    facts = replace(group(member("a", 2, reads=reads), epoch=None, left=counts, why=why), kind="classic")
+    assert facts.awaited == {"app-a-repartition"}
+    found = status(facts)
+    assert (exit_code(found), found.is_over) == (UNDER_WAY, False)
+    waits = "one version, but nothing is processed: all tasks wait for 1,201 records in flight that no instance reads"
+    assert found.headline == waits
+    first, second, third = found.advice
+    assert "and no instance reads them, and nothing is processed until they have a reader: " in first
+    assert second.startswith("instances of topology epoch 2 run, and have no task that reads app-b-repartition")
+    assert third.startswith(
+        "start the version that has app-a-repartition beside these instances, each version with the topology.epoch that it "
+        "had: the earlier one reads its own topics first. Or restart all instances with --lose-in-flight"
+    )
+
+
+def test_an_epoch_that_is_advised_follows_those_of_the_members() -> None:
+    facts = replace(group(member("a", 2), epoch=None, left={"app-a-repartition": 1}), kind="classic")
+    assert "with the next epoch, 3," in status(facts).advice[1]
 
 
 def test_the_newest_end_that_anybody_reported_counts() -> None:
