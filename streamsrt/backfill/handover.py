@@ -12,6 +12,7 @@ Every step can be repeated. What was reached is written to ``handover.json`` aft
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of, steps_to_replace
 from streamsrt.backfill.installation import check_no_stores, install_bundles
+from streamsrt.backfill.kept_history import KeptLonger, configs_of, kept_longer
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.plan import BackfillPlan, write_durably
@@ -130,7 +132,8 @@ class HandOver:
             self._write(targets)
         starts, ends = _by_partition(self.state.starts), _by_partition(self.state.ends)
         if self._before("verified"):
-            count = verify_changelogs(self._network, self._directory, manifests, starts, ends)
+            topics = {topic.name: topic for topic in self._plan.internal_topics}
+            count = verify_changelogs(self._network, self._directory, manifests, topics, starts, ends, _now_ms())
             self._reach("verified", f"{count} changelog records read back, digests equal")
         self._writer.fence(targets)
         check_nobody_runs(self._network, self._plan.application_id)
@@ -169,6 +172,8 @@ class HandOver:
             names = [topic.name for topic in self._plan.internal_topics]
             present = self._network.admin.partitions_for(names) if names else {}
             self._check_empty([(name, index) for name, count in present.items() for index in range(count)])
+            for kept in self._kept_longer(manifests):
+                self._report("none", f"would keep history: {kept}")
         self._check_sizes(manifests)
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
@@ -214,7 +219,7 @@ class HandOver:
 
     def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
         self._check_group(manifests)
-        created = self._create_topics()
+        created = self._create_topics(self._kept_longer(manifests))
         partitions = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
         self._check_empty([(topic.name, i) for topic in self._plan.internal_topics for i in range(topic.partitions)])
         starts = self._ends_of(partitions)
@@ -224,7 +229,10 @@ class HandOver:
             starts={f"{topic}-{partition}": offset for (topic, partition), offset in starts.items()},
         )
 
-    def _create_topics(self) -> list[str]:
+    def _kept_longer(self, manifests: Sequence[TaskManifest]) -> list[KeptLonger]:
+        return kept_longer(self._plan, manifests, _now_ms())
+
+    def _create_topics(self, kept: Sequence[KeptLonger]) -> list[str]:
         wanted = {topic.name: topic for topic in self._plan.internal_topics}
         present = self._network.admin.partitions_for(list(wanted)) if wanted else {}
         for name, partitions in present.items():
@@ -233,8 +241,11 @@ class HandOver:
                     f"topic {name!r} has {counted(partitions, 'partition')}, the application needs "
                     f"{wanted[name].partitions}: delete it, or give another application id"
                 )
+        for each in kept:
+            self._report("none", str(each))
+        self._keep_longer([each for each in kept if each.topic in present])
         missing = [
-            NewTopic(name=name, partitions=topic.partitions, configs=topic.configs)
+            NewTopic(name=name, partitions=topic.partitions, configs=configs_of(topic, kept))
             for name, topic in wanted.items()
             if name not in present
         ]
@@ -255,6 +266,13 @@ class HandOver:
             if error is not None:
                 raise error
         return names
+
+    def _keep_longer(self, kept: Sequence[KeptLonger]) -> None:
+        """Raises settings of topics that are there; none is lowered."""
+        configs = self._network.admin.describe_topic_configs([each.topic for each in kept]) if kept else {}
+        for each in kept:
+            if not each.suffices(configs[each.topic].get(each.setting)):
+                self._network.admin.alter_topic_configs(each.topic, {each.setting: str(each.needed_ms)})
 
     def _ends_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
@@ -422,6 +440,10 @@ class HandOver:
 def _logs(manifest: TaskManifest) -> list[LogResult]:
     changelogs = [store.changelog for store in manifest.stores if store.changelog is not None]
     return [*changelogs, *manifest.outputs]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:

@@ -360,6 +360,8 @@ def _store_result(
     if store.changelog is None or not store.own_changelog:
         return StoreResult(name=store.name, entries=rows.count, bundle=bundle, rows=kept)
     log, digest = _LogFile(attempt / f"{store.name}.changelog"), 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
     with contextlib.closing(log):
         for part in changelog_parts(report.written(changelogs[store.changelog])):
             headers = [last[2] for _, last in part]
@@ -373,6 +375,9 @@ def _store_result(
             if places is not None:
                 places.add([(key, last[0]) for key, last in part])
             digest += digest_sum((key, value, time_ms) for key, (value, time_ms, _) in part)
+            times = [last[1] for _, last in part]
+            oldest_ms = min(times) if oldest_ms is None else min(oldest_ms, *times)
+            newest_ms = max(times) if newest_ms is None else max(newest_ms, *times)
     return StoreResult(
         name=store.name,
         entries=rows.count,
@@ -380,6 +385,8 @@ def _store_result(
         rows=kept,
         changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
         changelog_digest=digest_text(digest),
+        oldest_ms=oldest_ms,
+        newest_ms=newest_ms,
         strays=None if places is None else places.strays(),
     )
 

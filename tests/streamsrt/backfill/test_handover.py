@@ -311,3 +311,25 @@ def test_a_record_that_a_topic_does_not_take_is_refused_before_anything_is_writt
     assert scene.count(f"{ID}-delays-per-hour-changelog") == 0
     remake(longest + 20)
     assert backfill.commit().step == "done"
+
+
+def test_changelogs_of_old_windows_are_kept_as_long_as_the_history_is_old(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    topic, said = f"{ID}-delays-per-hour-changelog", list[str]()
+    configured = next(each for each in backfill.status().plan.internal_topics if each.name == topic).configs
+
+    def retention_days() -> int:
+        there = scene.network.admin.describe_topic_configs([topic])[topic]["retention.ms"]
+        return (int(there or 0) - int(configured["retention.ms"])) // 86_400_000
+
+    backfill.check_commit(on_step=lambda _, text: said.append(text))
+    assert any(text.startswith(f"would keep history: {topic} gets retention.ms=") for text in said)
+    # One that somebody has made before is raised, too.
+    made = NewTopic(name=topic, partitions=flights.PARTITIONS, configs=configured)
+    scene.network.admin.create_topics([made])
+    assert retention_days() == 0
+    assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
+    kept = retention_days()
+    assert kept > 365
+    scene.run_live(ID)
+    assert retention_days() == kept
