@@ -29,6 +29,7 @@
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
 ``record_sizes``          checks that topics take every record
+``full_disk``             a disk on which a backfill can't write its own files
 ``kept_history``          how long the broker must keep what is written into changelogs
 ``verify``                checks results and changelogs against manifests and digests
 ``installation``          installs a task's SST files into the state directory of an instance

@@ -19,6 +19,7 @@ from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers
 from streamsrt.backfill.copying.planning import Takeover, plan_takeover
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
@@ -306,14 +307,18 @@ class Backfill:
                 raise BackfillError(
                     f"another process (pid {holder}) works on the backfill in {self.directory}: wait for it, or stop it"
                 )
-            os.ftruncate(descriptor, 0)
-            # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
-            os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
-            # Workers on other machines read it, through a file server.
-            os.fsync(descriptor)
-            yield
+            with full_disk_said(self.directory):
+                self._name_driver(descriptor)
+                yield
         finally:
             os.close(descriptor)
+
+    def _name_driver(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
+        os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
+        # Workers on other machines read it, through a file server.
+        os.fsync(descriptor)
 
 
 def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:

@@ -10,6 +10,7 @@ import pytest
 
 from examples import flights
 from streamsrt.app import KafkaStreams
+from streamsrt.application import load_application
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.errors import BackfillError, HandOverError
@@ -313,23 +314,31 @@ def test_a_record_that_a_topic_does_not_take_is_refused_before_anything_is_writt
     assert backfill.commit().step == "done"
 
 
-def test_changelogs_of_old_windows_are_kept_as_long_as_the_history_is_old(scene: Scene) -> None:
-    backfill = computed(scene, 100)
-    topic, said = f"{ID}-delays-per-hour-changelog", list[str]()
-    configured = next(each for each in backfill.status().plan.internal_topics if each.name == topic).configs
+def test_changelogs_are_kept_as_long_as_the_history_is_old(scene: Scene) -> None:
+    scene.load(departures(20))
+    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
+    plan = backfill.plan("tests.streamsrt.backfill.old_history:topology", application_id=ID)
+    backfill.run(InProcess())
+    settings, said = {f"{ID}-per-hour-changelog": "retention.ms", f"{ID}-latest-changelog": "min.compaction.lag.ms"}, []
+    configured = {topic.name: topic.configs for topic in plan.internal_topics}
 
-    def retention_days() -> int:
-        there = scene.network.admin.describe_topic_configs([topic])[topic]["retention.ms"]
-        return (int(there or 0) - int(configured["retention.ms"])) // 86_400_000
+    def days_longer() -> list[int]:
+        there = scene.network.admin.describe_topic_configs(settings)
+        return [
+            (int(there[topic][key] or 0) - int(configured[topic][key])) // 86_400_000 for topic, key in settings.items()
+        ]
 
     backfill.check_commit(on_step=lambda _, text: said.append(text))
-    assert any(text.startswith(f"would keep history: {topic} gets retention.ms=") for text in said)
-    # One that somebody has made before is raised, too.
-    made = NewTopic(name=topic, partitions=flights.PARTITIONS, configs=configured)
-    scene.network.admin.create_topics([made])
-    assert retention_days() == 0
-    assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
-    kept = retention_days()
-    assert kept > 365
-    scene.run_live(ID)
-    assert retention_days() == kept
+    for topic, key in settings.items():
+        assert any(text.startswith(f"would keep history: {topic} gets {key}=") for text in said)
+    # Topics that somebody has made before are raised, too.
+    names = [NewTopic(name=topic, partitions=flights.PARTITIONS, configs=configured[topic]) for topic in settings]
+    scene.network.admin.create_topics(names)
+    assert days_longer() == [0, 0]
+    assert backfill.commit().step == "done"
+    kept = days_longer()
+    assert min(kept) > 365
+    config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}
+    application = load_application("tests.streamsrt.backfill.old_history:topology")
+    KafkaStreams(application.topology, config).run(until="quiet", timeout_s=60, signals=False)
+    assert days_longer() == kept
