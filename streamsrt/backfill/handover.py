@@ -27,7 +27,8 @@ from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLog
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 from streamsrt.backfill.record_sizes import check_record_sizes
-from streamsrt.backfill.verify import verify_changelogs, verify_results
+from streamsrt.backfill.source_topics import check_source_topics
+from streamsrt.backfill.verify import VerificationError, verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import RequestFailedError, StreamsError
@@ -37,6 +38,7 @@ from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
 METADATA_BYTES_MAX = 4096
+_ABORT = "streamsrt backfill abort --execute"
 
 Step = Literal["none", "marked", "written", "verified", "fenced", "done"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -119,8 +121,21 @@ class HandOver:
             self._check_still_done()
             self._report("done", self.already_done())
             return self.state
+        try:
+            return self._go_on(state_dir)
+        except (HandOverError, VerificationError) as error:
+            written = self._written_outputs() if _ABORT in str(error) else ""
+            if not written:
+                raise
+            raise type(error)(
+                f"{error}. An abort leaves what is in {written} already, and a commit after it writes these outputs again, "
+                "from their beginning: readers find them twice"
+            ) from error
+
+    def _go_on(self, state_dir: Path | None) -> HandOverState:
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
+        self._check_sources()
         if self._before("marked"):
             self._prepare(manifests)
         # Of the topics that were just made as well, and before anything is written.
@@ -146,6 +161,18 @@ class HandOver:
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
 
+    def _written_outputs(self) -> str:
+        """The partitions of outputs that have got records since this hand-over began; empty if there are none."""
+        internal = {topic.name for topic in self._plan.internal_topics}
+        starts = {tp: start for tp, start in _by_partition(self.state.starts).items() if tp[0] not in internal}
+        there = self._network.admin.list_offsets(dict.fromkeys(starts, LATEST)) if starts else {}
+        longer = [
+            f"{topic}-{index}"
+            for (topic, index), start in starts.items()
+            if (topic, index) in there and there[topic, index].offset > start
+        ]
+        return ", ".join([*longer[:5], *([f"{len(longer) - 5} more"] if len(longer) > 5 else [])])
+
     def already_done(self) -> str:
         """What there is to say where nothing is left to do."""
         return f"plan {self._plan.id} was handed over to application {self._plan.application_id} before: nothing to do"
@@ -153,6 +180,14 @@ class HandOver:
     def _results(self) -> list[TaskManifest]:
         """The checked results that are handed over, in the order of the plan's tasks."""
         return verify_results(self._directory, self._plan)
+
+    def _check_sources(self) -> None:
+        try:
+            check_source_topics(self._network, self._plan)
+        except PlanError as error:
+            if self._before("marked"):
+                raise
+            raise HandOverError(f"{error}. Before that, take this hand-over back: {_ABORT}") from None
 
     def _before(self, step: Step) -> bool:
         return STEPS.index(self.state.step) < STEPS.index(step)
@@ -167,6 +202,7 @@ class HandOver:
             return
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
+        self._check_sources()
         if self._before("marked"):
             self._check_group(manifests)
             names = [topic.name for topic in self._plan.internal_topics]

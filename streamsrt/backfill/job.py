@@ -36,6 +36,7 @@ from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.report import BackfillReport, report_of
+from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
@@ -192,6 +193,7 @@ class Backfill:
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
         with self._locked(), _engine(engine, workers, access) as chosen:
+            self._check_sources(plan)
             checked = CheckedFiles()
             for text in discard_damaged(self.directory, plan, checked):
                 if on_damage is not None:
@@ -210,6 +212,12 @@ class Backfill:
             # Of workers that died, and of attempts that others were faster than.
             remove_leftovers(self.directory, plan)
             return manifests
+
+    def _check_sources(self, plan: BackfillPlan) -> None:
+        """Raises PlanError if topics are not those of the plan. A plan that reads archives only needs no cluster."""
+        if any(source.log_start < source.end for source in plan.sources()):
+            with connected(self._address(plan)) as network:
+                check_source_topics(network, plan)
 
     def status(self) -> BackfillStatus:
         """The state and progress of all tasks."""
