@@ -21,6 +21,7 @@
 ``row_places``            which rows of a computed store lie elsewhere than their keys belong
 ``attempts``              attempts at tasks: a folder for each, and what is left of them
 ``manifest``              the manifest of a finished task: its files, counts and digests
+``source_topics``         checks that topics were not created again, and have as many partitions as in the plan
 ``sources``               the cluster's log and repartition results
 ``engine_local``          tasks in processes of this machine
 ``spark``                 tasks on Spark
@@ -29,6 +30,8 @@
 ``log_writer``            one partition's records into its log, exactly once
 ``parquet_files``         what the columns of Parquet files must be
 ``record_sizes``          checks that topics take every record
+``full_disk``             a disk on which a backfill can't write its own files
+``kept_history``          how long the broker must keep what is written into changelogs
 ``verify``                checks results and changelogs against manifests and digests
 ``installation``          installs a task's SST files into the state directory of an instance
 ``report``                what a backfill has read, computed and dropped

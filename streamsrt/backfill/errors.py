@@ -8,6 +8,8 @@
         ├── PlanError               the plan can't be made, or does not belong to what is there now
         ├── HandOverError           the group or its topics are not in the state that this step needs
         └── UnplacedRowError        nobody knows which partition a row of a store belongs to
+    StateError
+    └── ResultsNotWrittenError      a full disk (:mod:`streamsrt.backfill.full_disk`); exit code 4
     StreamsError
     └── WorkerDiedError             a worker process ended again and again; exit code 1
 """

@@ -12,6 +12,7 @@ Every step can be repeated. What was reached is written to ``handover.json`` aft
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,11 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, is_handed_over, marks_of, steps_to_replace
 from streamsrt.backfill.installation import check_no_stores, install_bundles
+from streamsrt.backfill.kept_history import KeptLonger, configs_of, kept_longer
 from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync
 from streamsrt.backfill.plan import BackfillPlan, write_durably
 from streamsrt.backfill.record_sizes import check_record_sizes
-from streamsrt.backfill.verify import verify_changelogs, verify_results
+from streamsrt.backfill.source_topics import check_source_topics
+from streamsrt.backfill.verify import VerificationError, verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import RequestFailedError, StreamsError
@@ -35,6 +38,7 @@ from streamsrt.wording import counted
 
 HANDOVER_FILE = "handover.json"
 METADATA_BYTES_MAX = 4096
+_ABORT = "streamsrt backfill abort --execute"
 
 Step = Literal["none", "marked", "written", "verified", "fenced", "done"]
 STEPS: tuple[Step, ...] = get_args(Step)
@@ -117,8 +121,21 @@ class HandOver:
             self._check_still_done()
             self._report("done", self.already_done())
             return self.state
+        try:
+            return self._go_on(state_dir)
+        except (HandOverError, VerificationError) as error:
+            written = self._written_outputs() if _ABORT in str(error) else ""
+            if not written:
+                raise
+            raise type(error)(
+                f"{error}. An abort leaves what is in {written} already, and a commit after it writes these outputs again, "
+                "from their beginning: readers find them twice"
+            ) from error
+
+    def _go_on(self, state_dir: Path | None) -> HandOverState:
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
+        self._check_sources()
         if self._before("marked"):
             self._prepare(manifests)
         # Of the topics that were just made as well, and before anything is written.
@@ -130,7 +147,8 @@ class HandOver:
             self._write(targets)
         starts, ends = _by_partition(self.state.starts), _by_partition(self.state.ends)
         if self._before("verified"):
-            count = verify_changelogs(self._network, self._directory, manifests, starts, ends)
+            topics = {topic.name: topic for topic in self._plan.internal_topics}
+            count = verify_changelogs(self._network, self._directory, manifests, topics, starts, ends, _now_ms())
             self._reach("verified", f"{count} changelog records read back, digests equal")
         self._writer.fence(targets)
         check_nobody_runs(self._network, self._plan.application_id)
@@ -143,6 +161,18 @@ class HandOver:
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
 
+    def _written_outputs(self) -> str:
+        """The partitions of outputs that have got records since this hand-over began; empty if there are none."""
+        internal = {topic.name for topic in self._plan.internal_topics}
+        starts = {tp: start for tp, start in _by_partition(self.state.starts).items() if tp[0] not in internal}
+        there = self._network.admin.list_offsets(dict.fromkeys(starts, LATEST)) if starts else {}
+        longer = [
+            f"{topic}-{index}"
+            for (topic, index), start in starts.items()
+            if (topic, index) in there and there[topic, index].offset > start
+        ]
+        return ", ".join([*longer[:5], *([f"{len(longer) - 5} more"] if len(longer) > 5 else [])])
+
     def already_done(self) -> str:
         """What there is to say where nothing is left to do."""
         return f"plan {self._plan.id} was handed over to application {self._plan.application_id} before: nothing to do"
@@ -150,6 +180,14 @@ class HandOver:
     def _results(self) -> list[TaskManifest]:
         """The checked results that are handed over, in the order of the plan's tasks."""
         return verify_results(self._directory, self._plan)
+
+    def _check_sources(self) -> None:
+        try:
+            check_source_topics(self._network, self._plan)
+        except PlanError as error:
+            if self._before("marked"):
+                raise
+            raise HandOverError(f"{error}. Before that, take this hand-over back: {_ABORT}") from None
 
     def _before(self, step: Step) -> bool:
         return STEPS.index(self.state.step) < STEPS.index(step)
@@ -164,11 +202,14 @@ class HandOver:
             return
         manifests = self._results()
         check_nobody_runs(self._network, self._plan.application_id)
+        self._check_sources()
         if self._before("marked"):
             self._check_group(manifests)
             names = [topic.name for topic in self._plan.internal_topics]
             present = self._network.admin.partitions_for(names) if names else {}
             self._check_empty([(name, index) for name, count in present.items() for index in range(count)])
+            for kept in self._kept_longer(manifests):
+                self._report("none", f"would keep history: {kept}")
         self._check_sizes(manifests)
 
     def _check_group(self, manifests: Sequence[TaskManifest]) -> None:
@@ -214,7 +255,7 @@ class HandOver:
 
     def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
         self._check_group(manifests)
-        created = self._create_topics()
+        created = self._create_topics(self._kept_longer(manifests))
         partitions = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
         self._check_empty([(topic.name, i) for topic in self._plan.internal_topics for i in range(topic.partitions)])
         starts = self._ends_of(partitions)
@@ -224,7 +265,10 @@ class HandOver:
             starts={f"{topic}-{partition}": offset for (topic, partition), offset in starts.items()},
         )
 
-    def _create_topics(self) -> list[str]:
+    def _kept_longer(self, manifests: Sequence[TaskManifest]) -> list[KeptLonger]:
+        return kept_longer(self._plan, manifests, _now_ms())
+
+    def _create_topics(self, kept: Sequence[KeptLonger]) -> list[str]:
         wanted = {topic.name: topic for topic in self._plan.internal_topics}
         present = self._network.admin.partitions_for(list(wanted)) if wanted else {}
         for name, partitions in present.items():
@@ -233,8 +277,11 @@ class HandOver:
                     f"topic {name!r} has {counted(partitions, 'partition')}, the application needs "
                     f"{wanted[name].partitions}: delete it, or give another application id"
                 )
+        for each in kept:
+            self._report("none", str(each))
+        self._keep_longer([each for each in kept if each.topic in present])
         missing = [
-            NewTopic(name=name, partitions=topic.partitions, configs=topic.configs)
+            NewTopic(name=name, partitions=topic.partitions, configs=configs_of(topic, kept))
             for name, topic in wanted.items()
             if name not in present
         ]
@@ -255,6 +302,13 @@ class HandOver:
             if error is not None:
                 raise error
         return names
+
+    def _keep_longer(self, kept: Sequence[KeptLonger]) -> None:
+        """Raises settings of topics that are there; none is lowered."""
+        configs = self._network.admin.describe_topic_configs([each.topic for each in kept]) if kept else {}
+        for each in kept:
+            if not each.suffices(configs[each.topic].get(each.setting)):
+                self._network.admin.alter_topic_configs(each.topic, {each.setting: str(each.needed_ms)})
 
     def _ends_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         if not partitions:
@@ -422,6 +476,10 @@ class HandOver:
 def _logs(manifest: TaskManifest) -> list[LogResult]:
     changelogs = [store.changelog for store in manifest.stores if store.changelog is not None]
     return [*changelogs, *manifest.outputs]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:

@@ -19,6 +19,7 @@ from streamsrt.backfill.attempts import DRIVER_FILE, leftovers, remove_leftovers
 from streamsrt.backfill.copying.planning import Takeover, plan_takeover
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
@@ -35,6 +36,7 @@ from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.repair.handover import RepairHandOver
 from streamsrt.backfill.report import BackfillReport, report_of
+from streamsrt.backfill.source_topics import check_source_topics
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.spark.session import Shipment
 from streamsrt.backfill.verify import CheckedFiles, discard_damaged, verify_results
@@ -191,6 +193,7 @@ class Backfill:
         plan = load_plan(self.directory)
         access = SparkAccess(master, conf or {}, _shipment(bundle, py_files))
         with self._locked(), _engine(engine, workers, access) as chosen:
+            self._check_sources(plan)
             checked = CheckedFiles()
             for text in discard_damaged(self.directory, plan, checked):
                 if on_damage is not None:
@@ -209,6 +212,12 @@ class Backfill:
             # Of workers that died, and of attempts that others were faster than.
             remove_leftovers(self.directory, plan)
             return manifests
+
+    def _check_sources(self, plan: BackfillPlan) -> None:
+        """Raises PlanError if topics are not those of the plan. A plan that reads archives only needs no cluster."""
+        if any(source.log_start < source.end for source in plan.sources()):
+            with connected(self._address(plan)) as network:
+                check_source_topics(network, plan)
 
     def status(self) -> BackfillStatus:
         """The state and progress of all tasks."""
@@ -306,14 +315,18 @@ class Backfill:
                 raise BackfillError(
                     f"another process (pid {holder}) works on the backfill in {self.directory}: wait for it, or stop it"
                 )
-            os.ftruncate(descriptor, 0)
-            # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
-            os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
-            # Workers on other machines read it, through a file server.
-            os.fsync(descriptor)
-            yield
+            with full_disk_said(self.directory):
+                self._name_driver(descriptor)
+                yield
         finally:
             os.close(descriptor)
+
+    def _name_driver(self, descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        # No other run has this name: by it, workers of an earlier one notice that they are not wanted any more.
+        os.pwrite(descriptor, f"{os.getpid()} {uuid.uuid4().hex}\n".encode(), 0)
+        # Workers on other machines read it, through a file server.
+        os.fsync(descriptor)
 
 
 def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:

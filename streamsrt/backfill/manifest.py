@@ -76,6 +76,9 @@ class StoreResult(_Value):
     changelog: LogResult | None = None
     changelog_digest: str = ""
     """The sum over (key, value, timestamp) of the changelog's records."""
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+    """The first and the last timestamp of the changelog's records; None without records, and in older manifests."""
     strays: StrayRows | None = None
     """Its rows that lie elsewhere than their keys belong."""
 

@@ -26,7 +26,15 @@ FORMAT = 1
 PLAN_FILE = "plan.json"
 ID_DIGITS = 12
 Changelogs = Literal["live", "full"]
-_NOT_IN_FINGERPRINT = {"created_ms", "clock_ms", "cluster_id", "bootstrap_servers", "warnings", "fingerprint"}
+_NOT_IN_FINGERPRINT = {
+    "created_ms",
+    "clock_ms",
+    "cluster_id",
+    "bootstrap_servers",
+    "topic_ids",
+    "warnings",
+    "fingerprint",
+}
 
 
 class _Value(BaseModel):
@@ -228,6 +236,8 @@ class BackfillPlan(_Value):
     config: dict[str, str] = Field(default_factory=dict)
     topics: dict[str, int] = Field(default_factory=dict)
     """Partition counts of all topics that are read or written."""
+    topic_ids: dict[str, str] = Field(default_factory=dict)
+    """Of topics that are read, as hexadecimal digits: one that is created again has another id."""
     internal_topics: tuple[InternalTopicPlan, ...] = ()
     lakes: tuple[LakePlan, ...] = ()
     changelogs: Changelogs = "live"

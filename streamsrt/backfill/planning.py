@@ -51,6 +51,7 @@ from streamsrt.backfill.repair.inputs import (
     unread_range,
 )
 from streamsrt.backfill.repair.scope import scope_of
+from streamsrt.backfill.source_topics import check_not_recreated, topic_ids
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.backfill.spark.session import NOTHING, Shipment, open_session
 from streamsrt.backfill.task_shape import TaskShape, topic_counts
@@ -124,6 +125,9 @@ def make_plan(
             f"{', '.join(sorted(shape.source_topics))}"
         )
     times = {topic: TimesRead(is_extracted=shape.is_extracted(topic)) for topic in sources}
+    ids = topic_ids(network, shape.source_topics)
+    if earlier is not None:
+        check_not_recreated(earlier.plan, ids)
     lakes = _lakes(shape, sources, times, spark or SparkAccess(), drafted)
     shares = {topic: shares for topic, (_, shares) in lakes.items()}
     ranges = _ranges(network, shape, sources, shares, times, earlier, drafted.repair)
@@ -134,6 +138,7 @@ def make_plan(
             check_whole(ranges.values(), store)
     found = {
         "topics": dict(sorted(shape.counts.items())),
+        "topic_ids": ids,
         "internal_topics": internal_topics,
         "lakes": tuple(lake for lake, _ in lakes.values()),
         "tasks": tuple(tasks if earlier is None else earlier.behind(tasks)),

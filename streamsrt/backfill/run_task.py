@@ -29,6 +29,7 @@ from streamsrt.backfill.attempts import check_driver, driver_of, new_attempt
 from streamsrt.backfill.copying.taking import take_state
 from streamsrt.backfill.earlier_task import EarlierTask, earlier_task
 from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.full_disk import ResultsNotWrittenError, full_disk_said, not_written
 from streamsrt.backfill.manifest import (
     AttemptProgress,
     FileResult,
@@ -79,14 +80,14 @@ def run_task(
     """Runs a task of the plan in ``directory`` unless it is finished, and returns its manifest.
 
     ``bootstrap_servers``: instead of those in the plan. ``inputs``: makes the inputs, given the task's source partitions in
-    their order; ``runs``: the input, already in order. Raises PlanError, ArchiveError, RecordError, BrokerError.
+    their order; ``runs``: the input, already in order. Raises PlanError, ArchiveError, RecordError, BrokerError, StateError.
     """
     directory = Path(directory)
     plan = load_plan(directory)
     finished = load_manifest(directory, plan, task_id)
     if finished is not None:
         return finished
-    with new_attempt(directory, task_id) as attempt:
+    with full_disk_said(directory, stores=True), new_attempt(directory, task_id) as attempt:
         manifest = compute_task(
             directory, plan, task_id, attempt, bootstrap_servers=bootstrap_servers, inputs=inputs, runs=runs
         )
@@ -252,6 +253,7 @@ class LogFiles:
         self._files: dict[TopicPartition, _LogFile] = {}
         self.latest_ms: dict[TopicPartition, int] = {}
         """The latest timestamp of each partition."""
+        self._failure: ResultsNotWrittenError | None = None
 
     def __enter__(self) -> LogFiles:
         return self
@@ -260,7 +262,16 @@ class LogFiles:
         self._stack.close()
 
     def write(self, topic: str, partition: int, batch: bytes, records: int) -> None:
-        """Appends one batch."""
+        """Appends one batch. Raises ResultsNotWrittenError, and again in :meth:`results`: a program that catches everything
+        must not go on without the batch."""
+        try:
+            self._append(topic, partition, batch, records)
+        except OSError as error:
+            # Not as it is: in the middle of a record, handlers would be asked whether to skip it.
+            self._failure = not_written(self._folder, error)
+            raise self._failure from error
+
+    def _append(self, topic: str, partition: int, batch: bytes, records: int) -> None:
         known = self._files.get((topic, partition))
         if known is None:
             known = self._files[topic, partition] = _LogFile(self._folder / f"{topic}-{partition}.log")
@@ -270,7 +281,9 @@ class LogFiles:
         self.latest_ms[topic, partition] = max(latest_ms, self.latest_ms.get((topic, partition), -1))
 
     def results(self, directory: Path) -> list[LogResult]:
-        """Closes all files; what they hold."""
+        """Closes all files; what they hold. Raises ResultsNotWrittenError, OSError."""
+        if self._failure is not None:
+            raise self._failure
         self._stack.close()
         return [
             LogResult(topic=topic, partition=partition, file=self._files[topic, partition].result(directory))
@@ -360,6 +373,8 @@ def _store_result(
     if store.changelog is None or not store.own_changelog:
         return StoreResult(name=store.name, entries=rows.count, bundle=bundle, rows=kept)
     log, digest = _LogFile(attempt / f"{store.name}.changelog"), 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
     with contextlib.closing(log):
         for part in changelog_parts(report.written(changelogs[store.changelog])):
             headers = [last[2] for _, last in part]
@@ -373,6 +388,9 @@ def _store_result(
             if places is not None:
                 places.add([(key, last[0]) for key, last in part])
             digest += digest_sum((key, value, time_ms) for key, (value, time_ms, _) in part)
+            times = [last[1] for _, last in part]
+            oldest_ms = min(times) if oldest_ms is None else min(oldest_ms, *times)
+            newest_ms = max(times) if newest_ms is None else max(newest_ms, *times)
     return StoreResult(
         name=store.name,
         entries=rows.count,
@@ -380,6 +398,8 @@ def _store_result(
         rows=kept,
         changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
         changelog_digest=digest_text(digest),
+        oldest_ms=oldest_ms,
+        newest_ms=newest_ms,
         strays=None if places is None else places.strays(),
     )
 

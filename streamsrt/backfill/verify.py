@@ -2,16 +2,17 @@
 
 1. Results: every task has its manifest, every file its size and digest, every source partition was read to its end, and of
    an archive as many records as it holds.
-2. Changelogs: what is in the cluster, read back, has the digest that the task's state has. What retention has deleted of a
-   window changelog since it was written is left out on both sides.
+2. Changelogs: what is in the cluster, read back, has the digest that the task's state has, or is what retention and
+   compaction have left of it since it was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.kept_history import LAG, keeps_versions
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import (
     DamagedManifestError,
@@ -25,10 +26,11 @@ from streamsrt.backfill.manifest import (
     load_manifest,
     manifest_path,
 )
-from streamsrt.backfill.plan import BackfillPlan, SourceRange
+from streamsrt.backfill.plan import BackfillPlan, InternalTopicPlan, SourceRange
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, TopicPartition
+from streamsrt.wire.records import RecordColumns
 
 
 class VerificationError(BackfillError):
@@ -118,8 +120,10 @@ def verify_changelogs(
     network: Network,
     directory: Path,
     manifests: list[TaskManifest],
+    topics: Mapping[str, InternalTopicPlan],
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    now_ms: int,
 ) -> int:
     """Reads every changelog back and compares it with the task's state; how many records. Raises VerificationError."""
     total = 0
@@ -132,27 +136,59 @@ def verify_changelogs(
             for columns in read_log(network, tp, starts[tp], ends[tp]):
                 found += digest_sum(zip(columns.keys, columns.values, columns.timestamps, strict=True))
                 count += len(columns)
-            if digest_text(found) != _expected(network, directory, store, starts[tp], count):
-                raise VerificationError(
-                    f"changelog {tp[0]}-{tp[1]} holds {count} records with digest {digest_text(found)}, and task "
-                    f"{manifest.task} made {store.changelog.file.records} with digest {store.changelog_digest}: "
-                    "something else writes to it. streamsrt backfill abort --execute, then commit again"
-                )
+            if digest_text(found) != store.changelog_digest or count != store.changelog.file.records:
+                left = read_log(network, tp, starts[tp], ends[tp])
+                deleted = network.admin.list_offsets({tp: EARLIEST})[tp].offset > starts[tp]
+                written = _records(read_batches(directory / store.changelog.file.path))
+                if not is_left_of(_records(left), written, starts_later=deleted):
+                    raise VerificationError(
+                        f"changelog {tp[0]}-{tp[1]} holds {count} records with digest {digest_text(found)}, and task "
+                        f"{manifest.task} made {store.changelog.file.records} with digest {store.changelog_digest}: "
+                        "something else writes to it. streamsrt backfill abort --execute, then commit again"
+                    )
+                _check_versions(network, topics[tp[0]], store, count, now_ms)
             total += count
     return total
 
 
-def _expected(network: Network, directory: Path, store: StoreResult, start: int, count: int) -> str:
-    """The digest that the ``count`` records of a changelog should have that is read from ``start`` on."""
-    log = store.changelog
-    assert log is not None
-    tp = (log.topic, log.partition)
-    if count >= log.file.records or network.admin.list_offsets({tp: EARLIEST})[tp].offset <= start:
-        return store.changelog_digest if count == log.file.records else ""
-    # Retention deletes a window changelog from its beginning, by event time: history may be beyond it at once.
-    skip, found = log.file.records - count, 0
-    for columns in read_batches(directory / log.file.path):
-        left = columns.cut(min(skip, len(columns)))
-        skip -= min(skip, len(columns))
-        found += digest_sum(zip(left.keys, left.values, left.timestamps, strict=True))
-    return digest_text(found)
+Record = tuple[bytes | None, bytes | None, int]
+
+
+def _records(batches: Iterable[RecordColumns]) -> Iterator[Record]:
+    for columns in batches:
+        yield from zip(columns.keys, columns.values, columns.timestamps, strict=True)
+
+
+def is_left_of(left: Iterator[Record], written: Iterable[Record], *, starts_later: bool) -> bool:
+    """Whether these are records of those that were written, in their order, with the last one of each key that has a value:
+    what retention and compaction leave. ``starts_later``: the log begins later than when it was written; retention deletes
+    a window changelog from its beginning, by event time, and history may be beyond it at once."""
+    latest: dict[int, int] = {}
+    found: dict[int, int] = {}
+    next_left = next(left, None)
+    before_first = starts_later
+    for record in written:
+        key = hash(record[0])
+        is_there = record == next_left
+        before_first = before_first and not is_there
+        if is_there:
+            found[key] = hash(record)
+            next_left = next(left, None)
+        if record[1] is None or before_first:
+            latest.pop(key, None)
+        else:
+            latest[key] = hash(record)
+    return next_left is None and all(found.get(key) == record for key, record in latest.items())
+
+
+def _check_versions(network: Network, topic: InternalTopicPlan, store: StoreResult, count: int, now_ms: int) -> None:
+    """Raises VerificationError if compaction may have taken versions that the store still has."""
+    there = network.admin.describe_topic_configs([topic.name])[topic.name]
+    if store.changelog is None or keeps_versions(topic, store, there, now_ms):
+        return
+    raise VerificationError(
+        f"the broker has compacted changelog {topic.name}-{store.changelog.partition}: {count} of "
+        f"{store.changelog.file.records} records are left, and an instance that restores store {store.name!r} would lack "
+        f"versions. The topic has {LAG}={there.get(LAG)}, which is less than the age of this history. streamsrt backfill "
+        "abort --execute deletes it, and the next commit makes it with a larger value: leave that as it is"
+    )

@@ -47,6 +47,11 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
     return storage_error(cause, where, doing)
 
 
+def is_full(cause: str) -> bool:
+    """Whether this is what is said of a full disk."""
+    return any(text in cause for text in _FULL)
+
+
 def held_error(name: str, path: Path) -> StateDirectoryLockedError:
     """The error for a store called ``name`` at ``path`` that another process has open."""
     return StateDirectoryLockedError(
@@ -58,7 +63,7 @@ def held_error(name: str, path: Path) -> StateDirectoryLockedError:
 def storage_error(cause: str, where: str, doing: str) -> StateError:
     """The error for anything below ``state.dir`` that can't be "opened", "read", "written" or "deleted"."""
     failed = f"{where} can't be {doing}"
-    if any(text in cause for text in _FULL):
+    if is_full(cause):
         return StateError(
             f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and restart. ({cause})"
         )

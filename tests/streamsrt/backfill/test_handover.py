@@ -10,9 +10,10 @@ import pytest
 
 from examples import flights
 from streamsrt.app import KafkaStreams
+from streamsrt.application import load_application
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.attempts import new_attempt
-from streamsrt.backfill.errors import BackfillError, HandOverError
+from streamsrt.backfill.errors import BackfillError, HandOverError, PlanError
 from streamsrt.backfill.handover import load_state, writer_group
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.run_task import compute_task
@@ -176,7 +177,8 @@ def test_a_record_of_somebody_else_in_a_changelog_is_found_by_its_digest(scene: 
         backfill.commit(on_step=dies_at("marked start"))
     scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"other"], [0]), 1)
     scene.network.producer.flush()
-    with pytest.raises(VerificationError, match="something else writes"):
+    again = r"something else writes.* An abort leaves what is in delays-0, delays-1, .* writes these outputs again"
+    with pytest.raises(VerificationError, match=again):
         backfill.commit()
     backfill.abort(execute=True)
     assert backfill.commit().step == "done"
@@ -311,3 +313,62 @@ def test_a_record_that_a_topic_does_not_take_is_refused_before_anything_is_writt
     assert scene.count(f"{ID}-delays-per-hour-changelog") == 0
     remake(longest + 20)
     assert backfill.commit().step == "done"
+
+
+def test_changelogs_are_kept_as_long_as_the_history_is_old(scene: Scene) -> None:
+    scene.load(departures(20))
+    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
+    plan = backfill.plan("tests.streamsrt.backfill.old_history:topology", application_id=ID)
+    backfill.run(InProcess())
+    settings, said = {f"{ID}-per-hour-changelog": "retention.ms", f"{ID}-latest-changelog": "min.compaction.lag.ms"}, []
+    configured = {topic.name: topic.configs for topic in plan.internal_topics}
+
+    def days_longer() -> list[int]:
+        there = scene.network.admin.describe_topic_configs(settings)
+        return [
+            (int(there[topic][key] or 0) - int(configured[topic][key])) // 86_400_000 for topic, key in settings.items()
+        ]
+
+    backfill.check_commit(on_step=lambda _, text: said.append(text))
+    for topic, key in settings.items():
+        assert any(text.startswith(f"would keep history: {topic} gets {key}=") for text in said)
+    # Topics that somebody has made before are raised, too.
+    names = [NewTopic(name=topic, partitions=flights.PARTITIONS, configs=configured[topic]) for topic in settings]
+    scene.network.admin.create_topics(names)
+    assert days_longer() == [0, 0]
+    assert backfill.commit().step == "done"
+    kept = days_longer()
+    assert min(kept) > 365
+    config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}
+    application = load_application("tests.streamsrt.backfill.old_history:topology")
+    KafkaStreams(application.topology, config).run(until="quiet", timeout_s=60, signals=False)
+    assert days_longer() == kept
+
+
+def test_source_topics_with_more_partitions_are_refused(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("marked start"))
+    scene.network.admin.create_partitions({flights.DEPARTURES: flights.PARTITIONS + 2})
+    says = "topic departures has 6 partitions, and had 4 when plan .* Plan again in another --dir"
+    with pytest.raises(PlanError, match=says):
+        backfill.run(InProcess())
+    with pytest.raises(HandOverError, match=rf"{says}. Before that, .* backfill abort --execute"):
+        backfill.commit()
+    backfill.abort()
+    for refused in (backfill.check_commit, backfill.commit):
+        with pytest.raises(PlanError, match=says):
+            refused()
+    assert scene.network.admin.committed(ID) == {}
+
+
+def test_a_source_topic_that_was_created_again_is_refused(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    scene.refill_departures(departures(200))
+    says = "topic departures was deleted and created again since plan .* Plan again in another --dir"
+    for refused in (lambda: backfill.run(InProcess()), backfill.check_commit, backfill.commit):
+        with pytest.raises(PlanError, match=says):
+            refused()
+    later = Backfill(scene.folder / "later", bootstrap_servers=scene.servers)
+    with pytest.raises(PlanError, match=r"since the earlier backfill was planned, .* without --after"):
+        later.plan(APPLICATION, application_id=ID, after=backfill.directory)
