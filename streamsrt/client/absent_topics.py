@@ -3,7 +3,7 @@
 1. A topic counts as absent when a batch for it has waited for a third of ``absent_topic_timeout_ms`` and the metadata
    requested since then says so. Before that, it may just have been created, and not be known to all brokers.
 2. After ``absent_topic_timeout_ms`` the batch fails, long before ``delivery.timeout.ms``. Whoever starts over then finds out
-   what to do about the topic.
+   what to do about the topic. Records of a changelog are never left out: no handler is asked about them.
 3. Nothing is done while batches are acknowledged in time.
 """
 
@@ -57,3 +57,8 @@ def absent_text(topic: str) -> str:
     return (
         f"results wait to be written to topic {topic}, which does not exist: nothing can be committed until it is there"
     )
+
+
+def is_changelog(topic: str) -> bool:
+    """Whether the topic has the name of an application's changelog."""
+    return topic.endswith("-changelog")

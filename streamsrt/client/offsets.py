@@ -50,6 +50,15 @@ NOT_A_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE
 """What a member is told that is in the group no more. The second one: another process has taken its instance id."""
 
 
+OPEN_TRANSACTION = (
+    "An open transaction of another producer, usually of an instance that was killed, has offsets of the group that are not "
+    "decided. The broker aborts it when transaction.timeout.ms of that producer is over. If it lasts longer, it hangs: "
+    "kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging (or describe-producers --topic __consumer_offsets "
+    "--partition N) shows it, and abort ends it"
+)
+"""What keeps an offset from being stable, and until when."""
+
+
 async def commit(
     cluster: Cluster,
     group_id: str,
@@ -220,7 +229,7 @@ def _fetched(
             raise UnknownMemberError(text, group.error_code, {})
         if group.error_code in STALE:
             raise StaleMemberEpochError(text, group.error_code, {})
-        raise RequestFailedError(_with_missing_right(cluster, text, group.error_code, group_id, ""), group.error_code)
+        raise RequestFailedError(_with_remedy(cluster, text, group.error_code, group_id, ""), group.error_code)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in group.topics:
         for partition in topic.partitions:
@@ -229,7 +238,7 @@ def _fetched(
             if partition.error_code != ErrorCode.NONE:
                 name = error_name(partition.error_code)
                 text = f"Group {group_id!r}: the offset of {topic.name}-{partition.partition_index} can't be read ({name})."
-                text = _with_missing_right(cluster, text, partition.error_code, group_id, topic.name)
+                text = _with_remedy(cluster, text, partition.error_code, group_id, topic.name)
                 raise RequestFailedError(text, partition.error_code)
             if partition.committed_offset >= 0:
                 found[topic.name, partition.partition_index] = OffsetAndMetadata(
@@ -238,13 +247,13 @@ def _fetched(
     return found
 
 
-def _with_missing_right(cluster: Cluster, text: str, code: int, group_id: str, topic: str) -> str:
+def _with_remedy(cluster: Cluster, text: str, code: int, group_id: str, topic: str) -> str:
     who = cluster.config.security.principal
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return f"{text} {missing_acl('READ', 'group', [group_id], who)}"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return f"{text} {missing_acl('READ', 'topic', [topic], who)}"
-    return text
+    return f"{text} {OPEN_TRANSACTION}" if code == ErrorCode.UNSTABLE_OFFSET_COMMIT else text
 
 
 async def _back_off(cluster: Cluster, failures: int, deadline: float, what: str, error: StreamsError) -> int:

@@ -33,7 +33,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamsrt.client.absent_topics import AbsentTopics, absent_text
+from streamsrt.client.absent_topics import AbsentTopics, absent_text, is_changelog
 from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
@@ -348,8 +348,8 @@ class Producer:
 
     def _check_expired(self) -> None:
         now, timeout_s = self._loop.time(), self._config.delivery_timeout_ms / 1000
-        expired, absent = [], None
         self._absent.forget_present()
+        expired = []
         with self._lock:
             if now >= self._give_up_at:
                 self._changed.notify_all()
@@ -357,19 +357,18 @@ class Producer:
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)
                 if first is None:
                     continue
-                if first.expires_at <= now:
-                    expired.append((partition, first))
-                elif self._absent.has_failed(partition.tp[0], now - first.expires_at + timeout_s, now):
-                    absent = partition.tp
-        if absent is not None:
-            self.fail(DeliveryTimeoutError(f"{absent_text(absent[0])}.", *absent))
-            return
-        for partition, first in expired:
+                is_absent = self._absent.has_failed(partition.tp[0], now - first.expires_at + timeout_s, now)
+                if is_absent or first.expires_at <= now:
+                    expired.append((partition, first, is_absent))
+        for partition, first, is_absent in expired:
             text = (
                 "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
                 + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
             )
-            if partition.in_flight or first.may_be_written or self.on_refused is None:
+            if is_absent:
+                text = f"{absent_text(partition.tp[0])}."
+            is_state = is_absent and is_changelog(partition.tp[0])
+            if partition.in_flight or first.may_be_written or self.on_refused is None or is_state:
                 self.fail(DeliveryTimeoutError(text, *partition.tp))
             elif not partition.refused:
                 with self._lock:

@@ -71,7 +71,8 @@ _REASONS: dict[int, tuple[str, str]] = {
 _STOP_CLASSIC_MEMBERS = (
     "If its members are instances of this application with group.protocol=classic, stop all of them, and start them "
     "with group.protocol=streams when the group is empty: its offsets are kept. "
-    f"{_NOT_DELETED} If it is another application's, choose another application.id."
+    f"{_NOT_DELETED} If it is another application's, or one of consumers with group.protocol=consumer (`streamsrt groups "
+    "list` shows it), choose another application.id."
 )
 _CAN_NOT_BE_UPGRADED = "can't be upgraded to a streams group"
 """What the bundled broker says of a classic group whose members can't be in one group with this one."""
@@ -120,7 +121,7 @@ def refusal(
             "the feature streams.version=1 does; so does the bundled broker. With group.protocol=classic an application "
             "runs on Apache Kafka 2.8 and later."
         )
-    right = _missing_right(membership, code)
+    right = _missing_right(membership, code, message or "")
     if right is not None:
         return MembershipRefusedError(f"Group {group!r}: not authorized ({name}).{detail} {right}", code)
     if code in _REASONS:
@@ -183,12 +184,15 @@ def unlike_java(membership: GroupMembership, difference: str) -> StreamsError:
     )
 
 
-def _missing_right(membership: GroupMembership, code: int) -> str | None:
+def _missing_right(membership: GroupMembership, code: int, message: str) -> str | None:
     who = membership.principal
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return missing_acl("READ", "group", [membership.group_id], who)
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        return missing_acl("DESCRIBE", "topic", sorted(_topics(membership)), who)
+        # The bundled broker names the topics that are not allowed.
+        said = set(re.split(r"[\s,'\"]+", message.rstrip(".")))
+        topics = _topics(membership)
+        return missing_acl("DESCRIBE", "topic", sorted(topics & said or topics), who)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         return missing_acl("CREATE", "cluster", (), who)
     return None

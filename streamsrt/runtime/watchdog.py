@@ -18,8 +18,20 @@ class Watched(Protocol):
     """A watched processing thread."""
 
     meter: ThreadMeter
+    poll_limit_s: float
 
     def doing(self) -> str: ...
+
+
+def stuck_text(silent_s: float, limit_s: float, doing: str) -> str:
+    """Describes for people a thread that has not polled for longer than ``limit_s``; empty if it has."""
+    if silent_s <= limit_s:
+        return ""
+    return (
+        f"the processing thread has not polled for {silent_s:.0f} s, longer than max.poll.interval.ms ({limit_s:g} s): "
+        f"{doing or 'it is busy with its tasks'}. The group has assigned its tasks to other members; its other figures "
+        "are from before that"
+    )
 
 
 class Watchdog:
@@ -39,7 +51,7 @@ class Watchdog:
     ) -> None:
         self._grace_s = grace_s
         self._loop = loop
-        self._limit_s = limit_s
+        self._limit_s = loop.poll_limit_s = limit_s
         self._on_stuck = on_stuck
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="streamsrt-watchdog", daemon=True)

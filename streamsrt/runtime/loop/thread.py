@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -83,6 +84,7 @@ from streamsrt.runtime.loop.values import (
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.runtime.watchdog import stuck_text
 from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.manager.damage import damaged_store
 from streamsrt.tasks.manager.owned_task import STARTING, OwnedTask
@@ -127,6 +129,8 @@ class StreamThread:
         self._gate = gate or QueryGate()
         self._routing = routing
         self.meter = ThreadMeter()
+        self.poll_limit_s = math.inf
+        """After so long without an iteration, the group assigns the tasks to others."""
         self.on_work: OnWork = no_spans
         self.on_undone: Callable[[], None] = lambda: None
         """Called when it failed and what was not committed is dropped."""
@@ -593,8 +597,9 @@ class StreamThread:
             activity = replace(activity, where=self.doing())
         absent = tuple(map(absent_text, self._network.producer.absent_topics))
         loop = report(self._state, self._now_ms(), (*self._waiting, *absent), activity)
-        published = self._reporter.progress
-        return replace(published, loops=(loop,), statuses=published.statuses + absent)
+        published, silent_s = self._reporter.progress, self.silent_s()
+        stuck = (stuck_text(silent_s, self.poll_limit_s, self.doing()),) if silent_s > self.poll_limit_s else ()
+        return replace(published, loops=(loop,), statuses=stuck + published.statuses + absent)
 
     @property
     def state(self) -> LoopState:

@@ -1,7 +1,7 @@
 """Finds changelogs that were deleted while the application has state in them, and those that nobody will create.
 
-1. The rows are then in the stores on disk only. Nobody creates such a topic while a task runs; the next start of the group
-   does, but it would lack the rows, and the task's store would be wiped to match it. So the instance ends before that.
+1. The rows are then in the stores on disk only. Whoever assigns tasks creates the topic again, at once or with the next
+   assignment. It would lack the rows, and the task's store would be wiped to match it: the instance ends before that.
 2. It shows in one of three ways: the topic is gone when a task starts; it is empty, although the store has rows and the
    task's input was read before; or its end goes back between two commits.
 3. Beside members of Java's Kafka Streams, a topic that was never there shows that the leader runs another topology: a leader

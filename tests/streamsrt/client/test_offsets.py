@@ -9,6 +9,7 @@ import pytest
 from streamsrt.client.values import (
     CommitError,
     OffsetAndMetadata,
+    RequestTimedOutError,
     StaleMemberEpochError,
     UnknownMemberError,
 )
@@ -170,3 +171,21 @@ def test_a_fetch_that_would_skip_pending_offsets_is_not_sent(broker: ScriptedBro
     network = connect(broker.address)
     with pytest.raises(UnsupportedBrokerError, match="serves versions 1 to 6, and version 7 to 9 is needed"):
         network.admin.committed("g", PLACES)
+
+
+def test_of_an_offset_that_stays_unstable_the_open_transaction_is_named(
+    broker: ScriptedBroker, connect: Connect
+) -> None:
+    response = types.OffsetFetchResponse
+    unstable = response.OffsetFetchResponsePartitions(
+        partition_index=0, committed_offset=-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )
+    topic = response.OffsetFetchResponseTopics(name="t", partitions=[unstable])
+    answer = response(groups=[response.OffsetFetchResponseGroup(group_id="g", topics=[topic])])
+    broker.versions[ApiKey.OFFSET_FETCH] = (1, 9)
+    broker.hooks[ApiKey.OFFSET_FETCH] = lambda _request: answer
+    network = connect(broker.address)
+    with pytest.raises(
+        RequestTimedOutError, match=r"open transaction of another producer.*transaction\.timeout\.ms.*abort"
+    ):
+        network.admin.committed("g", [("t", 0)], timeout_s=0.2)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.refused_batches import refusal_text
+from streamsrt.client.refused_batches import can_not_start, refusal_text
 from streamsrt.client.values import (
     ClientConfig,
     DeliveryTimeoutError,
@@ -19,6 +19,7 @@ from streamsrt.client.values import (
     RefusalAnswer,
     RefusedRecord,
 )
+from streamsrt.errors import RequestFailedError
 from streamsrt.wire import types
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.error_codes import ErrorCode
@@ -250,3 +251,11 @@ def test_of_a_refused_timestamp_the_settings_of_the_topic_are_named() -> None:
     assert text.startswith("The broker refuses a batch for out-1 (INVALID_TIMESTAMP). ")
     assert "message.timestamp.after.max.ms after the broker's clock" in text
     assert text.endswith("Correct the timestamps, or raise these settings of the topic.")
+
+
+def test_a_producer_without_an_id_names_the_right_on_topics() -> None:
+    refused = RequestFailedError("No producer id: CLUSTER_AUTHORIZATION_FAILED", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    error = can_not_start(refused, [("out", 0), ("out", 1), ("a", 0)], "User:shop")
+    assert "User:shop lacks WRITE on topic 'a', 'out'. Grant it: kafka-acls" in str(error)
+    assert "before, it also took IDEMPOTENT_WRITE on the cluster" in str(error)
+    assert error.exit_code == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +38,7 @@ from streamsrt.membership.values import (
 )
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.private_tags import SAME_TOPOLOGY_TAG, WHY_ASSIGNED_TAG
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 from tests.streamsrt.membership.scenario import MEMBERSHIP, TOPOLOGY, Response, Scenario, lists, offsets
 
 A0, A1 = ("s", 0), ("s", 1)
@@ -447,6 +449,20 @@ def test_a_refusal_ends_the_membership_with_code_and_message(code: ErrorCode, ki
     assert "the broker's words" in str(failed.error)
     assert scenario.session.ended
     assert scenario.at(scenario.now_ms + 100_000).request is None
+
+
+def test_only_the_topics_that_the_coordinator_names_are_to_be_granted() -> None:
+    topology = StreamsGroupHeartbeatRequest.Topology(
+        epoch=0,
+        subtopologies=[
+            StreamsGroupHeartbeatRequest.Subtopology(subtopology_id="0", source_topics=["w-in", "w-in2", "w.other"])
+        ],
+    )
+    membership = replace(MEMBERSHIP, topology=topology)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    said = str(errors.refusal(membership, code, "Topic authorization failed: DESCRIBE on w-in."))
+    assert "lacks DESCRIBE on topic 'w-in'. Grant it" in said
+    assert "'w-in', 'w-in2', 'w.other'" in str(errors.refusal(membership, code, "Topic authorization failed."))
 
 
 @pytest.mark.parametrize(

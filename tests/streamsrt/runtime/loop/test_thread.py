@@ -362,6 +362,16 @@ def test_progress_names_a_topic_that_results_wait_for(rig: Rig) -> None:
     assert rig.thread.progress.loops[0].tasks == (text,)
 
 
+def test_progress_says_that_the_thread_hangs_and_its_figures_are_old(rig: Rig) -> None:
+    began(rig, 0)
+    rig.thread.poll_limit_s = 10.0
+    assert rig.thread.progress.statuses == ()
+    rig.thread.meter.iterated_ns -= 17_000_000_000
+    (status,) = rig.thread.progress.statuses
+    assert status.startswith("the processing thread has not polled for 17 s, longer than max.poll.interval.ms (10 s): ")
+    assert "The group has assigned its tasks to other members" in status
+
+
 def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x.")
     rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
