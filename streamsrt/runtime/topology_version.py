@@ -7,10 +7,12 @@
 2. With another epoch, everything may change except the format of a store: the contents of a store of the same name must
    be readable, and a generated name or a side of a join must stand for the same, in the other members, too
    (:mod:`streamsrt.runtime.store_origins`). The coordinator decides which of two versions is the newer one.
-3. Without another member, the ends of the changelogs tell whether a later version has written values that this one can't
+3. In a classic group, an instance with a ``group.instance.id`` replaces the one that has it, before the group judges its
+   version. So one whose epoch is too early does not join.
+4. Without another member, the ends of the changelogs tell whether a later version has written values that this one can't
    read. What the windows of rows mean is not in them: a version with other windows is refused by the members and by its
    state directory alone.
-4. The version is written down when the member runs and has had a task: a version that is refused, or waits for its
+5. The version is written down when the member runs and has had a task: a version that is refused, or waits for its
    source topics in vain, leaves no trace.
 
 The digest of a member is among its client tags, where the other members find it.
@@ -117,6 +119,9 @@ def check_start(
 ) -> None:
     """Checks the group as :func:`check_group` does, and the ends of changelogs if no other instance runs that could tell
     what it writes. ``committed``: the group's offsets. Raises TopologyMismatchError, BrokerError."""
+    if config.group_protocol == "classic" and config.group_instance_id is not None:
+        (classic,) = network.admin.describe_classic_groups([config.application_id])
+        check_replaced(classic, config.group_instance_id, topology)
     if not check_group(config, topology, network.admin, on_disk):
         return
     if config.group_protocol != "classic":
@@ -138,6 +143,28 @@ def check_start(
             f"Application {config.application_id!r}: this version can't read what a later one has written: "
             f"{'; '.join(newer)}. There is no way back: continue with the later version, or a corrected one"
         )
+
+
+def check_replaced(
+    described: types.DescribeGroupsResponse.DescribedGroup, instance_id: str, topology: Topology
+) -> None:
+    """Raises TopologyMismatchError if a static member of a classic group would be replaced by an instance that is refused
+    afterwards: then nobody would be left under that id.
+
+    The broker gives the instance what the replaced one has been assigned, which tells the epoch of the group.
+    """
+    from streamsrt.membership.classic.stream_layout import decode_own_assignment  # not needed in streams groups
+
+    for each in described.members:
+        told = decode_own_assignment(described.protocol_data, each.member_assignment)
+        if each.group_instance_id == instance_id and told is not None and told.group_epoch > topology.epoch:
+            raise TopologyMismatchError(
+                f"Application {described.group_id!r} runs topology epoch {told.group_epoch}, and this version has epoch "
+                f"{topology.epoch}: the group would refuse it. An instance with group.instance.id {instance_id} is in the "
+                f"group ({_member_name(each.member_id, each.client_host)}) and would be ended by this one, so this one does "
+                f"not join. Start the version that the group runs. To go back, run `streamsrt upgrade abort OLD --group "
+                f"{described.group_id}`"
+            )
 
 
 def check_members(

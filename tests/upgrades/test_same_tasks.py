@@ -12,7 +12,7 @@ from streamsrt.assignment.topology import topology_of
 from streamsrt.assignment.versions import Versions
 from streamsrt.cli.restored_state import restored_state
 from streamsrt.cli.topology_versions import RunningGroup
-from streamsrt.cli.upgrade.plan import why_it_would_wait
+from streamsrt.cli.upgrade.plan import notes, why_it_would_wait
 from streamsrt.client.network import ClientConfig, NetworkThread
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Described
@@ -160,3 +160,15 @@ def test_a_version_is_not_planned_that_would_wait_for_what_it_does_not_read() ->
         "nothing is processed in this group, because all tasks wait for records in flight in app-other"
     )
     assert not list(why_it_would_wait(replace(running, awaited=frozenset()), outline(version)))
+
+
+def test_a_plan_during_an_upgrade_says_what_it_does_not_compare() -> None:
+    old, new = (StreamsBuilder(), StreamsBuilder())
+    old.stream("orders", **TEXT).group_by_key().count(store="counts")
+    new.stream("orders", **TEXT).group_by_key().count(store="others")
+    running = replace(described(old.build()), epoch=1, members={0: 2, 1: 1})
+    (note,) = notes(diff(outline(old.build()), outline(new.build())), running)
+    assert note.startswith(
+        "an upgrade to epoch 1 is under way (on an older version: 2 instances): finish it or roll it back"
+    )
+    assert note.endswith("This plan compares with epoch 1 only, and not with what the others keep")

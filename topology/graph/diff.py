@@ -376,10 +376,16 @@ class _Compared:
             had = self._there.get(name, self._before.repartition.get(name))
             needs = self._after.repartition.get(name)
             wrong = self._kept.misread(name)
-            if known != partitions:
+            is_known = had is not None and needs is not None
+            if known != partitions and not (is_known and had == needs):
                 reason = (
                     f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
                 )
+                if not is_known:
+                    now = known or partitions
+                    reason += (
+                        f". If the topic has {now} already, nothing changes: streamsrt topology diff --group APP knows"
+                    )
                 yield StateChange("repartition topic", name, "incompatible", reason)
             elif had is not None and needs is not None and had != needs:
                 reason = f"partitions {had} -> {needs}, with its sources: {_cure_of_repartition(had, needs)}"

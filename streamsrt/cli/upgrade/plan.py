@@ -162,7 +162,7 @@ def made_plan(
             *(in_flight if are_lost else []),
         ),
         notes=(
-            *_notes(found, running),
+            *notes(found, running),
             *([] if old is not None else filter(None, [running.not_compared(before, version, "--old")])),
             *running.unread_sources(found),
             *([] if are_lost else in_flight),
@@ -229,7 +229,7 @@ def _beside_strangers(found: TopologyDiff, running: RunningGroup) -> Iterator[st
         yield f"{running.strangers} run, and instances of streamsrt can't be in one group with them: stop them all first"
 
 
-def _notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+def notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     if not running.members and not running.strangers:
         yield "no instance runs: this is an ordinary start, and nothing is handed over"
     behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
@@ -247,7 +247,8 @@ def _notes(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
     elif behind and found.verdict is not Verdict.SAME:
         yield (
             f"an upgrade to epoch {running.epoch} is under way (on an older version: "
-            f"{counted(sum(behind.values()), 'instance')}): finish it or roll it back before the next one"
+            f"{counted(sum(behind.values()), 'instance')}): finish it or roll it back before the next one. This plan "
+            f"compares with epoch {running.epoch} only, and not with what the others keep"
         )
     for each in found.state:
         if NO_WAY_BACK in each.reason:

@@ -130,7 +130,8 @@ def _assigned(session: Session, assignment: ClassicAssignment) -> Assigned:
     is_meant = assignment.unique == session.unique and assignment.process_id == membership.process_id
     if not is_meant:
         if assignment.group_epoch > membership.topology.epoch:
-            text = f"The group has run epoch {assignment.group_epoch} under this group.instance.id."
+            epoch = assignment.group_epoch
+            text = f"The group ran topology epoch {epoch} when an instance with this group.instance.id was last in it."
             return Assigned(error=refusal(membership, ErrorCode.STREAMS_TOPOLOGY_FENCED, text))
         if not _may_resume(session, assignment):
             return Assigned(why_not="the assignment is that of an earlier process")

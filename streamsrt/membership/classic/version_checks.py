@@ -10,7 +10,9 @@
    then a member that lost its membership returns, and so does one that starts while nobody runs the group's version.
 5. A group with Java's members keeps its version: members of any other version are refused, and so are Java's members
    with another topology.
-6. Nobody is refused because of a version that the group does not run yet: in a group without an echo, nothing is
+6. Members that wait until records in flight have a reader have neither tasks nor an echo. They are not fenced by a later
+   version that joins and starts: they are there already, and take over if it fails.
+7. Nobody is refused because of a version that the group does not run yet: in a group without an echo, nothing is
    certain before it has tasks.
 """
 
@@ -27,7 +29,7 @@ from streamsrt.assignment.refused_update import (
     same_epoch,
     unlike_java,
 )
-from streamsrt.membership.classic.view import Participant, Version, View
+from streamsrt.membership.classic.view import Memory, Participant, Version, View
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 
 
@@ -63,6 +65,23 @@ def _beside_java(view: View, group_id: str) -> Verdicts:
         if group is not None and member.version != group:
             refused[member.member_id] = beside_java(group_id, member.version.epoch, group.epoch)
     return Verdicts(group, group is not None, (), refused)
+
+
+def awaiting_in(view: View, memory: Memory, verdicts: Verdicts) -> frozenset[str]:
+    """Returns the members that waited in the generation before and are still there, as long as no version runs."""
+    if verdicts.is_certain or memory.generation != view.generation - 1:
+        return frozenset()
+    return memory.awaiting.intersection(member.member_id for member in view.members)
+
+
+def older_among(view: View, names: Set[str], verdicts: Verdicts) -> frozenset[str]:
+    """Returns the ones of these members that run a version before that of the group."""
+    group = verdicts.group
+    return frozenset(
+        member.member_id
+        for member in view.members
+        if group is not None and member.member_id in names and member.version.epoch < group.epoch
+    )
 
 
 def refusals(view: View, group: Version, group_id: str, taken_from: Version | None = None) -> dict[str, Refusal]:

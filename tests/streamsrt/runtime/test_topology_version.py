@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from streamsrt.errors import TopologyMismatchError
-from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
+from streamsrt.membership.classic.layout import encode_assignment
+from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment
+from streamsrt.runtime.topology_version import LocalVersion, check_members, check_replaced, digest_tag
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.types import DescribeGroupsResponse
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -106,3 +109,23 @@ def test_a_member_with_another_topology_under_the_same_epoch_is_refused() -> Non
 def test_the_tag_fits_where_tags_are_limited() -> None:
     assert len(TOPOLOGY_DIGEST) <= 20
     assert len(digest_tag(counting())[TOPOLOGY_DIGEST]) <= 30
+
+
+def test_an_instance_that_would_be_refused_does_not_end_the_one_whose_id_it_has() -> None:
+    def group(*, told: bytes, state: str = "Stable") -> DescribeGroupsResponse.DescribedGroup:
+        member = DescribeGroupsResponse.DescribedGroupMember(
+            member_id="m-1", group_instance_id="pod-0", client_host="/10.0.0.1", member_assignment=told
+        )
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id="app", group_state=state, protocol_data=PROTOCOL_NAME, members=[member]
+        )
+
+    newer = group(told=encode_assignment(ClassicAssignment(generation=3, group_epoch=1)))
+    with pytest.raises(TopologyMismatchError, match="would be ended by this one, so this one does not join") as raised:
+        check_replaced(newer, "pod-0", counting(0))
+    assert "runs topology epoch 1, and this version has epoch 0" in str(raised.value)
+    assert "pod-0 is in the group (member m-1 on 10.0.0.1)" in str(raised.value)
+    check_replaced(newer, "pod-1", counting(0))
+    check_replaced(newer, "pod-0", counting(1))
+    # While it rebalances, a group tells nothing.
+    check_replaced(group(told=b"", state="PreparingRebalance"), "pod-0", counting(0))

@@ -317,6 +317,16 @@ def test_a_repartition_that_does_not_fit_the_changelog_is_incompatible() -> None
         derived, derived, ClusterTopics({"orders": 3}, {"orders-repartition": 2, "orders-counts-changelog": 3})
     )
     assert "partitions 2 -> 3, with its sources" in reason(found, "orders-repartition")
+    # A count that is named is another one only if the topic has another one.
+    named = outlines([[regrouping(2)]])[0]
+    for old, new in ((derived, named), (named, derived)):
+        unknown = reason(diff(old, new), "orders-repartition")
+        assert unknown.endswith(
+            "If the topic has 2 already, nothing changes: streamsrt topology diff --group APP knows"
+        )
+        assert fates(diff(old, new, ClusterTopics({"orders": 2})))["orders-repartition"] == "carried over"
+        other = reason(diff(old, new, ClusterTopics({"orders": 3})), "orders-repartition")
+        assert other.endswith("give the repartition another name")
     assert "streamsrt state repartition MODULE:TOPOLOGY" in reason(found, "orders-repartition")
 
 

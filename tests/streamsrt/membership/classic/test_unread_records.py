@@ -69,6 +69,34 @@ def test_each_of_them_waits_for_the_other() -> None:
         assert any(each.tasks.active for each in served.values())
 
 
+def test_who_waits_for_it_is_not_ended_by_a_version_that_reads_everything() -> None:
+    both = Version.of(
+        3,
+        f"w: source=t sink={OLD_TOPIC}",
+        f"s: repartition={OLD_TOPIC} changelog=c",
+        f"v: source=u sink={NEW_TOPIC}",
+        f"x: repartition={NEW_TOPIC} changelog=d",
+    )
+    group = cold(member("m1", EARLIER, OLD_TOPIC), member("m3", EARLIER, OLD_TOPIC), old=11, new=60)
+    group.cluster.topics |= {"t": 3, "u": 3}
+    assert not running(group.round())
+    later = member("m2", both, OLD_TOPIC, NEW_TOPIC)
+    text = later.extra.pop("topology")
+    group.members["m2"] = later
+    assert group.round()["m2"].send_topology, "its first generation is for its topology"
+    later.extra |= {"topology": text, "topics": frozenset({"t", OLD_TOPIC, NEW_TOPIC})}
+    told = group.round()
+    assert [each.error_code for each in told.values()] == [0, 0, 0]
+    assert len(running(told)) == 12
+    # If it fails, those that have waited can run on.
+    del group.members["m2"]
+    group.cluster.left = {}
+    for topic in (OLD_TOPIC, NEW_TOPIC):
+        group.cluster.committed[topic, 1] = 100
+    told = group.round()
+    assert [each.error_code for each in told.values()] == [0, 0]
+
+
 def test_a_version_that_reads_nothing_of_it_is_refused_and_one_that_others_do_not_complete_waits() -> None:
     group = cold(member("m2", LATER, NEW_TOPIC), old=11)
     assert group.round()["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
