@@ -641,8 +641,9 @@ def _note_fed(plan: BackfillPlan) -> None:
 
 def _note_changes(plan: BackfillPlan) -> None:
     """Says so if the program here is another one than was backfilled: the results are those of the planned one."""
-    changed = [module for module in changed_modules(plan.module_digests) if is_here(module)]
+    # First: this makes the folders known in which the modules are looked for.
     digest = module_digest(plan.application)
+    changed = [module for module in changed_modules(plan.module_digests) if is_here(module)]
     if digest and digest != plan.code_digest:
         changed.insert(0, plan.application)
     if changed:

@@ -68,11 +68,11 @@ def _line(owned: OwnedTask, kept_ms: dict[str, int]) -> str:
             f"task {owned}: its records are older than its changelog keeps their versions ({names}: {_LAG}={least_ms}): "
             "the broker keeps the latest version of each key, and an instance that restores the store has no earlier one. "
             f"Before the first run, give the Store changelog_config={{'{_LAG}': ...}} with more than the age of the oldest "
-            f"records; alter {_LAG} of changelogs that exist"
+            f"records; alter {_LAG} of changelogs that exist, unless it is larger there, as after a backfill"
         )
     return (
         f"task {owned}: its records are older than its changelog keeps them ({names}: retention.ms={least_ms}): the broker "
         "deletes their windows, and an instance that restores them counts anew. Before the first run, set "
         "windowstore.changelog.additional.retention.ms to more than the age of the oldest records; alter retention.ms of "
-        "changelogs that exist"
+        "changelogs that exist, unless it is larger there, as after a backfill"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples import flights
+from streamsrt.application import module_digest
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.log_reading import read_log
-from streamsrt.backfill.plan import load_plan, save_plan
+from streamsrt.backfill.plan import BackfillPlan, load_plan, save_plan
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import LATEST, NewTopic
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
@@ -139,6 +141,30 @@ def test_a_hand_over_of_changed_code_is_noted(terminal: Terminal, scene: Scene) 
     save_plan(changed, scene.folder / "changed")
     assert terminal("backfill", "commit", *where[:2], "--dir", scene.folder / "changed")[0] == 2
     assert "the source of examples.flights has changed since the plan was made" in " ".join(terminal.err.split())
+
+
+def test_a_hand_over_of_a_changed_import_is_noted(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the console script runs: the folder of the application is not on Python's path when it starts."""
+    (tmp_path / "imported_then.py").write_text("changed = True\n")
+    (tmp_path / "planned_then.py").write_text("import imported_then\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    plan = BackfillPlan(
+        application="planned_then:topology",
+        application_id=ID,
+        code_digest=module_digest("planned_then:topology"),
+        module_digests={"imported_then": "1"},
+        version="",
+        topology_digest="",
+        created_ms=0,
+        bootstrap_servers="no port",
+    )
+    save_plan(plan.sealed(), tmp_path / "plan")
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(tmp_path)])
+    assert terminal("backfill", "commit", "--dir", tmp_path / "plan")[0] != 0
+    assert "the source of imported_then has changed since the plan was made" in " ".join(terminal.err.split())
 
 
 @pytest.mark.spark
