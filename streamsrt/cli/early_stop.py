@@ -62,9 +62,16 @@ def early_stop(arguments: Sequence[str]) -> Iterator[None]:
             hook(unraisable)
             return
         dropped.append(error)
-        # Not here: an exception that is raised by this function would be dropped, too.
-        again.append(threading.Timer(_AGAIN_S, os.kill, (os.getpid(), error.signal)))
-        again[-1].start()
+        # Not here: an exception that is raised by this function would be dropped, too. On a busy machine, the time may be
+        # over before the timer's thread has reported its start.
+        is_started = False
+        while not is_started:
+            again.append(threading.Timer(_AGAIN_S * len(dropped), os.kill, (os.getpid(), error.signal)))
+            try:
+                again[-1].start()
+                is_started = True
+            except StoppedEarlyError as too_early:
+                dropped.append(too_early)
 
     _told.clear()
     stop_until(lambda: False)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from streamsrt.cli import early_stop as early_stop_module
 from streamsrt.cli.early_stop import StoppedEarlyError, early_stop, runs_an_application
 from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import ROOT
@@ -63,7 +64,12 @@ def test_a_signal_whose_exception_is_dropped_comes_again(
     assert capfd.readouterr().err == SAID
 
 
-def test_what_fails_because_of_a_dropped_exception_is_not_reported(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("again_s", [early_stop_module._AGAIN_S, 1e-9])
+def test_what_fails_because_of_a_dropped_exception_is_not_reported(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, again_s: float
+) -> None:
+    monkeypatch.setattr(early_stop_module, "_AGAIN_S", again_s)
+
     def fail() -> None:
         _Finalized(signal.SIGTERM)
         raise ValueError("String should match pattern")
