@@ -87,11 +87,8 @@ class RunningGroup:
     ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``rolled_back_to``: the
     epochs under which members run the group's topology since it was rolled back. ``digests``: the beginnings of those of the
     topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they keep.
-    ``topics``: by name.
-    ``members``: how many run with which topology epoch. ``strangers``: members of other clients. ``digests``: the beginnings
-    of those of the topologies that they run with the group's epoch, as far as they tell. ``told``: what those say that they
-    keep. ``topics``: by name. ``read``: those of which the group has committed offsets; None: not known.
-    ``awaited``: repartition topics without a reader that tasks wait for; if it ``stands_still``, all do.
+    ``topics``: by name. ``read``: those of which the group has committed offsets; None: not known. ``awaited``: repartition
+    topics without a reader that tasks wait for; if it ``stands_still``, all do.
     """
 
     name: str
