@@ -27,7 +27,8 @@ def failed_tests(folder: Path) -> list[str]:
 def run(folder: Path, options: Sequence[str], beside: Sequence[str] = ("-n", "3", "--dist", "worksteal")) -> int:
     """Runs pytest once or twice in ``folder`` and returns the exit code."""
     pytest = [sys.executable, "-m", "pytest"]
-    code = subprocess.run([*pytest, *beside, "--cache-clear", *options], cwd=folder, check=False).returncode
+    told = ("--durations=40", "--durations-min=5")
+    code = subprocess.run([*pytest, *beside, *told, "--cache-clear", *options], cwd=folder, check=False).returncode
     failed = failed_tests(folder)
     if code != FAILED or not 0 < len(failed) <= MOST:
         return code

@@ -17,6 +17,7 @@ from streamsrt.errors import ProcessingError, TopologyMismatchError, UserError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.values import State
 from tests.fixtures_brokers import BundledBroker
+from tests.kafka_server import VERSION
 from tests.streamsrt.cli.conftest import Command, Done
 from tests.system.processes import wait_until
 
@@ -158,6 +159,17 @@ def streams_group(
 
 
 CLASSIC = {"group.protocol": "classic", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 200}
+on_classic_brokers = pytest.mark.parametrize(
+    "any_version",
+    [
+        "bundled",
+        pytest.param("3.9.1", marks=pytest.mark.kafka),
+        pytest.param(VERSION, marks=[pytest.mark.kafka, pytest.mark.full]),
+        pytest.param("2.8.2", marks=[pytest.mark.kafka, pytest.mark.full]),
+    ],
+    indirect=True,
+)
+"""An upgrade differs by protocol, not by the version of Apache Kafka."""
 
 
 @pytest.fixture
@@ -210,6 +222,7 @@ def test_the_status_of_a_streams_group(streams_group: Scene) -> None:
     assert "one version, Stable, topology epoch 4" in live.out
 
 
+@on_classic_brokers
 def test_the_status_of_a_classic_group(classic_group: Scene) -> None:
     follow_an_upgrade(classic_group)
 
@@ -261,6 +274,7 @@ def test_another_version_than_that_of_a_streams_group_is_not_taken_for_it(stream
     plan_from_another(streams_group)
 
 
+@on_classic_brokers
 def test_another_version_than_that_of_a_classic_group_is_not_taken_for_it(classic_group: Scene) -> None:
     plan_from_another(classic_group)
 
@@ -309,10 +323,12 @@ def test_what_is_unread_in_a_source_that_is_dropped_is_said(streams_group: Scene
     unread_source(streams_group)
 
 
+@on_classic_brokers
 def test_what_is_unread_in_a_source_that_is_dropped_is_said_of_a_classic_group(classic_group: Scene) -> None:
     unread_source(classic_group, "--old", classic_group.version("second"))
 
 
+@on_classic_brokers
 def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
     plan_and_start(classic_group)
     classic_group.close()
@@ -495,6 +511,7 @@ def test_an_upgrade_of_a_streams_group_is_sent_back(streams_group: Scene) -> Non
     send_back(streams_group)
 
 
+@on_classic_brokers
 def test_an_upgrade_of_a_classic_group_is_sent_back(classic_group: Scene) -> None:
     send_back(classic_group)
 
@@ -516,6 +533,7 @@ def test_a_version_that_joins_after_the_rollback_of_a_streams_group_is_refused(s
     send_back_what_has_not_joined(streams_group)
 
 
+@on_classic_brokers
 def test_a_version_that_joins_after_the_rollback_of_a_classic_group_is_refused(classic_group: Scene) -> None:
     send_back_what_has_not_joined(classic_group)
 
@@ -599,10 +617,12 @@ def test_an_upgrade_of_a_streams_group_is_not_sent_back_over_records_in_flight(s
     keep_what_is_in_flight(streams_group)
 
 
+@on_classic_brokers
 def test_an_upgrade_of_a_classic_group_is_not_sent_back_over_records_in_flight(classic_group: Scene) -> None:
     keep_what_is_in_flight(classic_group)
 
 
+@on_classic_brokers
 def test_what_a_classic_group_without_instances_would_be_refused_for_is_found_first(classic_group: Scene) -> None:
     scene = classic_group
     scene.start("a", "by_term", 4)
@@ -618,6 +638,7 @@ def test_what_a_classic_group_without_instances_would_be_refused_for_is_found_fi
         assert "start the version that has these topics" in done.out
 
 
+@on_classic_brokers
 def test_a_classic_group_without_instances_has_nothing_to_roll_back(classic_group: Scene) -> None:
     scene = classic_group
     scene.start("a", "by_word", 3)

@@ -8,6 +8,8 @@ may overwrite a newer changelog record, and a window that was closed just before
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streamsrt.operators.kinds import counting
@@ -21,8 +23,13 @@ _EXACTLY_ONCE = {"word count": 200, "stateless": 100, "join": 200, "on close": 1
 _AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
 
 
-def _parts(counts: dict[str, int]) -> list[tuple[str, int]]:
-    return [(name, first) for name, count in counts.items() for first in range(0, count, _AT_ONCE)]
+def _parts(counts: dict[str, int]) -> list[Any]:
+    """Half of each program's seeds always, and the other half with ``--full``."""
+    return [
+        pytest.param(name, first, marks=() if first < count // 2 else pytest.mark.full)
+        for name, count in counts.items()
+        for first in range(0, count, _AT_ONCE)
+    ]
 
 
 def test_they_are_a_thousand() -> None:
