@@ -487,6 +487,10 @@ def _on_error(session: Session, code: int, now_ms: int) -> StepResult:
         return _retry(session, reason, now_ms)
     if code == ErrorCode.UNRELEASED_INSTANCE_ID:
         return _retry_instance_id(session, now_ms)
+    is_forgotten = session.synced_generation == NO_GENERATION < session.generation and session.fences <= 1
+    if code == ErrorCode.FENCED_INSTANCE_ID and is_forgotten:
+        # A coordinator that was restarted knows members of the last generation only: it forgot that this one had joined.
+        return _lose_tasks(session, reason, now_ms)
     return _fatal(session, classic_refusal(session.membership, code))
 
 

@@ -550,6 +550,21 @@ def test_what_no_waiting_cures_ends_the_member(code: int, kind: type[StreamsErro
     assert run.session.ended
 
 
+def test_a_static_member_whose_join_a_restarted_coordinator_has_forgotten_joins_anew() -> None:
+    run = Scenario(STATIC)
+    run.on(Join())
+    for _ in range(2):
+        run.joined(1)
+        run.sync_refused(ErrorCode.FENCED_INSTANCE_ID)
+        run.none(MembershipFailed)
+        run.after(1_000)
+        assert run.last(JoinGroupRequest).member_id == ""
+    # Then somebody else does have its id.
+    run.joined(1)
+    run.sync_refused(ErrorCode.FENCED_INSTANCE_ID)
+    assert type(run.last(MembershipFailed).error) is MembershipRefusedError
+
+
 TAKEN = ErrorCode.UNRELEASED_INSTANCE_ID
 
 
