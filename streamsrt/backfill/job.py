@@ -124,15 +124,13 @@ class Backfill:
         rebuilt of an application that has run and is stopped; :meth:`commit` writes its changelog and nothing else. While
         the application runs in a version without that store, the part up to now is computed, which a later plan continues.
         """
-        self._servers = bootstrap_servers or self._servers
-        if self._servers is None:
-            raise BackfillError("a plan needs the cluster: give bootstrap_servers")
-        with connected(self._servers) as network:
+        servers = self._cluster_of_plan(bootstrap_servers)
+        with connected(servers) as network:
             plan = make_plan(
                 network,
                 application,
                 application_id=application_id,
-                bootstrap_servers="" if is_bundled else self._servers,
+                bootstrap_servers="" if is_bundled else servers,
                 sources=sources or {},
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
@@ -143,6 +141,12 @@ class Backfill:
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)
+
+    def _cluster_of_plan(self, bootstrap_servers: str | None) -> str:
+        self._servers = bootstrap_servers or self._servers
+        if self._servers is None:
+            raise BackfillError("a plan needs the cluster: give bootstrap_servers")
+        return self._servers
 
     def plan_takeover(
         self,
@@ -156,16 +160,14 @@ class Backfill:
     ) -> BackfillPlan:
         """Makes a plan that takes the state of another application over, out of its changelogs, and stores it. Nothing is
         computed then: the run copies. Arguments as of :meth:`plan`."""
-        self._servers = bootstrap_servers or self._servers
-        if self._servers is None:
-            raise BackfillError("a plan needs the cluster: give bootstrap_servers")
-        with connected(self._servers) as network:
+        servers = self._cluster_of_plan(bootstrap_servers)
+        with connected(servers) as network:
             plan = plan_takeover(
                 network,
                 application,
                 takeover,
                 application_id=application_id,
-                bootstrap_servers="" if is_bundled else self._servers,
+                bootstrap_servers="" if is_bundled else servers,
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
             )

@@ -159,25 +159,31 @@ def beside_lines(stream: KStream[Any, Any]) -> KStream[Any, Any]:
     return stream.merge(stream.flat_map_values(words_of))
 
 
+def word_task(
+    words: Callable[[KStream[Any, Any]], KStream[Any, Any]], collector: Written, *, generate: bool = True
+) -> Task:
+    """The task that writes the words of lines to their repartition topic."""
+    builder = StreamsBuilder()
+    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    words(lines).group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="s")
+    return Task(
+        builder.build().subtopologies[0],
+        0,
+        application_id="app",
+        stores={},
+        collector=collector,
+        config=TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate),
+        partitions_of_topic=lambda _: 1,
+    )
+
+
 @pytest.mark.parametrize("special", ["", "a\0b", "x" * 40, "- _"])
 @pytest.mark.parametrize("words", [grouped, beside_lines])
 def test_many_words_are_written_together(words: Callable[[KStream[Any, Any]], KStream[Any, Any]], special: str) -> None:
     written = []
     for generate in (True, False):
-        builder = StreamsBuilder()
-        lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
-        words(lines).group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="s")
-        config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate)
         collector = Counted()
-        task = Task(
-            builder.build().subtopologies[0],
-            0,
-            application_id="app",
-            stores={},
-            collector=collector,
-            config=config,
-            partitions_of_topic=lambda _: 1,
-        )
+        task = word_task(words, collector, generate=generate)
         rows = [Piped("in", "k", f"a b{at} ccccccccccc", at, ()) for at in range(TEXTS_MIN // 2)]
         task.add_batch("in", 0, columns_of([*rows, Piped("in", "k", f"a {special} b", 500, ())], 0))
         task.process(1000, 0)
@@ -188,20 +194,9 @@ def test_many_words_are_written_together(words: Callable[[KStream[Any, Any]], KS
 
 
 def test_words_before_one_that_can_not_be_written_are_written() -> None:
-    builder = StreamsBuilder()
-    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
-    words = lines.flat_map_values(lambda line: ["\ud800"] if line == "bad" else line.split())
-    words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="s")
-    config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string)
     written = Counted()
-    task = Task(
-        builder.build().subtopologies[0],
-        0,
-        application_id="app",
-        stores={},
-        collector=written,
-        config=config,
-        partitions_of_topic=lambda _: 1,
+    task = word_task(
+        lambda lines: lines.flat_map_values(lambda line: ["\ud800"] if line == "bad" else line.split()), written
     )
     rows = [Piped("in", "k", "bad" if at == TEXTS_MIN else "a b", at, ()) for at in range(2 * TEXTS_MIN)]
     task.add_batch("in", 0, columns_of(rows, 0))
