@@ -4,7 +4,8 @@
    requested since then says so. Before that, it may just have been created, and not be known to all brokers.
 2. After ``absent_topic_timeout_ms`` the batch fails, long before ``delivery.timeout.ms``. Whoever starts over then finds out
    what to do about the topic. Records of a changelog are never left out: no handler is asked about them.
-3. Nothing is done while batches are acknowledged in time.
+3. A broker that knows none of the client's topics has just started, and tells nothing.
+4. Nothing is done while batches are acknowledged in time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class AbsentTopics:
             self._asked_at = now
             self._metadata.want(topic)
             self._metadata.request_update()
-        if topic not in self._metadata.absent:
+        if topic not in self._metadata.absent or self._metadata.lacks_all:
             return False
         if topic not in self.names:
             self.names = (*self.names, topic)

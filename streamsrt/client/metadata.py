@@ -63,6 +63,12 @@ class Metadata:
         self._asked = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
+    @property
+    def lacks_all(self) -> bool:
+        """Whether none of the topics existed at the last update: a broker before KRaft says so until the controller has told
+        it, for seconds after its start."""
+        return self._wanted <= self.absent
+
     def on_update(self, listener: Callable[[], None]) -> None:
         """Calls ``listener`` after every update."""
         self._listeners.append(listener)

@@ -195,8 +195,10 @@ def test_a_flush_that_waits_already_gives_up(broker: ScriptedBroker, connect: Co
 def test_a_topic_that_does_not_exist_is_named_and_fails_long_before_the_delivery_timeout(
     broker: ScriptedBroker, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
+    broker.topics["other"] = 1
     network = connect(broker.address, producer=ProducerConfig(absent_topic_timeout_ms=400))
-    network.producer.send("t", 0, batch(0, 10), 10)
+    for topic in ("t", "other"):
+        network.producer.send(topic, 0, batch(0, 10), 10)
     network.producer.flush(20.0)
     del broker.topics["t"]
     broker.hooks[ApiKey.PRODUCE] = failing(1_000, produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -213,6 +215,22 @@ def test_a_topic_that_does_not_exist_is_named_and_fails_long_before_the_delivery
     network.producer.send("t", 0, batch(20, 10), 10)
     network.producer.flush(20.0)
     assert network.producer.absent_topics == ()
+
+
+def test_a_broker_that_knows_no_topic_yet_is_waited_for(
+    broker: ScriptedBroker, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ProducerConfig(absent_topic_timeout_ms=30, delivery_timeout_ms=1_500)
+    network = connect(broker.address, producer=settings)
+    network.producer.send("t", 0, batch(0, 10), 10)
+    network.producer.flush(20.0)
+    broker.topics.clear()
+    broker.hooks[ApiKey.PRODUCE] = failing(1_000, produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    network.producer.send("t", 0, batch(10, 10), 10)
+    with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms"):
+        network.producer.flush(20.0)
+    assert network.producer.absent_topics == ()
+    assert "does not exist" not in caplog.text
 
 
 def test_what_is_not_delivered_in_time_fails(broker: ScriptedBroker, connect: Connect) -> None:
