@@ -362,11 +362,11 @@ class Producer:
                     expired.append((partition, first, is_absent))
         for partition, first, is_absent in expired:
             text = (
-                "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
+                f"{absent_text(partition.tp[0])}."
+                if is_absent
+                else "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
                 + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
             )
-            if is_absent:
-                text = f"{absent_text(partition.tp[0])}."
             is_state = is_absent and is_changelog(partition.tp[0])
             if partition.in_flight or first.may_be_written or self.on_refused is None or is_state:
                 self.fail(DeliveryTimeoutError(text, *partition.tp))
