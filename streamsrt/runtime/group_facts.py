@@ -315,10 +315,17 @@ def dropped_sources(facts: GroupFacts, committed: Collection[str]) -> frozenset[
 def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
     """Yields topics named like repartition topics of this group, without those of another group whose name starts the
     same."""
-    others = {each.group_id for each in admin.list_groups() if each.group_id.startswith(f"{group}-")}
-    for topic in admin.topics():
-        if is_called_repartition(group, topic) and not any(topic.startswith(f"{other}-") for other in others):
-            yield topic
+    return (topic for topic in _own_topics_there(admin, group) if is_called_repartition(group, topic))
+
+
+def changelogs_there(admin: Administering, group: str) -> Iterator[str]:
+    """Yields topics named like changelogs of this group, in the same way."""
+    return (topic for topic in _own_topics_there(admin, group) if topic.endswith("-changelog"))
+
+
+def _own_topics_there(admin: Administering, group: str) -> Iterator[str]:
+    others = tuple(f"{each.group_id}-" for each in admin.list_groups() if each.group_id.startswith(f"{group}-"))
+    return (topic for topic in admin.topics() if topic.startswith(f"{group}-") and not topic.startswith(others))
 
 
 def unread_records(

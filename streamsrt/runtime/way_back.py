@@ -23,6 +23,7 @@ from streamsrt.runtime.group_facts import (
     Committed,
     GroupFacts,
     MemberFacts,
+    changelogs_there,
     describe,
     facts_of,
     unread_records,
@@ -146,7 +147,7 @@ class WayBack:
         return replace(facts, later_values=self._later_values(facts, former), only_later_reads=unread)
 
     def _later_values(self, facts: GroupFacts, former: FormerVersion) -> Mapping[str, int]:
-        logs = former.unwritten.keys() if former.leaving else set(_changelogs(self._network, facts))
+        logs = former.unwritten.keys() if former.leaving else set(changelogs_there(self._network.admin, facts.name))
         try:
             found = self._values.of(logs, self._patience_s) if logs else {}
         except BrokerError as error:
@@ -154,12 +155,3 @@ class WayBack:
             logger.debug("it is not known whether a later version has written values of stores: %s", error)
             return {}
         return {log: version for log, version in sorted(found.items()) if version > former.reads(log)}
-
-
-def _changelogs(network: NetworkThread, facts: GroupFacts) -> Iterator[str]:
-    """Yields topics named like changelogs of this group."""
-    others = {each.group_id for each in network.admin.list_groups() if each.group_id.startswith(f"{facts.name}-")}
-    for topic in network.admin.topics():
-        is_called = topic.startswith(f"{facts.name}-") and topic.endswith("-changelog")
-        if is_called and not any(topic.startswith(f"{other}-") for other in others):
-            yield topic
