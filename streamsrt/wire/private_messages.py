@@ -10,7 +10,7 @@ StreamsrtAssignment data - 0-0 0+ ; ProcessId:uuid Unique:int32 Generation:int32
  Tasks:RoleTasks TargetAsGiven:bool Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null
  SendTopology:bool RejoinAfterMs:int64=-1
  RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null Waits:[]TopicWaits#0
- IsSameTopology:bool#1 Setbacks:[]int32#2 ; RoleTasks Active:[]TaskIds
+ IsSameTopology:bool#1 Setbacks:[]int32#2 Awaits:bool#3 ; RoleTasks Active:[]TaskIds
  Standby:[]TaskIds Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string ;
  TopicWaits Topic:string SubtopologyIds:[]string
 StreamsrtSubscription data - 0-0 0+ ; Unique:int32 ProcessId:uuid UserEndpoint:Endpoint?=null ClientTags:[]KeyValue

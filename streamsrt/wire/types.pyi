@@ -6056,6 +6056,7 @@ class StreamsrtAssignment(Message):
     waits: list[StreamsrtAssignment.TopicWaits]
     is_same_topology: bool
     setbacks: list[int]
+    awaits: bool
     def __init__(
         self,
         *,
@@ -6078,6 +6079,7 @@ class StreamsrtAssignment(Message):
         waits: list[StreamsrtAssignment.TopicWaits] = ...,
         is_same_topology: bool = ...,
         setbacks: list[int] = ...,
+        awaits: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 

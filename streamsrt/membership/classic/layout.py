@@ -37,7 +37,7 @@ from streamsrt.wire.types import (
     StreamsrtSubscription,
 )
 
-REQUESTS_SHUTDOWN, MISSED_SYNC, SHUTDOWN_RECEIVED, RETURNS = 1, 2, 4, 8
+REQUESTS_SHUTDOWN, MISSED_SYNC, SHUTDOWN_RECEIVED, RETURNS, AWAITS = 1, 2, 4, 8, 16
 
 _VERSION = 0
 _OUTER_VERSION = 3
@@ -73,7 +73,8 @@ def subscription_data(subscription: ClassicSubscription) -> bytes:
         flags=REQUESTS_SHUTDOWN * subscription.requests_shutdown
         | MISSED_SYNC * subscription.missed_sync
         | SHUTDOWN_RECEIVED * subscription.shutdown_received
-        | RETURNS * subscription.returns,
+        | RETURNS * subscription.returns
+        | AWAITS * subscription.awaits,
     )
     return packed(encode(own, _VERSION))
 
@@ -125,6 +126,7 @@ def subscription_of(outer: ConsumerProtocolSubscription, data: bytes | None) -> 
         missed_sync=bool(own.flags & MISSED_SYNC),
         shutdown_received=bool(own.flags & SHUTDOWN_RECEIVED),
         returns=bool(own.flags & RETURNS),
+        awaits=bool(own.flags & AWAITS),
     )
 
 
@@ -158,6 +160,7 @@ def assignment_data(assignment: ClassicAssignment) -> bytes:
             StreamsrtAssignment.TopicWaits(topic=t, subtopology_ids=ids) for t, ids in _sorted_waits(assignment.waits)
         ],
         setbacks=list(assignment.setbacks or ()),
+        awaits=assignment.awaits,
     )
     return packed(encode(own, _VERSION))
 
@@ -206,6 +209,7 @@ def assignment_of(outer: ConsumerProtocolAssignment, data: bytes | None) -> Clas
         why=own.why or "",
         waits=_waits(own.waits),
         setbacks=_setbacks(own.setbacks),
+        awaits=own.awaits,
     )
 
 

@@ -69,9 +69,10 @@ class LeaderSettings:
 class GenerationPlan:
     """The leader's decisions. ``group`` None: the group has no version yet. ``waiting``: why no new tasks are assigned;
     ``postponed``: why the next version is not accepted yet; ``unknown``: why it is not even considered; ``draining``: topics
-    that are read to the end before a hand-over; ``pause``: why the newest version gets no more tasks of older ones for
-    now; ``setbacks``: what members remember of that for the next leader; ``must_send_topology``: members; ``left``:
-    consequences of records that older versions have left unread."""
+    that are read to the end before a hand-over; ``awaits``: no version runs before records in flight have a reader;
+    ``pause``: why the newest version gets no more tasks of older ones for now; ``setbacks``: what members remember of that
+    for the next leader; ``must_send_topology``: members; ``left``: consequences of records that older versions have left
+    unread."""
 
     group: Version | None
     given: Mapping[str, Tasks]
@@ -82,6 +83,7 @@ class GenerationPlan:
     postponed: str = ""
     unknown: str = ""
     draining: str = ""
+    awaits: bool = False
     pause: str = ""
     setbacks: ToldSetbacks | None = None
     configuration: Configuration | None = None
@@ -149,6 +151,7 @@ def leader_outcome(
             why=why,
             waits=waits,
             setbacks=plan.setbacks,
+            awaits=plan.group is None and (plan.awaits or member.subscription.awaits),
         )
     for name, reason in view.unreadable.items():
         everybody[name] = _unreadable(view, name, reason, leader_id)

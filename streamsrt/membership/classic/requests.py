@@ -7,7 +7,7 @@ from dataclasses import replace
 from streamsrt.membership.classic.layout import encode_subscription
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.stream_layout import STREAM_PROTOCOL, encode_stream_subscription, is_numbered
-from streamsrt.membership.classic.values import PROTOCOL_NAME, PROTOCOL_TYPE, ClassicSubscription
+from streamsrt.membership.classic.values import NO_GENERATION, PROTOCOL_NAME, PROTOCOL_TYPE, ClassicSubscription
 from streamsrt.membership.requests import caught_up
 from streamsrt.membership.values import Task, Tasks, TopicPartition
 from streamsrt.wire.types import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
@@ -38,6 +38,7 @@ def subscription(session: Session) -> ClassicSubscription:
         shutdown_received=session.shutdown_received,
         missed_sync=session.missed_sync,
         returns=session.returns,
+        awaits=session.awaits and session.synced_generation != NO_GENERATION,
     )
 
 

@@ -396,6 +396,7 @@ def _take(session: Session, given: Assigned, now_ms: int) -> StepResult:
         missed_sync=False,
         sync_failures=0,
         synced_generation=session.generation,
+        awaits=assignment.awaits,
         recovery_lag=assignment.recovery_lag,
         topology_wanted=assignment.send_topology,
         rejoin_at_ms=None if assignment.rejoin_after_ms is None else now_ms + assignment.rejoin_after_ms,

@@ -135,6 +135,8 @@ class Session:
     echo: Echo | None = None
     returns: bool = False
     """Whether the member has lost a membership in which it had assignments."""
+    awaits: bool = False
+    """Whether the last assignment said that the group waits for readers of records in flight."""
     partitions: frozenset[TopicPartition] = frozenset()
 
     assigned: Tasks = NOTHING

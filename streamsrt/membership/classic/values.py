@@ -88,6 +88,8 @@ class ClassicSubscription:
     missed_sync: bool = False
     returns: bool = False
     """Whether the member had assignments with this version, and has lost its membership since."""
+    awaits: bool = False
+    """Whether its last assignment said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class ClassicAssignment:
     """The leader's assignment for a member.
 
     ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo, as
-    ``waits`` and ``setbacks`` are.
+    ``waits`` and ``setbacks`` are. ``awaits``: there are no tasks because the group waits for readers of records in flight.
     ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
     member; ``is_same_topology``: it has the group's topology. ``rejoin_after_ms``: when to join again without another
     reason, counted from this assignment. ``process_id`` and ``unique`` are those of the subscription that it
@@ -128,6 +130,7 @@ class ClassicAssignment:
     why: str = ""
     waits: Waits = field(default_factory=dict)
     setbacks: ToldSetbacks | None = None
+    awaits: bool = False
     process_id: str = NO_PROCESS
     unique: int = 0
 

@@ -29,7 +29,7 @@ from streamsrt.assignment.refused_update import (
     same_epoch,
     unlike_java,
 )
-from streamsrt.membership.classic.view import Memory, Participant, Version, View
+from streamsrt.membership.classic.view import Participant, Version, View
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 
 
@@ -67,20 +67,14 @@ def _beside_java(view: View, group_id: str) -> Verdicts:
     return Verdicts(group, group is not None, (), refused)
 
 
-def awaiting_in(view: View, memory: Memory, verdicts: Verdicts) -> frozenset[str]:
-    """Returns the members that waited in the generation before and are still there, as long as no version runs."""
-    if verdicts.is_certain or memory.generation != view.generation - 1:
-        return frozenset()
-    return memory.awaiting.intersection(member.member_id for member in view.members)
-
-
-def older_among(view: View, names: Set[str], verdicts: Verdicts) -> frozenset[str]:
-    """Returns the ones of these members that run a version before that of the group."""
-    group = verdicts.group
+def older_waiting(view: View, verdicts: Verdicts) -> frozenset[str]:
+    """Returns the members that waited in the generation before, and run a version before that of the group, as long as no
+    version runs."""
+    group = None if verdicts.is_certain else verdicts.group
     return frozenset(
         member.member_id
         for member in view.members
-        if group is not None and member.member_id in names and member.version.epoch < group.epoch
+        if group is not None and member.subscription.awaits and member.version.epoch < group.epoch
     )
 
 

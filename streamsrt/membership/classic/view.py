@@ -90,7 +90,6 @@ class Memory:
     after the other. ``members``: those of that generation, by member id, as people know them. ``javas``: Java's members.
     ``unread_counted_for``: the version that runs alone, if it is known what older ones have left unread. ``ahead``: members
     that had tasks of that version while others ran older ones, by instance id, else by member id; ``setbacks``: of it.
-    ``awaiting``: members that have no tasks yet because their group waits for readers of records in flight.
     """
 
     texts: Mapping[bytes, WireTopology]
@@ -104,7 +103,6 @@ class Memory:
     unread_counted_for: Version | None = None
     ahead: frozenset[str] = frozenset()
     setbacks: Setbacks | None = None
-    awaiting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

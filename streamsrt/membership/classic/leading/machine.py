@@ -58,7 +58,7 @@ from streamsrt.membership.classic.unread_records import (
     returning,
 )
 from streamsrt.membership.classic.values import PROTOCOL_NAME, Joined
-from streamsrt.membership.classic.version_checks import awaiting_in, older_among, verdicts_on
+from streamsrt.membership.classic.version_checks import older_waiting, verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
@@ -88,7 +88,6 @@ def begin(
     is_mixed = protocol_name == STREAM_PROTOCOL
     verdicts = verdicts_on(view, settings.group_id)
     memory = with_setback(with_told_setbacks(memory, view, now_ms), view, now_ms)
-    memory = replace(memory, awaiting=awaiting_in(view, memory, verdicts))
     leading = Leading(
         view=view,
         verdicts=verdicts,
@@ -101,7 +100,7 @@ def begin(
         candidates=verdicts.candidates,
         refused=verdicts.refused,
         setbacks=setbacks_to_tell(memory, now_ms),
-        again=older_among(view, memory.awaiting, verdicts),
+        again=older_waiting(view, verdicts),
     )
     if view.unfit:
         return LeadingStep(leading, outcome=LeaderOutcome({}, memory, unfit=view.unfit))
@@ -353,9 +352,7 @@ def _start_together(leading: Leading, version: Version, found: LeftUnread, now_m
         return _choose(replace(leading, again=again | leading.again), now_ms)
     if again or (found.own and not is_certain):
         why = detail_of_waiting(group_id, rest.unread, found.own)
-        everybody = frozenset(member.member_id for member in leading.view.members)
-        leading = replace(leading, memory=replace(leading.memory, awaiting=everybody))
-        return keep(leading, why, rejoin_after_ms=IN_FLIGHT_MS)
+        return keep(leading, why, awaits=True, rejoin_after_ms=IN_FLIGHT_MS)
     refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal_to_leave(group_id, version.epoch, found.unread))
     return _refuse(leading, leading.runners, refusal, now_ms)
 

@@ -42,6 +42,7 @@ def keep(
     why: str,
     *,
     must_send_topology: frozenset[str] = frozenset(),
+    awaits: bool = False,
     rejoin_after_ms: int | None = None,
 ) -> LeadingStep:
     """All members keep the tasks that they claim."""
@@ -62,6 +63,7 @@ def keep(
         refused=leading.refused,
         must_send_topology=must_send_topology,
         waiting=why,
+        awaits=awaits,
         conflicts=claims.twice,
         image=leading.image,
         rejoin_after_ms=rejoin_after_ms,

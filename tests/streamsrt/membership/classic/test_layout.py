@@ -75,6 +75,7 @@ subscriptions = st.builds(
     missed_sync=st.booleans(),
     shutdown_received=st.booleans(),
     returns=st.booleans(),
+    awaits=st.booleans(),
 )
 assignments = st.builds(
     ClassicAssignment,
@@ -89,6 +90,7 @@ assignments = st.builds(
         max_size=3,
     ).map(tuple),
     setbacks=st.none() | setbacks,
+    awaits=st.booleans(),
     error_code=st.integers(-1, 200),
     error_text=st.none() | names,
     is_same_topology=st.booleans(),

@@ -71,7 +71,7 @@ class Member:
         self.held = told.tasks
         if told.group_epoch >= 0:
             self.echo = echo_of(told, told.generation)
-        self.extra = {"topology": self.version.wire} if told.send_topology else {}
+        self.extra = {"awaits": told.awaits} | ({"topology": self.version.wire} if told.send_topology else {})
 
 
 class Group:
