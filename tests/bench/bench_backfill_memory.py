@@ -1,6 +1,6 @@
 """What one worker of a backfill takes of memory: for a long history with little state, and for a big state.
 
-    python -m tests.bench.bench_backfill_memory [--records 2000000] [--keys 500000] [--spark]
+    python -m tests.bench.bench_backfill_memory [--records 2000000] [--keys 500000] [--only state] [--spark]
 
 Each row is one task, computed in a process of its own: ``records`` are read out of a Parquet archive (or, with ``--spark``,
 out of a lake that Spark sorts; then the figure is that of Spark's Python worker). ``ever`` counts the rows that the store
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +76,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_backfill_memory")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=500_000, help="of the big state; the windows have a thousand")
+    parser.add_argument("--only", default="", help="one row, such as windows")
+    parser.add_argument("--key-bytes", type=int, default=21, help="of a key, at least")
     parser.add_argument("--spark", action="store_true")
     options = parser.parse_args()
     idle = int(subprocess.run([sys.executable, "-c", _IDLE], capture_output=True, check=True, text=True).stdout)
@@ -86,8 +89,11 @@ def main() -> None:
             ("windows, full", 1_000, "full"),
             ("state", options.keys, "live"),
         ):
+            if options.only not in ("", name):
+                continue
             with tempfile.TemporaryDirectory(prefix="bench-backfill-memory-") as folder:
-                measure(Path(folder), engine, name, options.records, keys, "full" if full == "full" else "live")
+                history = History(options.records, keys, options.key_bytes)
+                measure(Path(folder), engine, name, history, "full" if full == "full" else "live")
 
 
 @contextlib.contextmanager
@@ -99,8 +105,15 @@ def engine_of(*, spark: bool) -> Iterator[Engine]:
         yield SparkEngine()
 
 
-def measure(folder: Path, engine: Engine, name: str, records: int, keys: int, changelogs: Changelogs) -> None:
-    ever = write_history(folder / "archive", records, keys)
+class History(NamedTuple):
+    records: int
+    keys: int
+    key_bytes: int
+
+
+def measure(folder: Path, engine: Engine, name: str, history: History, changelogs: Changelogs) -> None:
+    records, keys = history.records, history.keys
+    ever = write_history(folder / "archive", history)
     lake = isinstance(engine, SparkEngine)
     save_plan(plan_over(folder / "archive", name.partition(",")[0], records, changelogs, lake=lake), folder / "plan")
     began = time.perf_counter()
@@ -117,8 +130,9 @@ def measure(folder: Path, engine: Engine, name: str, records: int, keys: int, ch
     )
 
 
-def write_history(root: Path, records: int, keys: int) -> int:
+def write_history(root: Path, history: History) -> int:
     """Writes the history in parts; how many different keys and minutes there are."""
+    records, keys, width = history.records, history.keys, history.key_bytes - len("customer-")
     chance = np.random.default_rng(7)
     root.mkdir()
     ever = 0
@@ -135,7 +149,7 @@ def write_history(root: Path, records: int, keys: int) -> int:
             "partition": np.zeros(len(offsets), np.int32),
             "offset": offsets,
             "timestamp": times,
-            "key": [f"customer-{number:012}" for number in chosen.tolist()],
+            "key": [f"customer-{number:0{width}}" for number in chosen.tolist()],
             "value": ["x" * 40] * len(offsets),
         }
         pq.write_table(pa.table(table), root / f"{start:012}.parquet")
