@@ -20,7 +20,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.runtime.topology_lock import LOCK_FILE, write_lock
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_NAMES_TAKEN = {"coordinator", "streamsrt", "test", "tests", "topology"}
+_NAMES_TAKEN = {"coordinator", "pytest", "streamsrt", "test", "tests", "topology"}
 
 
 def _other_meaning(module: str) -> str:

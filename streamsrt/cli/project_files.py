@@ -195,6 +195,7 @@ services:
   app:
     build: .
     restart: unless-stopped
+    stop_grace_period: 60s # to finish a batch, commit and close the stores
     environment:
       STREAMSRT_BOOTSTRAP_SERVERS: kafka:9092
     ports: ["127.0.0.1:8080:8080"]

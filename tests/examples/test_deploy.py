@@ -19,6 +19,7 @@ import yaml
 
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.entry import command_line, run_command_line
+from streamsrt.cli.project_files import files_of
 from streamsrt.config import StreamsConfig
 from streamsrt.http import answers
 from streamsrt.runtime.metrics import prometheus_text
@@ -122,6 +123,8 @@ def test_the_zone_is_that_of_the_pod(manifests: dict[str, Any], container: Any) 
 def test_the_grace_for_a_stop_is_what_the_page_says(manifests: dict[str, Any]) -> None:
     seconds = manifests["StatefulSet"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert unit()["Service"]["TimeoutStopSec"] == str(seconds)
+    compose = yaml.safe_load(files_of("shop")["compose.yaml"])
+    assert compose["services"]["app"]["stop_grace_period"] == f"{seconds}s"
     assert f"Allow {seconds} s." in (ROOT / "docs" / "deployment.md").read_text()
 
 
@@ -134,7 +137,11 @@ def test_state_and_memory_fit_the_container(container: Any) -> None:
 
 
 def test_nothing_runs_as_root(manifests: dict[str, Any]) -> None:
-    user = manifests["StatefulSet"]["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    context = pod["securityContext"]
+    assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"})
+    assert pod["automountServiceAccountToken"] is False
+    user = context["runAsUser"]
     assert f"\nUSER {user}\n" in (FOLDER / "Dockerfile").read_text()
     assert unit()["Service"]["User"] != "root"
 
