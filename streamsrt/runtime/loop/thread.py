@@ -673,4 +673,6 @@ class StreamThread:
         # A position beyond the end is about to be reset: the log was created again, or the committed offset was wrong.
         if any(positions[tp] != end.offset for tp, end in ends.items()):
             return False
+        for owned in self._manager.running():
+            owned.note_ends(positions)
         return self._manager.group_input.is_read(positions, now_ms)

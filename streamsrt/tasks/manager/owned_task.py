@@ -136,6 +136,12 @@ class OwnedTask:
         waiting = sum(buffer.lag_records or 0 for buffer in self.inputs.values())
         return waiting + self.task.buffered_records
 
+    def note_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Takes the ends of logs from which nothing has been fetched yet."""
+        for tp in ends.keys() & self.inputs.keys():
+            if self.inputs[tp].high_watermark < 0:
+                self.inputs[tp].high_watermark = ends[tp]
+
     @property
     def lag_is_known(self) -> bool:
         """Whether the end of each input partition is known. Tasks that do not read any input have no lag."""

@@ -410,6 +410,17 @@ def test_quiet_is_when_all_input_is_processed_and_committed(rig: Rig) -> None:
     assert not rig.thread.commit_if_drained()
 
 
+def test_the_lag_is_known_when_it_is_quiet_even_if_nothing_was_fetched(rig: Rig) -> None:
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.iterate()
+    for owned in rig.manager.running():
+        for buffer in owned.inputs.values():
+            buffer.high_watermark = -1
+    rig.clock_ms += 1_000
+    assert rig.thread.commit_if_drained()
+    assert [(owned.lag_is_known, owned.lag_records) for owned in rig.manager.running()] == [(True, 0)] * 2
+
+
 def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     rig.give(NOTHING)
     rig.iterate()
