@@ -5,6 +5,7 @@ Only the module of the command that is called is imported: help, completion and 
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
+
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class _Command(NamedTuple):
@@ -124,10 +128,12 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        from streamsrt.errors import message_and_exit_code
+        from streamsrt.errors import UserError, message_and_exit_code
         from streamsrt.wording import printable
 
         message, code = message_and_exit_code(error)
+        if message is None and isinstance(error, OSError):
+            message, code = _unwritable(error), UserError.exit_code
         if message is None:
             raise
         with suppress(OSError):
@@ -135,6 +141,15 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
         sys.exit(code)
     finally:
         _discard_unwritten_log()
+
+
+def _unwritable(error: OSError) -> str | None:
+    """Returns what to say of an error that names no file, if something can't be written."""
+    if error.errno not in _UNWRITABLE:
+        return None
+    # Python would try again at its end.
+    sys.stdout = None
+    return f"the output, or a file that the command makes, can't be written: {error.strerror}"
 
 
 def _discard_unwritten_log() -> None:

@@ -29,7 +29,10 @@ Position = Annotated[
     str | None, typer.Option("--position", help="position of an earlier response, which this one must include")
 ]
 Limit = Annotated[int, typer.Option("--limit", help="maximum number of rows", min=1)]
-_TIMEOUT_S = 60.0
+_ROWS_TIMEOUT_S = 60.0
+"""For rows: they can be many, and come through another instance."""
+_OWN_TIMEOUT_S = 10.0
+"""For what an instance knows of itself."""
 
 
 _COMMANDS = {
@@ -52,7 +55,8 @@ def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
     if not host or not port.isdigit():
         raise ConfigError(f"--server {server}: give HOST:PORT")
     given = {name: str(value).lower() if value is True else str(value) for name, value in params.items() if value}
-    status, body = fetch(HostInfo(host, int(port)), path, given, _TIMEOUT_S)
+    timeout_s = _ROWS_TIMEOUT_S if path.startswith("/stores/") else _OWN_TIMEOUT_S
+    status, body = fetch(HostInfo(host, int(port)), path, given, timeout_s)
     if status != 200 and "message" in body:
         raise _failure(server, path, status, body)
     return body

@@ -44,6 +44,12 @@ def _get(
         response = connection.getresponse()
         return response.status, orjson.loads(response.read())
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+        if isinstance(error, TimeoutError) and connection.sock is not None:
+            raise InstanceUnreachableError(
+                f"the instance at {host} has taken the connection and not answered within {timeout_s:g} s. Its process "
+                "hangs or is stopped (kill -STOP), or its machine is overloaded. Look at its log and at `ps`; if it does "
+                "not recover, kill it (kill -9): its tasks move to others, and nothing is lost"
+            ) from error
         raise InstanceUnreachableError(
             f"the instance at {host} can't be queried ({error or type(error).__name__}). If it has just stopped, try "
             "again. Otherwise check the address: instances listen where streamsrt run --http says, and streamsrt query "

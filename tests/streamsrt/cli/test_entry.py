@@ -94,6 +94,16 @@ def test_the_exit_code_is_right_where_the_message_finds_no_room() -> None:
 
 
 @pytest.mark.system
+def test_output_that_finds_no_room_is_said_in_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND_LINE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment(ROOT)
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "can't be written: No space left on device" in done.stderr
+
+
+@pytest.mark.system
 def test_nobody_answers(command: Command) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     done = command("topics", "list", "-b", address)
