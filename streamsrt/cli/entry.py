@@ -16,7 +16,6 @@ import typer
 
 from streamsrt.cli.early_stop import INTERRUPTED, StoppedEarlyError, early_stop
 
-
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
