@@ -64,7 +64,7 @@ def read_lines(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
             before, found, text = text.partition(between)
             if not found:
                 raise ConfigError(
-                    f"line {number} of stdin has no key separator {reading.separator!r}: {_shown(before)}"
+                    f"line {number} of stdin has no key separator {reading.separator!r}: {shown_text(before)}"
                 )
             key = _encoded_bytes(reading.key, before, f"the key in line {number}")
         yield InputRecord(key, _encoded_bytes(reading.value, text, f"the value in line {number}"))
@@ -86,12 +86,12 @@ def read_json(stream: BinaryIO, reading: LineFormat) -> Iterator[InputRecord]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"line {number} of stdin is not JSON ({error}): {_shown(line)}") from None
+            raise ConfigError(f"line {number} of stdin is not JSON ({error}): {shown_text(line)}") from None
         if not isinstance(row, dict) or "value" not in row or (unknown := set(row) - set(_FIELDS)):
             what = f"unknown: {', '.join(sorted(unknown))}" if isinstance(row, dict) and "value" in row else "no value"
             raise ConfigError(
                 f"line {number} of stdin is not a record ({what}): a JSON line has a value, and optionally key, "
-                f"timestamp, partition and headers: {_shown(line)}"
+                f"timestamp, partition and headers: {shown_text(line)}"
             )
         yield InputRecord(
             _optional(reading.key, row.get("key"), f"the key in line {number}"),
@@ -207,5 +207,5 @@ def shown_header(value: bytes | None) -> object:
         return {"hex": value.hex()} if value is not None else None
 
 
-def _shown(data: bytes) -> str:
+def shown_text(data: bytes) -> str:
     return repr(data[:_SHOWN].decode(errors="backslashreplace"))

@@ -17,13 +17,13 @@ import typer
 from streamsrt.cli.group_offsets import parse_datetime
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.record_formats import FORMATS, UNREADABLE, Decode, JsonText, decoder, encoder
-from streamsrt.cli.record_input import READERS, InputRecord, LineFormat, shown_header
+from streamsrt.cli.record_input import READERS, InputRecord, LineFormat, shown_header, shown_text
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.interface import Administering
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
-from streamsrt.client.values import Fetched, TopicPartition
-from streamsrt.errors import BrokerError, ConfigError, DeserializationError, MissingTopicError
+from streamsrt.client.values import Fetched, RefusalAnswer, RefusedRecord, TopicPartition
+from streamsrt.errors import BrokerError, ConfigError, DeserializationError, MissingTopicError, ProductionError
 from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import RecordColumns
 from streamsrt.wording import counted
@@ -76,6 +76,8 @@ def produce(
         raise ConfigError("--key-column and --timestamp-column are for --format csv")
     if input_format != "lines" and key_separator is not None:
         raise ConfigError("--key-separator is for --format lines")
+    if key_separator == "":
+        raise ConfigError("--key-separator is empty: give the text between key and value, such as =")
     key, value = encoder(key_format), encoder(value_format)
     common = tuple(_header(text) for text in headers or ())
     with cluster(bootstrap_servers, begins=True) as network:
@@ -95,7 +97,8 @@ def produce(
             partitions=partitions,
         )
         collector = RecordCollector(network.producer.send, lambda _name: partitions)
-        count, oldest_ms = 0, None
+        count, oldest_ms, refused = 0, None, _Refused()
+        network.producer.on_refused = refused
         try:
             for records in _batches(read(sys.stdin.buffer, reading)):
                 now_ms = timestamp_ms if timestamp_ms is not None else time.time_ns() // 1_000_000
@@ -106,9 +109,28 @@ def produce(
         finally:
             collector.flush()
             network.producer.flush()
-            note(f"{counted(count, 'record')} written to {topic}")
+            note(f"{counted(count - refused.count, 'record')} written to {topic}")
         if oldest_ms is not None:
             _warn_of_retention(network.admin, topic, oldest_ms)
+    if refused.count:
+        raise ProductionError(f"the broker refused {counted(refused.count, 'record')}; all others are written")
+
+
+class _Refused:
+    """Reports records that the broker refuses, and leaves them out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, record: RefusedRecord) -> RefusalAnswer:
+        self.count += 1
+        if self.count <= _REPORTED_RECORDS:
+            note(f"not written: key {_described(record.key)}, value {_described(record.value)}. {record.error}")
+        return RefusalAnswer.DROP
+
+
+def _described(data: bytes | None) -> str:
+    return "null" if data is None else f"{shown_text(data)} ({counted(len(data), 'byte')})"
 
 
 def _warn_of_retention(admin: Administering, topic: str, oldest_ms: int) -> None:

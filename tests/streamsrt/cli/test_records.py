@@ -104,6 +104,26 @@ def test_a_line_without_a_separator_is_named(on_broker: Command, topic: str) -> 
     assert "line 2 of stdin has no key separator ':'" in done.err
 
 
+def test_records_that_the_broker_refuses_are_named_and_all_others_are_written(on_broker: Command, topic: str) -> None:
+    on_broker("topics", "create", topic, "--partitions", 1, "--config", "max.message.bytes=2000")
+    lines = [f"k{number}={'x' * (5_000 if number in (3, 7) else 20)}" for number in range(10)]
+    done = on_broker("produce", topic, "--key-separator", "=", stdin="\n".join(lines) + "\n")
+    assert done.code == 5
+    assert f"8 records written to {topic}" in done.err
+    assert "not written: key 'k3' (2 bytes), value 'xxx" in done.err
+    assert "(5,000 bytes). The broker refuses a record for" in done.err
+    assert done.err.endswith("streamsrt: the broker refused 2 records; all others are written\n")
+    done = on_broker("consume", topic)
+    assert [line.partition("\t")[0] for line in done.out.splitlines()] == [
+        f"k{n}" for n in range(10) if n not in (3, 7)
+    ]
+
+
+def test_an_empty_separator_is_refused(on_broker: Command, topic: str) -> None:
+    done = on_broker("produce", topic, "--key-separator", "", stdin="a:1\n")
+    assert (done.code, "--key-separator is empty" in done.err) == (2, True)
+
+
 def test_a_topic_that_is_not_there(on_broker: Command, topic: str) -> None:
     for name in ("produce", "consume"):
         done = on_broker(name, topic)
