@@ -1,4 +1,4 @@
-"""How numbers are worded in messages, and how text from elsewhere is shown on a terminal."""
+"""How numbers and addresses are worded in messages, and how text from elsewhere is shown on a terminal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ _LEFT_AS_THEY_ARE = "\u200c\u200d"
 def counted(number: int, noun: str) -> str:
     """``1 record``, ``2 records``, ``1,000 records``: ``noun`` in the singular, with an s for other numbers than one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def address_text(host: str, port: int) -> str:
+    """``HOST:PORT``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_and_port(text: str) -> tuple[str, int] | None:
+    """Reads ``HOST:PORT``, brackets around the host or not; None for anything else."""
+    host, _, port = text.rpartition(":")
+    plain = host.removeprefix("[").removesuffix("]")
+    return (plain, int(port)) if plain and port.isascii() and port.isdecimal() else None
 
 
 def printable(text: str, *, kept: str = "") -> str:

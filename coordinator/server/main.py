@@ -41,6 +41,7 @@ from coordinator.server.settings import read_configs
 from streamsrt.wire.messages import warm
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
+from streamsrt.wording import address_text
 
 logger = logging.getLogger("coordinator.server")
 
@@ -209,7 +210,7 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
     broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()
     gc.freeze()
-    bootstrap = f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}"
+    bootstrap = address_text(broker.host, broker.port)
     with _announced(bootstrap, options.address_file):
         print(bootstrap, flush=True)
         code = await serve(broker, listener, stopping)

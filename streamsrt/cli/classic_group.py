@@ -38,6 +38,7 @@ from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.streams_user_data import SubscriptionInfo
 from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsResponse
+from streamsrt.wording import address_text
 
 Described = DescribeGroupsResponse.DescribedGroup
 Member = DescribeGroupsResponse.DescribedGroupMember
@@ -137,7 +138,7 @@ def classic_rebalances(described: Described, *, verbose: bool) -> Table:
 def _name(member: Member, said: ClassicSubscription) -> str:
     where = [f"instance {member.group_instance_id}"] if member.group_instance_id is not None else []
     endpoint = said.endpoint
-    where.append(member.client_host.lstrip("/") if endpoint is None else f"{endpoint.host}:{endpoint.port}")
+    where.append(member.client_host.lstrip("/") if endpoint is None else address_text(endpoint.host, endpoint.port))
     return f"{member.member_id} ({', '.join(where)})"
 
 

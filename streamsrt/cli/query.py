@@ -14,6 +14,7 @@ from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.http.forwarding import fetch
 from streamsrt.queries.errors import UnknownStateStoreError
 from streamsrt.queries.values import HostInfo
+from streamsrt.wording import host_and_port
 from topology.graph.store_kinds import NAMES, RowsOfKey, rows_called
 
 app = typer.Typer(help="Query the state of a running application (started with --http).", no_args_is_help=True)
@@ -51,12 +52,12 @@ class QueryFailedError(StreamsError):
 
 
 def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdigit():
+    address = host_and_port(server)
+    if address is None:
         raise ConfigError(f"--server {server}: give HOST:PORT")
     given = {name: str(value).lower() if value is True else str(value) for name, value in params.items() if value}
     timeout_s = _ROWS_TIMEOUT_S if path.startswith("/stores/") else _OWN_TIMEOUT_S
-    status, body = fetch(HostInfo(host, int(port)), path, given, timeout_s)
+    status, body = fetch(HostInfo(*address), path, given, timeout_s)
     if status != 200 and "message" in body:
         raise _failure(server, path, status, body)
     return body

@@ -13,6 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from streamsrt.wording import address_text
 from topology.spec.serdes import Serde
 
 Key: TypeAlias = Any  # any type: only the program knows it
@@ -293,7 +294,7 @@ class HostInfo:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

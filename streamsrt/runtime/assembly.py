@@ -58,6 +58,7 @@ from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LI
 from streamsrt.tasks.task_config import TaskConfig
 from streamsrt.wire.client_tags import LOSE_IN_FLIGHT
 from streamsrt.wire.compression import Compression
+from streamsrt.wording import host_and_port
 from topology.graph.nodes import internal_topic_name
 from topology.graph.topology import Topology
 
@@ -460,10 +461,10 @@ def without_old_state(directory: StateDirectory, config: StreamsConfig) -> State
 def endpoint(server: str) -> Endpoint | None:
     if not server:
         return None
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdigit():
+    address = host_and_port(server)
+    if address is None:
         raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
-    return Endpoint(host, int(port))
+    return Endpoint(*address)
 
 
 def own_host(config: StreamsConfig) -> HostInfo | None:

@@ -40,7 +40,7 @@ from streamsrt.wire.client_tags import (
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG, VERSIONS_TAG
 from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse, StreamsGroupHeartbeatRequest
-from streamsrt.wording import counted
+from streamsrt.wording import address_text, counted
 
 if TYPE_CHECKING:
     from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
@@ -466,7 +466,7 @@ def _streams_member(member: _Member) -> MemberFacts:
         host=member.client_host.lstrip("/"),
         epoch=member.topology_epoch,
         digest=tags.get(TOPOLOGY_DIGEST),
-        endpoint=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        endpoint=None if endpoint is None else address_text(endpoint.host, endpoint.port),
         tasks={
             role: frozenset((each.subtopology_id, p) for each in listed for p in each.partitions)
             for role, listed in zip(ROLES, roles, strict=True)
@@ -526,7 +526,7 @@ def _classic_member(
         host=member.client_host.lstrip("/"),
         epoch=None if said is None else said.topology_epoch,
         digest=None if said is None else said.client_tags.get(TOPOLOGY_DIGEST),
-        endpoint=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        endpoint=None if endpoint is None else address_text(endpoint.host, endpoint.port),
         tasks=_NO_TASKS if told is None else {role: getattr(told.tasks, role) for role in ROLES},
         offsets={} if said is None else said.offsets,
         ends={} if said is None else said.end_offsets,

@@ -20,7 +20,7 @@ from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.moves import TaskOwners
 from streamsrt.assignment.tasks import TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
-from streamsrt.wording import counted
+from streamsrt.wording import address_text, counted
 
 _LEFT: Mapping[str, str] = {
     SESSION: "is gone: no heartbeat within its session timeout",
@@ -42,7 +42,7 @@ def name_of(member: Member) -> str:
     """Returns a member's name for people: its id and host."""
     where = [f"instance {member.instance_id}"] if member.instance_id is not None else []
     endpoint = member.user_endpoint
-    where.append(member.client_host.lstrip("/") if endpoint is None else f"{endpoint.host}:{endpoint.port}")
+    where.append(member.client_host.lstrip("/") if endpoint is None else address_text(endpoint.host, endpoint.port))
     return f"{member.member_id} ({', '.join(where)})"
 
 

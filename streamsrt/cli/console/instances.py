@@ -15,6 +15,7 @@ from urllib.parse import quote
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http.forwarding import InstanceUnreachableError, fetch
 from streamsrt.queries.values import HostInfo
+from streamsrt.wording import host_and_port
 from topology.graph.store_kinds import NAMES, RowsOfKey, rows_called
 
 Json: TypeAlias = Mapping[str, Any]
@@ -85,7 +86,7 @@ def rows_of_key(addresses: Iterable[str], store: str, key: str) -> Json:
 
 
 def _host(address: str) -> HostInfo:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    found = host_and_port(address)
+    if found is None:
         raise ConfigError(f"{address!r} is not the address of an instance")
-    return HostInfo(host, int(port))
+    return HostInfo(*found)

@@ -20,6 +20,7 @@ from streamsrt.membership.classic.stream_layout import JavaSubscription, decode_
 from streamsrt.membership.classic.values import ClassicSubscription, Echo, Joined, Topology, Unreadable
 from streamsrt.membership.values import Endpoint, Task, Tasks, TopicPartition
 from streamsrt.wire.streams_user_data import SHUTDOWN_REQUESTED, SubscriptionInfo
+from streamsrt.wording import host_and_port
 
 _NO_NAME = uuid.UUID(int=0)
 
@@ -171,5 +172,5 @@ def _read_by(topology: Topology, subtopology_id: str, topics: Iterable[str]) -> 
 
 
 def _endpoint(text: str) -> Endpoint | None:
-    host, colon, port = text.rpartition(":")
-    return Endpoint(host, int(port)) if colon and port.isdecimal() else None
+    address = host_and_port(text)
+    return None if address is None else Endpoint(*address)

@@ -31,6 +31,7 @@ from streamsrt.membership.classic.version_checks import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
 from streamsrt.membership.values import Status
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wording import address_text
 
 RECORD_MAX_BYTES = 1_048_588
 """``message.max.bytes`` of a broker that nobody has configured otherwise."""
@@ -337,7 +338,7 @@ def _name(member: Participant) -> str:
     where = [f"instance {member.instance_id}"] if member.instance_id is not None else []
     endpoint = member.subscription.endpoint
     if endpoint is not None:
-        where.append(f"{endpoint.host}:{endpoint.port}")
+        where.append(address_text(endpoint.host, endpoint.port))
     return f"{member.member_id} ({', '.join(where)})" if where else member.member_id
 
 

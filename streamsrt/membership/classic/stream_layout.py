@@ -55,6 +55,7 @@ from streamsrt.wire.streams_user_data import (
     encode_subscription_info,
 )
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from streamsrt.wording import address_text
 
 STREAM_PROTOCOL: Final = "stream"
 """The name under which Java's Kafka Streams offers its layout."""
@@ -145,7 +146,7 @@ def encode_stream_subscription(subscription: ClassicSubscription, version: int, 
         version=version,
         newest_version=NEWEST_VERSION,
         process_id=subscription.process_id,
-        endpoint="" if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        endpoint="" if endpoint is None else address_text(endpoint.host, endpoint.port),
         offset_sums=_offset_sums(subscription, topology),
         unique=(subscription.unique & 0xFF) - 128,
         error=SHUTDOWN_REQUESTED if subscription.requests_shutdown or subscription.shutdown_received else NO_ERROR,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from streamsrt.http.server import bound_socket
 from streamsrt.queries.errors import StreamsRebalancingError
 from tests.streamsrt.queries.test_application import KEYS, PATIENCE_S, Scene, wait_until
 from tests.system.processes import run_command
+
+SECOND_ADDRESS = "[::1]:0" if socket.has_dualstack_ipv6() else "127.0.0.1:0"
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def get(server: str, path: str) -> tuple[int, Any]:
 
 
 def started(scene: Scene, name: str, **values: Any) -> KafkaStreams:
-    streams = scene.instance(name, http_listen="127.0.0.1:0", **values)
+    streams = scene.instance(name, **{"http_listen": "127.0.0.1:0", **values})
     streams.start()
     return streams
 
@@ -74,7 +77,7 @@ def test_any_instance_of_a_classic_group_answers_for_all(scene: Scene) -> None:
     classic = {"group_protocol": "classic", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
     with contextlib.closing(started(scene, "one", **classic)) as one:
         servers = [one.config.application_server]
-        with contextlib.closing(started(scene, "two", **classic)) as two:
+        with contextlib.closing(started(scene, "two", http_listen=SECOND_ADDRESS, **classic)) as two:
             servers.append(two.config.application_server)
             wait_until(
                 lambda: _owners(one) == _owners(two) == set(servers), "each has a part, and knows the other one's"

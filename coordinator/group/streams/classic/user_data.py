@@ -33,6 +33,7 @@ from streamsrt.wire.streams_user_data import (
     encode_assignment_info,
 )
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from streamsrt.wording import host_and_port
 
 Partition = tuple[str, int]
 
@@ -80,8 +81,8 @@ def subscription_of(metadata: bytes) -> StreamsSubscription:
 
 
 def _endpoint(text: str) -> Endpoint | None:
-    host, colon, port = text.rpartition(":")
-    return Endpoint(host, int(port)) if colon else None
+    address = host_and_port(text)
+    return None if address is None else Endpoint(*address)
 
 
 def tasks_of(assignment: bytes) -> Tasks:
