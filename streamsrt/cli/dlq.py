@@ -27,7 +27,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, reaches, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
-from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
+from streamsrt.dead_letters.placement import Placement, why_not_placed
+from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, PlacesByTopic, Replay, connected
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
 from streamsrt.wording import counted
@@ -261,6 +262,12 @@ def replay(
     before: Before = None,
     at: At = None,
     to: Annotated[str | None, typer.Option("--to", help="topic to write to, instead of the original one")] = None,
+    placement: Annotated[
+        Placement | None,
+        typer.Option(
+            "--partition-by", help="origin: the partition that a record came from (default); key: that of its key"
+        ),
+    ] = None,
     application: App = None,
     stopped_too: Annotated[
         bool,
@@ -280,12 +287,22 @@ def replay(
     """Write the records of dead letters back to their partitions, each of them once."""
     if exact and application is None:
         raise ConfigError("--exact needs the topology: name it with --app MODULE:ATTRIBUTE")
+    if to == topic:
+        raise ConfigError(
+            f"--to {to} is the topic of these dead letters: they would count as replayed, and no application would "
+            "process them. Leave out --to to write each record back to its own topic, or name another one"
+        )
     wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
     topology = _application(application).topology
     with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
         letters = _letters_of(network, topic)
         plan = _Plan(letters, wanted, stopped_too=stopped_too, limit=limit)
         _note_plan(plan, topic, to)
+        doubt = None if to or placement else why_not_placed(plan.places)
+        if doubt and execute:
+            raise ConfigError(f"{doubt}. Nothing is changed")
+        if doubt:
+            note(doubt)
         again = [] if topology is None else list(_done_again(plan, to, topology))
         if exact and again:
             raise ConfigError(f"the replay is not exact, and nothing is changed: {'; '.join(again)}")
@@ -295,7 +312,11 @@ def replay(
             note("nothing is changed: use --execute to do it")
             return
         with explained_if_fenced(topic):
-            done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
+            done = _carry_out(
+                Replay(letters, [to] if to else plan.targets, to=to, placement=placement or Placement.ORIGIN),
+                plan,
+                rate,
+            )
     note(f"replayed {counted(done, 'record')}")
 
 
@@ -323,6 +344,7 @@ class _Plan:
         self.targets: Counter[str] = Counter()
         self.steps: Counter[tuple[str, str]] = Counter()
         self.left: Counter[str] = Counter()
+        self.places = PlacesByTopic(letters.network)
         for waiting in letters.waiting(wanted):
             why = waiting.why_not_replayed(stopped_too=stopped_too)
             origin = waiting.letter.origin
@@ -330,6 +352,7 @@ class _Plan:
                 self.left[why or ""] += 1
             elif limit is None or self.targets.total() < limit:
                 self.targets[origin.topic] += 1
+                self.places.add(waiting.letter)
                 self.steps[origin.topic, waiting.letter.details.get("node", "")] += 1
 
     def __iter__(self) -> Iterator[PendingLetter]:

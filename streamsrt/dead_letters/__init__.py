@@ -3,6 +3,7 @@
 =============  =====================================================================
 module         what it is
 =============  =====================================================================
+``placement``  to which partition a record is written back
 ``letters``    one dead letter as a value, the marks beside it, which letters are meant
 ``decoding``   what a letter's key and value say, by the serdes of its application
 ``topic``      a dead-letter topic of a cluster: reading it, and replaying from it in transactions

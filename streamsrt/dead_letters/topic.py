@@ -27,6 +27,7 @@ from streamsrt.dead_letters.letters import (
     mark_of,
     read_records,
 )
+from streamsrt.dead_letters.placement import Placement, PlacesOfKeys
 from streamsrt.errors import MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 
@@ -150,16 +151,42 @@ def _by_record(letters: Iterable[tuple[Position, int | None]]) -> Iterable[tuple
     return map(tuple, found.values())
 
 
+class PlacesByTopic(dict[str, PlacesOfKeys]):
+    """The places of the keys of letters, by the topics that these came from."""
+
+    def __init__(self, network: NetworkThread) -> None:
+        super().__init__()
+        self._network = network
+
+    def add(self, letter: Letter) -> None:
+        origin = letter.origin
+        if origin is None:
+            return
+        if origin.topic not in self:
+            found = self._network.admin.partitions_for([origin.topic])
+            self[origin.topic] = PlacesOfKeys(found.get(origin.topic, 0))
+        self[origin.topic].add(letter.key, origin.partition)
+
+
 class Replay:
     """Writes records back and marks their letters, a transaction at a time.
 
-    ``to``: the topic that gets them all; None: each goes to the partition of the topic that it came from. ``targets``: the
-    topics that get records. Raises MissingTopicError, ProductionError, BrokerError; what is not committed is found again.
+    ``to``: the topic that gets them all, by their keys; None: each goes to the topic that it came from, to the partition
+    that ``placement`` says. ``targets``: the topics that get records. Raises MissingTopicError, ProductionError and
+    BrokerError; what is not committed is found again.
     """
 
-    def __init__(self, source: DeadLetterTopic, targets: Iterable[str] = (), *, to: str | None = None) -> None:
+    def __init__(
+        self,
+        source: DeadLetterTopic,
+        targets: Iterable[str] = (),
+        *,
+        to: str | None = None,
+        placement: Placement = Placement.ORIGIN,
+    ) -> None:
         self._source = source
         self._to = to
+        self._by_origin = to is None and placement is Placement.ORIGIN
         wanted = sorted({source.topic, *targets})
         self._partitions = source.network.admin.partitions_for(wanted)
         if missing := [topic for topic in wanted if topic not in self._partitions]:
@@ -179,7 +206,7 @@ class Replay:
         letter, origin = waiting.letter, waiting.letter.origin
         assert origin is not None, "a dead letter without an origin is not replayed"
         topic = origin.topic if self._to is None else self._to
-        is_there = self._to is None and 0 <= origin.partition < self._partitions[topic]
+        is_there = self._by_origin and 0 <= origin.partition < self._partitions[topic]
         headers = letter.replayed(self._source.topic)
         partition = origin.partition if is_there else None
         self._collector.add(topic, [letter.key], [letter.value], [letter.timestamp], [headers], partition)

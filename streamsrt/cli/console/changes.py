@@ -14,7 +14,9 @@ from streamsrt.cli.console.instances import Json
 from streamsrt.cli.dlq import explained_if_fenced
 from streamsrt.cli.output import note
 from streamsrt.dead_letters.letters import LetterFilter, LetterOutcome, Position
-from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, Replay, connected
+from streamsrt.dead_letters.placement import why_not_placed
+from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, PlacesByTopic, Replay, connected
+from streamsrt.errors import ConfigError
 
 MOST_LETTERS = 1_000
 """So many a request may name."""
@@ -37,13 +39,17 @@ def _replay(letters: DeadLetterTopic, wanted: LetterFilter) -> tuple[int, Counte
     chosen: list[PendingLetter] = []
     targets: set[str] = set()
     left: Counter[str] = Counter()
+    places = PlacesByTopic(letters.network)
     for waiting in letters.waiting(wanted):
         why, origin = waiting.why_not_replayed(), waiting.letter.origin
         if why is None and origin is not None:
             chosen.append(waiting)
             targets.add(origin.topic)
+            places.add(waiting.letter)
         else:
             left[why or ""] += 1
+    if doubt := why_not_placed(places):
+        raise ConfigError(f"{doubt} (streamsrt dlq replay)")
     work, done = Replay(letters, targets), 0
     for each in chosen:
         work.add(each)

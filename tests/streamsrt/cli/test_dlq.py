@@ -18,6 +18,7 @@ from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.operators.engine.handlers import ErrorContext, dead_letter
 from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -323,6 +324,34 @@ def test_letters_go_to_a_topic_of_their_own(shop: Shop) -> None:
     assert shop("dlq", "replay", shop.letters, "--to", other, "--execute").code == 0
     (row,) = shop("consume", other, "--json").rows
     assert (row["key"], row["value"]) == ("a", "1?")
+
+
+def test_it_is_not_guessed_where_records_belong_after_partitions_were_added(shop: Shop) -> None:
+    keys = [f"kind{number}" for number in range(12)]
+    shop.produce([f"{key}=1?" for key in keys])
+    shop.run(broken=True)
+    shop("topics", "add-partitions", shop.orders, "--partitions", 5)
+    seen = shop("dlq", "replay", shop.letters)
+    assert (seen.code, "and the keys are placed as if it had 2." in seen.err) == (0, True)
+    refused = shop("dlq", "replay", shop.letters, "--execute")
+    assert (refused.code, "`--partition-by key` writes" in refused.err) == (2, True)
+    assert len(shop.waiting()) == len(keys)
+    done = shop("dlq", "replay", shop.letters, "--partition-by", "key", "--limit", 9, "--execute")
+    assert done.err.splitlines()[-1] == "replayed 9 records"
+    done = shop("dlq", "replay", shop.letters, "--partition-by", "origin", "--execute")
+    assert done.err.splitlines()[-1] == "replayed 3 records"
+    rows = shop("consume", shop.orders, "--json", "--headers").rows
+    replayed = {row["key"]: row["partition"] for row in rows if row["headers"]}
+    by_key = {key for key, partition in replayed.items() if partition == partition_for_key(key.encode(), 5)}
+    by_origin = {key for key, partition in replayed.items() if partition == partition_for_key(key.encode(), 2)}
+    assert len(replayed) == len(keys)
+    assert len(by_key) >= 9
+    assert by_key | by_origin == set(keys)
+
+
+def test_letters_are_not_replayed_to_their_own_topic(shop: Shop) -> None:
+    refused = shop("dlq", "replay", shop.letters, "--to", shop.letters, "--execute")
+    assert (refused.code, "they would count as replayed" in refused.err) == (2, True)
 
 
 def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
