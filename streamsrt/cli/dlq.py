@@ -27,7 +27,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ProducerFencedError, TransactionLostError
 from streamsrt.dead_letters.decoding import Decode, as_text, decoders, reaches, second_time, shown
 from streamsrt.dead_letters.letters import Letter, LetterFilter, LetterOutcome, Position
-from streamsrt.dead_letters.placement import Placement, why_not_placed
+from streamsrt.dead_letters.placement import PlacedBy, why_not_placed
 from streamsrt.dead_letters.topic import DeadLetterTopic, PendingLetter, PlacesByTopic, Replay, connected
 from streamsrt.errors import ConfigError
 from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX
@@ -263,7 +263,7 @@ def replay(
     at: At = None,
     to: Annotated[str | None, typer.Option("--to", help="topic to write to, instead of the original one")] = None,
     placement: Annotated[
-        Placement | None,
+        PlacedBy | None,
         typer.Option(
             "--partition-by", help="origin: the partition that a record came from (default); key: that of its key"
         ),
@@ -313,7 +313,7 @@ def replay(
             return
         with explained_if_fenced(topic):
             done = _carry_out(
-                Replay(letters, [to] if to else plan.targets, to=to, placement=placement or Placement.ORIGIN),
+                Replay(letters, [to] if to else plan.targets, to=to, placement=placement or PlacedBy.ORIGIN),
                 plan,
                 rate,
             )

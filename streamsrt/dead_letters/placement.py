@@ -16,7 +16,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wording import counted
 
 
-class Placement(Enum):
+class PlacedBy(Enum):
     """Which partition a record is written to."""
 
     ORIGIN = "origin"

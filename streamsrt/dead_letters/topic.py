@@ -27,7 +27,7 @@ from streamsrt.dead_letters.letters import (
     mark_of,
     read_records,
 )
-from streamsrt.dead_letters.placement import Placement, PlacesOfKeys
+from streamsrt.dead_letters.placement import PlacedBy, PlacesOfKeys
 from streamsrt.errors import MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
 
@@ -182,11 +182,11 @@ class Replay:
         targets: Iterable[str] = (),
         *,
         to: str | None = None,
-        placement: Placement = Placement.ORIGIN,
+        placement: PlacedBy = PlacedBy.ORIGIN,
     ) -> None:
         self._source = source
         self._to = to
-        self._by_origin = to is None and placement is Placement.ORIGIN
+        self._by_origin = to is None and placement is PlacedBy.ORIGIN
         wanted = sorted({source.topic, *targets})
         self._partitions = source.network.admin.partitions_for(wanted)
         if missing := [topic for topic in wanted if topic not in self._partitions]:

@@ -119,7 +119,8 @@ class QueryGate:
             request.is_abandoned = True
             raise QueryTimedOutError(
                 f"the processing thread did not get to the query in {timeout_s:g} s: a function of the application "
-                "takes that long, or a task is being opened or closed. Try again, or with a longer timeout."
+                "takes that long, or a task is being opened or closed. `streamsrt query loops` shows which. Try again; in "
+                "Python, timeout_s may be longer."
             )
         if request.error is None:
             result: T = request.result

@@ -151,6 +151,8 @@ def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progres
     board.counted(THREAD, "task-created", progress.opened_tasks, tags, "tasks opened")
     board.counted(THREAD, "task-closed", progress.closed_tasks, tags, "tasks closed")
     board.add(THREAD, "blocked-time-ns-total", meter.blocked_ns, tags, "nanoseconds of waiting for input")
+    silent_s = max(0, board.now_ns - meter.iterated_ns) // 1_000_000_000
+    board.add(THREAD, "last-poll-seconds-ago", silent_s, tags, "seconds since the last poll: it grows while code hangs")
     board.add(THREAD, "thread-start-time", meter.started_ms, tags, "when it started, epoch milliseconds")
 
 

@@ -243,6 +243,7 @@ def test_the_checker_of_prometheus_can_read_the_metrics(promtool: str, expositio
 
 CLIENT = "kafka_streams_stream_metrics"
 TASK = "kafka_streams_stream_task_metrics"
+THREAD = "kafka_streams_stream_thread_metrics"
 MEMORY = "kafka_streams_stream_memory_metrics"
 SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "StreamsInstanceStopped": (
@@ -256,6 +257,10 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "StreamsNoThreads": (
         {f"{CLIENT}_alive_stream_threads": "2x30 0x30"},
         {f"{CLIENT}_alive_stream_threads": "2x30 1x30"},
+    ),
+    "StreamsThreadHangs": (
+        {f"{THREAD}_last_poll_seconds_ago": "0x50 60+60x10"},
+        {f"{THREAD}_last_poll_seconds_ago": "0x50 299x10"},
     ),
     "StreamsNoProgress": (
         {
@@ -282,8 +287,8 @@ SERIES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {f"{TASK}_restore_remaining_records_total": "1000x20 0x40"},
     ),
     "StreamsCommitSlow": (
-        {"kafka_streams_stream_thread_metrics_commit_latency_max": "20000x60"},
-        {"kafka_streams_stream_thread_metrics_commit_latency_max": "900x60"},
+        {f"{THREAD}_commit_latency_max": "20000x60"},
+        {f"{THREAD}_commit_latency_max": "900x60"},
     ),
     "StreamsMemoryFull": (
         {f"{MEMORY}_memory_used_bytes": "130x60", f"{MEMORY}_memory_limit_bytes": "100x60"},

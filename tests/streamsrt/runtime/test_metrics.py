@@ -281,6 +281,13 @@ def test_averages_are_of_a_turn() -> None:
     assert values["tasks-assigned-latency-max"] == pytest.approx(meter.assigned.time_ns / 1e6)
 
 
+def test_a_thread_that_hangs_shows_since_when() -> None:
+    meter, found = ThreadMeter(), board()
+    meter.iterated_ns = found.now_ns - 400_000_000_000
+    thread_metrics(found, {}, Progress(), meter)
+    assert {metric.name: metric.value for metric in found.found}["last-poll-seconds-ago"] == 400
+
+
 def test_dropped_records_are_counted_by_their_reason(tmp_path: Path) -> None:
     with owned_task(tmp_path, everything(), "INFO") as owned:
         work(owned)
