@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from streamsrt.cli.session import HOME
-from streamsrt.runtime.bundled_broker import ADDRESS_FILE, DATA_FOLDER
+from streamsrt.runtime.bundled_broker import ADDRESS_FILE, DATA_FOLDER, make_directory
 
 _PORT_MAX = 65535
 
@@ -54,7 +54,7 @@ def broker(
     command = [sys.executable, "-m", "coordinator", "--data-dir", str(data_dir), "--host", host, "--port", str(port)]
     if data_dir == HOME / DATA_FOLDER:
         # So that commands of this directory that name no cluster find it.
-        HOME.mkdir(exist_ok=True)
+        make_directory(HOME, "or give --data-dir")
         command += ["--address-file", str(HOME / ADDRESS_FILE)]
     for pair in config or ():
         command += ["--config", pair]

@@ -17,11 +17,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from streamsrt.errors import BrokerError
+from streamsrt.errors import BrokerError, StateError
 
 ADDRESS_FILE = "broker.address"
 DATA_FOLDER = "broker"
 _STOP_TIMEOUT_S = 15.0
+
+
+def make_directory(directory: Path, otherwise: str) -> None:
+    """Makes the bundled broker's directory. Raises StateError, with what else to do."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"{directory.absolute()} can't be made: {error.strerror}. The bundled broker keeps its data there: use a "
+            f"directory in which you may write, {otherwise}"
+        ) from error
 
 
 class BundledBroker:
@@ -62,7 +73,7 @@ class BundledBroker:
         if found is not None:
             self.address = found
             return found
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory, "or name another cluster with -b")
         log_path = self.directory / "broker.log"
         command = [sys.executable, "-m", "coordinator", "--data-dir", str(self.directory / DATA_FOLDER)]
         command += ["--port", str(self._port)]

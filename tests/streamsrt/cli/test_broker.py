@@ -46,3 +46,17 @@ def test_the_usage_is_that_of_the_command(command: Command, option: str, value: 
     assert " broker [OPTIONS]" in done.err
     assert said in done.err
     assert "coordinator" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "otherwise"), [(["broker"], "give --data-dir"), (["topics", "list"], "name another cluster with -b")]
+)
+def test_a_directory_that_can_not_be_made_is_named(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], otherwise: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".streamsrt").touch()
+    done = command(*arguments)
+    assert done.code == 4
+    assert f"{tmp_path / '.streamsrt'} can't be made: File exists" in done.err
+    assert otherwise in done.err
