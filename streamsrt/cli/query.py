@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 import typer
 
-from streamsrt.cli.output import print_json, print_rows
+from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson
 from streamsrt.errors import ConfigError, StreamsError, UserError
 from streamsrt.http.forwarding import fetch
@@ -192,6 +192,10 @@ def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     """Show the tasks of an instance, and what each of them is waiting for."""
     body = _ask(server, "/tasks")
     print_rows(["task_id", "role", "phase", "lag_records", "why"], body["tasks"], as_json=as_json)
+    for loop in body["loops"]:
+        _, is_busy, what = loop["poll"].partition("skipped: ")
+        if is_busy:
+            note(f"these tasks were not looked at since the last poll: {what}")
 
 
 @app.command("loops")

@@ -1,0 +1,36 @@
+"""``streamsrt query tasks`` of an instance whose function hangs."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from streamsrt.http.server import HttpServer, bound_socket
+from tests.streamsrt.cli.conftest import Command
+
+TASK = {"task_id": "a_0", "role": "active", "phase": "running", "lag_records": 0, "why": "no input is waiting"}
+
+
+@pytest.mark.parametrize(
+    ("poll", "said"),
+    [
+        ("skipped: it has been processing records for 12000 ms: app.py:3 in slow", True),
+        ("there is no input that can be processed: it waits, up to 100 ms at a time", False),
+    ],
+)
+def test_tasks_are_as_old_as_the_last_poll(command: Command, poll: str, said: bool) -> None:
+    async def tasks(request: Request) -> JSONResponse:
+        return JSONResponse({"tasks": [TASK], "loops": [{"poll": poll}]})
+
+    listening = bound_socket("127.0.0.1:0")
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    server = HttpServer(Starlette(routes=[Route("/tasks", tasks)]), listening)
+    try:
+        done = command("query", "tasks", "--server", address)
+    finally:
+        server.stop()
+    assert done.code == 0
+    assert ("since the last poll: it has been processing records for 12000 ms: app.py:3 in slow" in done.err) == said
