@@ -37,6 +37,7 @@ from topology.graph.topology import Topology
 app = typer.Typer(help="Inspect, replay and drop dead letters.", no_args_is_help=True)
 _COLUMNS = ["letter", "time", "application", "step", "origin", "error", "message", "state"]
 _MESSAGE_MAX = 60
+_PROGRESS_S = 10.0
 _REASONS_MAX = 5
 
 
@@ -403,11 +404,15 @@ def _done_again(plan: _Plan, to: str | None, topology: Topology) -> Iterator[str
 
 def _carry_out(replay: Replay, plan: _Plan, rate: int | None) -> int:
     done, start = 0, time.monotonic()
+    told = start
     never = threading.Event()
     for waiting in plan:
         replay.add(waiting)
         if replay.is_full or (rate is not None and replay.letters >= rate):
             done += replay.commit(_now_ms())
+            if time.monotonic() - told >= _PROGRESS_S:
+                told = time.monotonic()
+                note(f"{done:,} of {counted(plan.targets.total(), 'record')} replayed so far")
             if rate is not None:
                 never.wait(max(0.0, start + done / rate - time.monotonic()))
     return done + replay.commit(_now_ms())

@@ -20,6 +20,7 @@ from streamsrt.errors import ConfigError
 
 MOST_LETTERS = 1_000
 """So many a request may name."""
+NOT_WAITING = "they are no dead letters, or something was done already with them or another letter of the same record"
 
 
 def change_letters(bootstrap_servers: str, topic: str, outcome: LetterOutcome, positions: Collection[Position]) -> Json:
@@ -31,6 +32,8 @@ def change_letters(bootstrap_servers: str, topic: str, outcome: LetterOutcome, p
     with connected(bootstrap_servers, topic, writes=True) as network, explained_if_fenced(topic):
         letters = DeadLetterTopic(network, topic)
         done, left = (_replay if outcome is LetterOutcome.REPLAYED else _drop)(letters, wanted)
+    if rest := len(wanted.positions) - done - left.total():
+        left[NOT_WAITING] = rest
     note(f"{done} dead letters of {topic} are {outcome.value}, as requested by the page")
     return {"done": done, "left": [{"letters": count, "why": why} for why, count in left.most_common()]}
 

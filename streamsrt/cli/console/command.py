@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import sys
@@ -80,10 +81,18 @@ def _ended_by_signals() -> threading.Event:
     return ended
 
 
+_TOKEN_TEXT = re.compile(r"[A-Za-z0-9._~-]+")
+
+
 def _token(*, is_open: bool) -> str | None:
     given = os.environ.get(TOKEN)
     if given is not None and len(given) < 16:
         raise ConfigError(f"{TOKEN} has {len(given)} characters: give it 16 or more, or leave it out for a random one")
+    if given is not None and _TOKEN_TEXT.fullmatch(given) is None:
+        raise ConfigError(
+            f"{TOKEN} is part of the page's address: give it letters and digits of ASCII and - . _ ~ only, or leave it out "
+            "for a random one"
+        )
     return given or (None if is_open else secrets.token_urlsafe(24))
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamsrt.cli.console.changes import change_letters
+from streamsrt.cli.console.changes import NOT_WAITING, change_letters
 from streamsrt.dead_letters.letters import LetterOutcome
 from tests.browser import Browser
 from tests.fixtures_brokers import BundledBroker
@@ -58,12 +58,18 @@ def letters(on_broker: Command, topic: str) -> Letters:
 
 def test_only_named_letters_are_changed_and_each_once(letters: Letters, bundled_broker: BundledBroker) -> None:
     address = bundled_broker.bootstrap_servers
-    named = [(0, 1), (0, 2), (0, 99)]
-    assert change_letters(address, letters.topic, LetterOutcome.REPLAYED, named) == {"done": 2, "left": []}
-    assert change_letters(address, letters.topic, LetterOutcome.REPLAYED, named) == {"done": 0, "left": []}
+
+    def change(outcome: LetterOutcome, *named: tuple[int, int]) -> tuple[int, int]:
+        """How many are done, and how many are left."""
+        found = change_letters(address, letters.topic, outcome, named)
+        assert all(each["why"] == NOT_WAITING for each in found["left"])
+        return found["done"], sum(each["letters"] for each in found["left"])
+
+    named = (0, 1), (0, 2), (0, 99)
+    assert change(LetterOutcome.REPLAYED, *named) == (2, 1)
+    assert change(LetterOutcome.REPLAYED, *named) == (0, 3)
     assert letters.replayed() == ["1", "2"]
-    both = [(0, 2), (0, 6), (0, 7)]
-    assert change_letters(address, letters.topic, LetterOutcome.DROPPED, both) == {"done": 2, "left": []}
+    assert change(LetterOutcome.DROPPED, (0, 2), (0, 6), (0, 7)) == (2, 1)
     assert letters.states() == {"replayed": 2, "dropped": 2, "waiting": 4}
 
 

@@ -358,6 +358,9 @@ def test_beyond_loopback_it_has_a_token(monkeypatch: pytest.MonkeyPatch, command
     done = command("console", "-b", "127.0.0.1:1", "--http", "0.0.0.0:0")
     assert (done.code, done.out) == (2, "")
     assert "STREAMSRT_CONSOLE_TOKEN has 5 characters: give it 16 or more" in done.err
+    monkeypatch.setenv("STREAMSRT_CONSOLE_TOKEN", "a token with % and \u20ac")
+    done = command("console", "-b", "127.0.0.1:1", "--http", "0.0.0.0:0")
+    assert (done.code, "is part of the page's address: give it letters and digits" in done.err) == (2, True)
     said = " ".join(command("console", "--help").out.split())
     assert "STREAMSRT_CONSOLE_TOKEN (at least 16 characters)" in said.replace("│ ", "")
 
