@@ -38,6 +38,7 @@ from streamsrt.membership.values import (
     TasksLost,
 )
 from streamsrt.runtime.failures import NotCommittedError
+from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessNetwork
@@ -544,7 +545,7 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
             if "asynchronous call" in record.getMessage():
                 slow.let_go()
 
-    handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.thread")
+    handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.last_calls")
     log.addHandler(handler)
     try:
         rig.iterate()
@@ -553,7 +554,47 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     (told,) = [text for text in caplog.messages if "asynchronous call" in text]
     assert told.startswith("before it ends, task ")
     assert " waits for 1 asynchronous call of KSTREAM-MAPASYNC-0000000001 (" in told
-    assert "A second Ctrl-C ends it at once" in told
+    assert "After another 15 s at most it ends without them, with a second Ctrl-C at once" in told
     rig.thread._publish()
     assert (rig.thread.progress.processed_records, rig.thread.progress.pending_calls) == (1, 0)
     assert rig.network.read("out") == [(b"k", b"v")]
+
+
+def test_a_stop_does_not_finish_all_calls_that_a_store_brings(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow()
+    builder = StreamsBuilder()
+    counts = builder.stream("in", key=serdes.string, value=serdes.integer).group_by_key().count(store="counts")
+    counts.to_stream().map_async(slow.map, concurrency=2).to("out", key=serdes.string, value=serdes.long)
+    builder.stream("wide", key=serdes.string, value=serdes.string).to("narrow")
+    topics = dict.fromkeys(("in", "out", "wide", "narrow", CHANGELOG), 1)
+    rig = make_rig(topology=builder.build(), network=InProcessNetwork(topics))
+    rig.network.write(("in", 0), keys(*"abcde"))
+    rig.network.write(("wide", 0), [(b"k", b"v")])
+    rig.give(Tasks(active=frozenset((each.id, 0) for each in rig.topology.subtopologies)))
+    rig.iterate(4)
+    assert rig.thread.progress.pending_calls == 0, "the store's cache holds the counts back"
+    rig.thread.stop()
+    rig.iterate()
+    rig.member.waiting += [ReleaseTasks(), LeftGroup()]
+
+    class TimePasses(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waits for 5 asynchronous calls" in record.getMessage():
+                rig.clock_ms += CALLS_TIMEOUT_MS
+
+    handler, log = TimePasses(), logging.getLogger("streamsrt.runtime.loop.last_calls")
+    log.addHandler(handler)
+    try:
+        rig.thread.run()
+    finally:
+        log.removeHandler(handler)
+    (told,) = [text for text in caplog.messages if "without a last commit" in text]
+    assert "it does not wait any longer for 5 asynchronous calls of KSTREAM-MAPASYNC-" in told
+    assert told.endswith("is processed again, by other instances or at the next start")
+    assert committed(rig) is None
+    assert rig.network.read("out") == rig.network.read(CHANGELOG) == []
+    assert rig.network.admin.offsets["wide", 0].offset == 1, "what another task did is committed"
+    assert rig.network.read("narrow") == [(b"k", b"v")]
+    assert len(rig.manager) == 0
