@@ -274,7 +274,7 @@ class StreamThread:
                 except StreamsError as error:
                     self._handle_error(error, alone=not self._committer.is_atomic)
             case SendOutputs():
-                self._flush_outputs()
+                self._send_outputs()
             case CommitAll():
                 self._commit_all()
             case PurgeRepartitionTopics():
@@ -355,6 +355,12 @@ class StreamThread:
             self.meter.punctuate.add(ended_ns, time.monotonic_ns(), punctuated)
         self._processed_now = processed
         self._reporter.processed_records += processed
+
+    def _send_outputs(self) -> None:
+        try:
+            self._flush_outputs()
+        except StreamsError as error:
+            self._handle_error(error, alone=False)
 
     # ------------------------------------------------------------------------------------------------------------ commit
 
@@ -562,6 +568,7 @@ class StreamThread:
             else:
                 if isinstance(error, RecordError) and not self._committer.is_atomic:
                     # The dead letter of the failed record. Other results may be written twice: at least once.
+                    self._network.producer.forget_failure()
                     self._flush_outputs()
                     self._network.producer.flush(_ADMIN_TIMEOUT_S)
                 self._committer.forget()

@@ -18,6 +18,7 @@ from streamsrt.errors import (
     MissingTopicError,
     ProcessingError,
     ProductionError,
+    StreamsError,
     TopologyMismatchError,
     UserError,
 )
@@ -40,10 +41,11 @@ from streamsrt.membership.values import (
 from streamsrt.runtime.failures import NotCommittedError
 from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
+from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
-from topology import StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 
@@ -178,6 +180,52 @@ def test_results_that_were_not_acknowledged_are_made_again(rig: Rig) -> None:
     rig.thread._commit_all()
     assert committed(rig) == 3
     assert rig.counts() == {"a": 2, "b": 1}
+
+
+class Careless(Processor[str, int, str, int]):
+    """Catches whatever comes."""
+
+    caught = 0
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+
+    def process(self, record: Record[str, int]) -> None:
+        try:
+            self.context.forward(record)
+        except StreamsError:
+            Careless.caught += 1
+
+
+def test_a_lost_result_is_computed_again_even_if_a_processor_caught_the_error(make_rig: MakeRig) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).process(Careless).to(
+        "out", key=serdes.string, value=serdes.integer
+    )
+    rig = make_rig(topology=builder.build())
+    many = [(b"k", number(index)) for index in range(1_100)]
+    rig.network.write(("in", 0), many)
+    rig.network.producer.fail(DeliveryTimeoutError("nobody answers", "out", 0))
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.iterate(3)
+    assert Careless.caught > 0, "a full batch was sent"
+    rig.iterate(4)
+    rig.thread._commit_all()
+    assert committed(rig) == 1_100
+    assert rig.network.read("out") == many
+
+
+def test_results_that_are_lost_when_more_are_sent_are_computed_again(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.producer.fail(DeliveryTimeoutError("nobody answers", "out", 0))
+    rig.thread._do(SendOutputs())
+    rig.collector.add("out", [b"k"], [number(1)], [0], partition=0)
+    rig.thread._do(SendOutputs())
+    rig.iterate(4)
+    rig.thread._commit_all()
+    assert committed(rig) == 1
+    assert rig.counts() == {"a": 1}
 
 
 def test_results_that_were_refused_are_not_committed_over(rig: Rig) -> None:
