@@ -225,7 +225,7 @@ class TransactionShards:
         try:
             if durable is not None:
                 await durable([self._logs[index]])
-            written, logs = await self._slices.run(self._write_markers(effect))
+            written, logs = await self._slices.run_alone(self._write_markers(effect))
             if durable is not None:
                 await durable(logs)
         except LogError as error:
