@@ -33,7 +33,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamsrt.client.absent_topics import AbsentTopics, absent_text, is_changelog
+from streamsrt.assignment.internal_topics import is_changelog
+from streamsrt.client.absent_topics import AbsentTopics, absent_text
 from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
