@@ -73,8 +73,8 @@ class LastCalls:
         again = "the records of these calls are then processed again at the next start"
         limit = "A second Ctrl-C ends it at once"
         if self._until_ms is not None:
-            left_s = max(0, self._until_ms - now_ms) / 1000
-            limit = f"After another {left_s:g} s at most it ends without them, with a second Ctrl-C at once"
+            left_s = -((now_ms - self._until_ms) // 1000)
+            limit = f"After another {left_s} s at most it ends without them, with a second Ctrl-C at once"
         for text in under_way:
             logger.warning("before it ends, task %s waits for %s. %s; %s", task, text, limit, again)
 
