@@ -3,7 +3,8 @@
 1. A transactional id belongs to the partition of ``__transaction_state`` that Java's ``hashCode`` of it maps to; each
    partition is one shard with a log of its own. The topic is made when the first transactional producer asks.
 2. Markers are written only when the record that decides the outcome is as safe as ``log.fsync`` promises, and noted as
-   written only when they are. With ``log.fsync=group`` that takes two waits; else it is done before the answer.
+   written only when they are. With ``log.fsync=group`` that takes two waits; else it is done before the answer. Many markers
+   are written in slices. No producer writes to the partitions meanwhile: the transaction is over, and none has begun.
 3. A partition that is gone needs no marker. One whose disk fails gets it later.
 4. After a power loss that took records of this coordinator, a partition may hold an open transaction without an owner.
    It is aborted at the start: readers must not wait for it for ever.
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 
 from coordinator.broker.deadline_timer import DeadlineTimer
 from coordinator.broker.group_shards import GroupShards, java_hash
 from coordinator.broker.keyed_log import loading
 from coordinator.broker.producer_ids import ProducerIds
+from coordinator.broker.slices import Slices, whole
 from coordinator.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.log import AppendRefusedError, LogError, PartitionLog
 from coordinator.machine.values import ProducerIdAndEpoch
@@ -44,6 +46,7 @@ logger = logging.getLogger("coordinator.transactions")
 
 Durable = Callable[[Iterable[PartitionLog]], Awaitable[None]]
 COORDINATOR_EPOCH = 0
+MARKERS_AT_ONCE = 64
 
 
 class TransactionShards:
@@ -73,6 +76,7 @@ class TransactionShards:
         self._shards: list[TransactionShard] = []
         self._logs: list[PartitionLog] = []
         self._finishing: dict[str, asyncio.Task[None]] = {}
+        self._slices = Slices()
         self.deadlines = DeadlineTimer()
 
     # ---------------------------------------------------------------------------------------------------------- loading
@@ -98,7 +102,7 @@ class TransactionShards:
         try:
             if self._durable is not None:
                 self._logs[index].flush()
-            written, logs = self._write_markers(effect)
+            written, logs = whole(self._write_markers(effect))
             if self._durable is not None:
                 for log in logs:
                     log.flush()
@@ -189,6 +193,10 @@ class TransactionShards:
         """Returns the log with the records of the transactional id, or None."""
         return [self._logs[self._index_of(transactional_id)]] if self._shards else []
 
+    def is_finishing(self, transactional_id: str) -> bool:
+        """Whether markers of the transactional id are being written."""
+        return transactional_id in self._finishing
+
     async def finished(self, transactional_id: str) -> None:
         """Waits until the markers of the transactional id are written, or have failed."""
         task = self._finishing.get(transactional_id)
@@ -204,19 +212,22 @@ class TransactionShards:
         if outcome.appended:
             self._on_append(self._logs[index])
         for effect in outcome.effects:
-            if self._durable is None:
-                written, _ = self._write_markers(effect)
+            if self._durable is None and len(effect.partitions) <= MARKERS_AT_ONCE:
+                written, _ = whole(self._write_markers(effect))
                 self._note_markers(index, effect, written=written)
             else:
-                task = asyncio.get_running_loop().create_task(self._finish(self._durable, index, effect))
+                task = asyncio.get_running_loop().create_task(self._finish(index, effect))
                 self._finishing[effect.transactional_id] = task
         self.deadlines.wake()
 
-    async def _finish(self, durable: Durable, index: int, effect: WriteMarkers) -> None:
+    async def _finish(self, index: int, effect: WriteMarkers) -> None:
+        durable = self._durable
         try:
-            await durable([self._logs[index]])
-            written, logs = self._write_markers(effect)
-            await durable(logs)
+            if durable is not None:
+                await durable([self._logs[index]])
+            written, logs = await self._slices.run_alone(self._write_markers(effect))
+            if durable is not None:
+                await durable(logs)
         except LogError as error:
             logger.warning("the transaction of %s can't be finished yet: %s", effect.transactional_id, error)
             written = False
@@ -228,10 +239,13 @@ class TransactionShards:
         event = MarkersWritten(name) if written else MarkersFailed(name)
         self._carry_out(index, self._shards[index].execute(event, self._now_ms()))
 
-    def _write_markers(self, effect: WriteMarkers) -> tuple[bool, list[PartitionLog]]:
+    def _write_markers(self, effect: WriteMarkers) -> Generator[None, None, tuple[bool, list[PartitionLog]]]:
         """Writes missing markers; whether all are written now, and the logs that received one."""
         control = _control(effect.producer, committed=effect.committed)
-        logs = [self._write_marker(partition, control) for partition in effect.partitions]
+        logs: list[PartitionLog | bool] = []
+        for partition in effect.partitions:
+            logs.append(self._write_marker(partition, control))
+            yield
         return False not in logs, [log for log in logs if isinstance(log, PartitionLog)]
 
     def _write_marker(self, partition: TopicPartition, control: ControlRecord) -> PartitionLog | bool:

@@ -9,8 +9,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.groups import context_of
+from coordinator.broker.slices import ITEMS_PER_STEP, in_steps, whole
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
 from coordinator.group.transactional import failed_commit
 from coordinator.log import Fsync, LogError, PartitionLog
@@ -49,6 +52,7 @@ _FENCED_VERSION = {
 """From which version on an API may answer PRODUCER_FENCED."""
 
 NO_COORDINATOR_EPOCH = -1
+_ADDED_AT_ONCE = 500
 
 
 def _code(request: Request, code: int) -> int:
@@ -81,36 +85,50 @@ def handle_init_producer_id(broker: Broker, request: Request) -> Answer:
 
 def handle_add_partitions(broker: Broker, request: Request) -> Answer:
     message: AddPartitionsToTxnRequest = request.message
+    steps = _added(broker, request, message)
+    count = sum(1 + len(entry.partitions) for entry in message.v3_and_below_topics)
+    answer = whole(steps) if count <= _ADDED_AT_ONCE else broker.slices.run_alone(steps)
+    return broker.acknowledged(answer, broker.transactions.logs_of(message.v3_and_below_transactional_id))
+
+
+def _added(
+    broker: Broker, request: Request, message: AddPartitionsToTxnRequest
+) -> Generator[None, None, AddPartitionsToTxnResponse]:
+    """Adds all of the partitions or none, by one record; looks at them, and answers, in steps."""
     name = message.v3_and_below_transactional_id
     wanted = message.v3_and_below_topics
-    refused = {
-        (entry.name, partition): code
-        for entry in wanted
-        for partition in entry.partitions
-        if (code := _not_writable(broker.topics.get(entry.name), partition))
-    }
+    refused: dict[tuple[str, int], int] = {}
+    partitions: set[TopicPartition] = set()
+    for entry in wanted:
+        topic = broker.topics.get(entry.name)
+        for count, partition in enumerate(entry.partitions, 1):
+            if code := _not_writable(topic, partition):
+                refused[entry.name, partition] = code
+            else:
+                partitions.add(TopicPartition(entry.name, partition))
+            if not count % ITEMS_PER_STEP:
+                yield
+        yield
     overall: int = ErrorCode.OPERATION_NOT_ATTEMPTED
     if not refused:
         producer = ProducerIdAndEpoch(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-        partitions = frozenset(TopicPartition(entry.name, number) for entry in wanted for number in entry.partitions)
-        overall = _code(request, broker.transactions.execute(AddPartitions(name, producer, partitions)).code)
+        event = AddPartitions(name, producer, frozenset(partitions))
+        overall = _code(request, broker.transactions.execute(event).code)
     response = AddPartitionsToTxnResponse
-    answer = response(
-        results_by_topic_v3_and_below=[
-            response.AddPartitionsToTxnTopicResult(
-                name=entry.name,
-                results_by_partition=[
-                    response.AddPartitionsToTxnPartitionResult(
-                        partition_index=number,
-                        partition_error_code=refused.get((entry.name, number), overall),
-                    )
-                    for number in entry.partitions
-                ],
+    answer = response(results_by_topic_v3_and_below=[])
+    for entry in wanted:
+        results = (
+            response.AddPartitionsToTxnPartitionResult(
+                partition_index=number, partition_error_code=refused.get((entry.name, number), overall)
             )
-            for entry in wanted
-        ]
-    )
-    return broker.acknowledged(answer, broker.transactions.logs_of(name))
+            for number in entry.partitions
+        )
+        answered = response.AddPartitionsToTxnTopicResult(
+            name=entry.name, results_by_partition=(yield from in_steps(results))
+        )
+        answer.results_by_topic_v3_and_below.append(answered)
+        yield
+    return answer
 
 
 def _not_writable(topic: Topic | None, partition: int) -> int:
@@ -136,7 +154,7 @@ def handle_end_txn(broker: Broker, request: Request) -> Answer:
     reply = broker.transactions.execute(EndTransaction(name, producer, message.committed))
     answer = EndTxnResponse(error_code=_code(request, reply.code))
     if broker.fsync is not Fsync.GROUP:
-        return answer
+        return _when_finished(broker, name, answer) if broker.transactions.is_finishing(name) else answer
     return broker.acknowledged(_when_finished(broker, name, answer), broker.transactions.logs_of(name))
 
 

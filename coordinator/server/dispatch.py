@@ -64,10 +64,10 @@ HANDLERS: Mapping[int, Handler] = {
 
 
 LARGE_FRAME_BYTES = 1 << 10
-LARGE_RECORDS_FRAME_BYTES = 1 << 14
-"""From which size on a frame may hold more than is to be read at once: of Produce and Fetch, and of all others."""
+"""From which size on a frame may hold more than is to be read at once. A kilobyte of topics without partitions holds 300."""
+REPEATED_FRAME_BYTES_MAX = 1 << 14
+"""No larger heartbeat is looked up among those before it."""
 STEPS_AT_ONCE = 8
-_RECORDS = frozenset({ApiKey.PRODUCE.to_bytes(2, "big"), ApiKey.FETCH.to_bytes(2, "big")})
 
 
 class Dispatcher:
@@ -83,11 +83,11 @@ class Dispatcher:
     def handle(self, frame: memoryview | bytes, client_host: str, principal: str = ANONYMOUS) -> Answer:
         """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""
         size = len(frame)
-        if size <= LARGE_RECORDS_FRAME_BYTES:
+        if size <= REPEATED_FRAME_BYTES_MAX:
             repeated = self._repeats.answer(frame, client_host, principal)
             if repeated is not None:
                 return repeated
-        if size > LARGE_FRAME_BYTES and (size > LARGE_RECORDS_FRAME_BYTES or bytes(frame[:2]) not in _RECORDS):
+        if size > LARGE_FRAME_BYTES:
             return self._handle_large(frame, client_host, principal)
         try:
             header, message = decode_request(frame)
@@ -119,7 +119,7 @@ class Dispatcher:
         parts = _encode(header, answer)
         if is_of_all:
             self._metadata_of_all.note(request, parts)
-        if before is not None and len(frame) <= LARGE_RECORDS_FRAME_BYTES:
+        if before is not None and len(frame) <= REPEATED_FRAME_BYTES_MAX:
             self._repeats.note(frame, (client_host, principal), message, before, answer, parts)
         return parts
 

@@ -12,6 +12,7 @@ every process.
 - ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move when the
                         new place has caught up
 - ``in_flight``         records that wait in repartition topics which another version of the topology does not read
+- ``internal_topics``    what changelogs are called
 - ``moves``             what moves between two target assignments of a group, as text: who runs a task, and where one
                         warms up
 - ``patterns``          source topics by pattern: the topics that the patterns of a topology match

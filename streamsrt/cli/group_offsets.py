@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsrt.assignment.internal_topics import CHANGELOG_SUFFIX
 from streamsrt.cli.arguments import utc_ms
 from streamsrt.cli.classic_group import described_classic_group
 from streamsrt.cli.described_group import described_group, kind_of_group
@@ -33,7 +34,7 @@ from streamsrt.wording import counted
 
 _TIMEOUT_S = 30.0
 _COLUMNS = ["group", "topic", "partition", "current_offset", "new_offset"]
-_INTERNAL = ("-changelog", "-repartition")
+_INTERNAL = (CHANGELOG_SUFFIX, "-repartition")
 _DURATION = re.compile(
     r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )

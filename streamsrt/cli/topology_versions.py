@@ -10,6 +10,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import orjson
 
+from streamsrt.assignment.internal_topics import CHANGELOG_SUFFIX
 from streamsrt.cli.application import load_described
 from streamsrt.cli.described_group import described_group
 from streamsrt.cli.told_state import ToldState
@@ -31,7 +32,6 @@ from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOut
 from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
 
-_CHANGELOG = "-changelog"
 _FILES = (".json", ".lock")
 """How the names of saved versions end; no module is called so."""
 
@@ -252,9 +252,9 @@ class RunningGroup:
             digest="",
             nodes=(),
             stores=tuple(
-                names.get(name.removesuffix(_CHANGELOG), name.removesuffix(_CHANGELOG))
+                names.get(name.removesuffix(CHANGELOG_SUFFIX), name.removesuffix(CHANGELOG_SUFFIX))
                 for name in changelogs
-                if name.endswith(_CHANGELOG)
+                if name.endswith(CHANGELOG_SUFFIX)
             ),
             source_topics=tuple(sorted(part.source_topics)),
             source_topic_patterns=(),
@@ -281,7 +281,7 @@ def _unknown(name: str) -> StoreOutline:
         value_serde=None,
         timestamped=True,
         persistent=True,
-        changelog=f"{name}{_CHANGELOG}",
+        changelog=f"{name}{CHANGELOG_SUFFIX}",
         retention_ms=None,
         window_size_ms=None,
         retain_duplicates=False,

@@ -58,8 +58,3 @@ def absent_text(topic: str) -> str:
     return (
         f"results wait to be written to topic {topic}, which does not exist: nothing can be committed until it is there"
     )
-
-
-def is_changelog(topic: str) -> bool:
-    """Whether the topic has the name of an application's changelog."""
-    return topic.endswith("-changelog")

@@ -71,6 +71,8 @@ class Producing(Protocol):
 
         Batches of a partition keep their order. Waits while ``buffer.memory`` is full.
         Raises ProductionError when an earlier batch failed for good, or when the buffer stays full for ``max.block.ms``.
+        The former comes again with every call until :meth:`flush` has raised it: user code around a call may catch it, and
+        the next flush must not pass for a success.
         """
 
     def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
@@ -80,6 +82,10 @@ class Producing(Protocol):
         Raises ProductionError: some batch failed for good. What was queued is dropped, and the producer starts again
         with the next :meth:`send`; what was not acknowledged counts as not written.
         """
+
+    def forget_failure(self) -> None:
+        """Starts again without a :meth:`flush`: whoever got the error repeats what was sent since the last one. In a
+        transaction it has no effect."""
 
     @property
     def absent_topics(self) -> tuple[str, ...]:

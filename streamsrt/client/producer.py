@@ -33,7 +33,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from streamsrt.client.absent_topics import AbsentTopics, absent_text, is_changelog
+from streamsrt.assignment.internal_topics import is_changelog
+from streamsrt.client.absent_topics import AbsentTopics, absent_text
 from streamsrt.client.batch_queue import PartitionQueue, QueuedBatch
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
@@ -141,6 +142,8 @@ class Producer:
             self._raise_error()
             if self._transaction is not None:
                 self._check_transactional(batch)
+            elif self._failure is not None:
+                raise self._failure
             if self._buffered_bytes + size > self._config.buffer_memory and not self._settling:
                 self._wait_for_room(size)
             self._number += 1
@@ -185,9 +188,17 @@ class Producer:
                     self._changed.wait(left_s if left_s < math.inf else None)
             finally:
                 self._flushing -= 1
+            if self._transaction is None:
+                # Also if it was raised already: whoever got it may have caught it.
+                self._error, self._failure = self._failure or self._error, None
             self._raise_error()
             acked, self._acked = self._acked, {}
             return acked
+
+    def forget_failure(self) -> None:
+        if self._transaction is None:
+            with self._lock:
+                self._error = self._failure = None
 
     def give_up_after(self, timeout_s: float) -> None:
         self._give_up_at = min(self._give_up_at, self._loop.time() + timeout_s)
@@ -205,7 +216,8 @@ class Producer:
 
     @property
     def has_failed(self) -> bool:
-        """Whether anything failed since the last :meth:`restart`, even if the error was raised already."""
+        """Whether anything failed since the last :meth:`restart`, even if the error was raised already. Without
+        transactions, since the last flush."""
         with self._lock:
             return self._failure is not None or self._closed
 

@@ -446,6 +446,9 @@ class AgentNode:
         """How many records are not acknowledged."""
         return sum(worker.unfinished for worker in self._workers)
 
+    queued = 0
+    """They have no turns that could be foreseen."""
+
     @property
     def waiting(self) -> int:
         """How many records its calls have not taken."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from faust.exceptions import KeyDecodeError
 from mode.utils.times import want_seconds
 
+from streamsrt.assignment.internal_topics import CHANGELOG_SUFFIX
 from streamsrt.faust.decoding import plain_key, plain_value
 from streamsrt.faust.expiry import RowExpiry, order_of
 from streamsrt.faust.guarded import guard, unguard
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _MEMO_MAX = 100_000
 TableHooks = tuple[Callable[..., object], Callable[..., object], Callable[..., object]]
-_CHANGELOG = "-changelog"
 
 
 def store_of(table: faust.Table, taken: TakenSets | None = None) -> Store:
@@ -108,8 +108,8 @@ def schema_of(table: faust.Table) -> faust.SchemaT:
 def kept_as(table: faust.Table) -> str | None:
     """The name in that of its changelog, ``{id}-NAME-changelog``; None where the program calls the topic something else."""
     name, beginning = changelog_of(table), f"{table.app.conf.id}-"
-    between = name.removeprefix(beginning).removesuffix(_CHANGELOG)
-    return between if between and name == f"{beginning}{between}{_CHANGELOG}" else None
+    between = name.removeprefix(beginning).removesuffix(CHANGELOG_SUFFIX)
+    return between if between and name == f"{beginning}{between}{CHANGELOG_SUFFIX}" else None
 
 
 def _renamed_from(table: faust.Table) -> str | None:

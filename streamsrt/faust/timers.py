@@ -130,6 +130,7 @@ class Jobs:
         env.windows.append(self)
 
     room = 1 << 20
+    queued = 0
 
     @property
     def is_calling(self) -> bool:

@@ -8,6 +8,7 @@
 - ``requests``           the requests of a member: what a heartbeat contains, and when task offsets are reported
 - ``session``            the member's side of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> Step``
 - ``session_events``     the events that the sessions of both protocols share
+- ``shared_endpoints``   what the log says of two instances with one ``application.server``
 - ``state``              the state of a member (``Session``), its events, and their results (``Step``): values only
 - ``state_marks``        marks of what a version keeps, which each member tells the group
 - ``state_settings``     what its stores are set to, which each member tells beside the marks

@@ -44,7 +44,7 @@ from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.store_origins import marks_tag
-from streamsrt.runtime.topology_version import check_group, digest_tag, versions_tag
+from streamsrt.runtime.topology_version import check_joined, digest_tag, versions_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
@@ -150,7 +150,7 @@ def assemble(
         routing=routing,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
-        check_version=lambda: check_group(config, topology, network.admin),
+        check_version=lambda: check_joined(config, topology, network.admin, membership),
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:

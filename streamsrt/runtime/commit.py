@@ -166,6 +166,7 @@ class Committer:
         """Drops unsent output and uncommitted offsets: the tasks belong to other members, or repeat their work."""
         self._pending.clear()
         self._collector.discard()
+        self._network.producer.forget_failure()
 
 
 def allow_queries(idle: AbstractContextManager[None]) -> None:

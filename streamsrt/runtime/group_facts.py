@@ -23,6 +23,7 @@ from streamsrt.assignment.in_flight import (
     names_held_tasks,
     written_topics,
 )
+from streamsrt.assignment.internal_topics import is_changelog
 from streamsrt.assignment.refused_update import named_rollback
 from streamsrt.assignment.value_versions import NO_VERSIONS, ValueVersions, read_versions
 from streamsrt.assignment.version_backoff import named_setbacks
@@ -320,7 +321,7 @@ def repartition_topics_there(admin: Administering, group: str) -> Iterator[str]:
 
 def changelogs_there(admin: Administering, group: str) -> Iterator[str]:
     """Yields topics named like changelogs of this group, in the same way."""
-    return (topic for topic in _own_topics_there(admin, group) if topic.endswith("-changelog"))
+    return (topic for topic in _own_topics_there(admin, group) if is_changelog(topic))
 
 
 def _own_topics_there(admin: Administering, group: str) -> Iterator[str]:

@@ -32,6 +32,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, TopologyMismatchError
+from streamsrt.membership.shared_endpoints import shared_endpoint_text
+from streamsrt.membership.values import GroupMembership
 from streamsrt.runtime.group_facts import settled_classic_group
 from streamsrt.runtime.left_records import refuse_left_records
 from streamsrt.runtime.store_origins import (
@@ -77,13 +79,24 @@ def versions_tag(topology: Topology, application_id: str) -> dict[str, str]:
     return {VALUE_VERSIONS: written} if written else {}
 
 
+def check_joined(config: StreamsConfig, topology: Topology, admin: Administering, membership: GroupMembership) -> None:
+    """Checks the group as :func:`check_group` does, for a member that has joined it."""
+    check_group(config, topology, admin, own=membership)
+
+
 def check_group(
-    config: StreamsConfig, topology: Topology, admin: Administering, on_disk: LocalVersion | None = None
+    config: StreamsConfig,
+    topology: Topology,
+    admin: Administering,
+    on_disk: LocalVersion | None = None,
+    own: GroupMembership | None = None,
 ) -> bool:
     """Requests the group's members and checks them; whether there are none. Raises TopologyMismatchError as
     :func:`check_members` does, and BrokerError.
 
-    ``on_disk``: of an instance that starts. Warns if nobody can tell what generated store names stand for.
+    ``on_disk``: of an instance that starts. ``own``: a member that has joined; in a streams group, it is warned of another
+    instance with its endpoint (members of a classic group find out by themselves). Warns
+    if nobody can tell what generated store names stand for.
     """
     name = config.application_id
     # A version without an epoch is the first one, or the running one.
@@ -91,6 +104,8 @@ def check_group(
     if config.group_protocol != "classic":
         (group,) = admin.describe_streams_groups([name])
         check_members(name, topology, group)
+        if own is not None:
+            warn_of_shared_endpoint(group, own)
         is_alone = not group.members
     elif may_be_misread(topology) and (is_later or on_disk is not None):
         # The group's leader compares versions by their digests.
@@ -184,6 +199,22 @@ def check_members(
                 f"another topology under the same topology epoch {topology.epoch}. {_advice(topology.epoch + 1)}"
             )
     check_origins(application_id, topology, _streams_members(described))
+
+
+def warn_of_shared_endpoint(described: types.StreamsGroupDescribeResponse.DescribedGroup, own: GroupMembership) -> None:
+    """Logs a warning if a member of another process has the member's endpoint."""
+    endpoint = own.endpoint
+    if endpoint is None:
+        return
+    others = [
+        _member_name(each.member_id, each.client_host)
+        for each in described.members
+        if each.process_id != own.process_id
+        and each.user_endpoint is not None
+        and (each.user_endpoint.host, each.user_endpoint.port) == (endpoint.host, endpoint.port)
+    ]
+    if others:
+        logger.warning("%s", shared_endpoint_text(endpoint, f"member {own.member_id}", others))
 
 
 def _streams_members(described: types.StreamsGroupDescribeResponse.DescribedGroup) -> Iterator[RunningMember]:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -104,14 +104,27 @@ def way_back(facts: GroupFacts, former: FormerVersion) -> Obstacle | None:
 def only_later_topics(facts: GroupFacts, former: FormerVersion) -> frozenset[str]:
     """Returns repartition topics of later versions that the former one does not have, as far as the group knows both."""
     if facts.kind == "classic":
-        known: Iterator[frozenset[str]] = (each.reads for each in former.leaving)
         own = frozenset().union(*(each.reads for each in former.members))
+        return topics_of_later(facts, former.epoch, own, former.leaving)
+    own_topics = [each.repartition_topics for each in facts.versions if each.epoch == former.epoch]
+    return topics_of_later(facts, former.epoch, own_topics[0], former.leaving) if own_topics else frozenset()
+
+
+def topics_of_later(
+    facts: GroupFacts, epoch: int, own: Collection[str], leaving: Sequence[MemberFacts]
+) -> frozenset[str]:
+    """Returns the repartition topics that a rollback to the version with that epoch leaves without a reader.
+
+    ``own``: the topics that it reads itself. Of a streams group these are topics of its later versions, but for those that
+    it was rolled back from already; of a classic group those that the members that leave read.
+    """
+    if facts.kind == "classic":
+        known = [each.reads for each in leaving]
     else:
-        own_topics = [each.repartition_topics for each in facts.versions if each.epoch == former.epoch]
-        if not own_topics:
-            return frozenset()
-        known, own = (each.repartition_topics for each in facts.versions if each.epoch > former.epoch), own_topics[0]
-    return frozenset(topic for topic in frozenset().union(*known) - own if is_called_repartition(facts.name, topic))
+        later = [each for each in facts.versions if each.epoch > epoch and not each.is_sent_back]
+        known = [facts.repartition_topics, *(each.repartition_topics for each in later)]
+    known_topics = frozenset[str]().union(*known)
+    return frozenset(topic for topic in known_topics.difference(own) if is_called_repartition(facts.name, topic))
 
 
 class WayBack:

@@ -74,6 +74,11 @@ class NotThereYetError(BrokerError):
         super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
 
 
+class CallsGivenUpError(StreamsError):
+    """An instance that was asked to end does not wait any longer for asynchronous calls: what was processed since the last
+    commit is processed again, by other instances or at the next start."""
+
+
 class ErrorAction(Enum):
     """What is done about an error."""
 
@@ -101,9 +106,10 @@ _STATE = ErrorPolicy(ErrorAction.END_UNDONE, ErrorAction.END_UNDONE)
 
 ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
     {
-        # Results may be lost: a producer's delivery time-out, a fenced producer, an aborted transaction.
+        # Results may be lost: a producer's delivery time-out, a fenced producer, an aborted transaction; or are not there.
         DeliveryTimeoutError: ErrorPolicy(ErrorAction.START_OVER, ErrorAction.START_OVER),
         TransactionLostError: _LOST,
+        CallsGivenUpError: ErrorPolicy(ErrorAction.START_OVER, ErrorAction.START_OVER),
         ProducerFencedError: _LOST,
         # The cluster is unreachable, overloaded or unsuitable, or refuses a request.
         BrokerError: _CLUSTER,

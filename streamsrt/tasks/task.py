@@ -359,6 +359,16 @@ class Task:
         """How many asynchronous calls are unfinished, those that wait for their turn included."""
         return self._runner.env.pending_calls
 
+    @property
+    def queued_calls(self) -> int:
+        """How many asynchronous calls wait for their turn."""
+        return self._runner.env.queued_calls
+
+    @property
+    def may_call(self) -> bool:
+        """Whether a commit may have to wait for asynchronous calls."""
+        return bool(self._runner.env.windows)
+
     def calls_under_way(self) -> list[str]:
         """Describes the pending asynchronous calls and their maximum duration."""
         return self._runner.env.calls_under_way()

@@ -136,6 +136,44 @@ def connecting(port: int) -> None:
             held.pop(0).close()
 
 
+def transacting(topic: str, partitions: int, clients: int = 4) -> Callable[[int], None]:
+    """Clients that begin and abort transactions of all partitions of a topic, which one of them makes."""
+
+    def transact(port: int) -> None:
+        wire = Wire(port, timeout_s=120)
+        wire.ask(creation(topic, partitions))
+        wire.close()
+        threads = [threading.Thread(target=one, args=(port, f"attacker-{i}")) for i in range(clients)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def one(port: int, name: str) -> None:
+        wire = Wire(port, timeout_s=120)
+        begun = wire.ask(types.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 2)
+        request = types.AddPartitionsToTxnRequest
+        entry = request.AddPartitionsToTxnTopic(name=topic, partitions=[*range(partitions)])
+        adding = request(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[entry],
+        )
+        ending = types.EndTxnRequest(
+            transactional_id=name,
+            producer_id=begun.producer_id,
+            producer_epoch=begun.producer_epoch,
+            committed=False,
+        )
+        while True:
+            (answer,) = wire.ask(adding, 3).results_by_topic_v3_and_below
+            assert not answer.results_by_partition[0].partition_error_code
+            assert not wire.ask(ending, 2).error_code
+
+    return transact
+
+
 # ----------------------------------------------------------------------------------------------------------- the attacks
 
 
@@ -203,6 +241,17 @@ def attacks() -> Iterator[Attack]:
         "each array of each API, 15,000 elements",
         asking([whole_frame(huge.frame(15_000)) for huge in every_array() if huge.api_key != ApiKey.CREATE_TOPICS]),
     )
+    producing = types.ProduceRequest(acks=1, timeout_ms=1000)
+    producing.topic_data = [types.ProduceRequest.TopicProduceData(name="", partition_data=[])] * 5300
+    yield Attack("Produce of 5,300 topics without partitions", asking([sized(producing, 9)]))
+    adding = types.AddPartitionsToTxnRequest(v3_and_below_transactional_id="attacker")
+    added = types.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    adding.v3_and_below_topics = [added(name="canary", partitions=[0] * (WHOLE_ELEMENTS_MAX - 10))]
+    yield Attack("AddPartitionsToTxn of one, 20,000 times", asking([sized(adding, 3)]))
+    adding.v3_and_below_topics = [added(name="", partitions=[])] * (WHOLE_ELEMENTS_MAX - 10)
+    yield Attack("AddPartitionsToTxn of 20,000 topics without any", asking([sized(adding, 3)]))
+    yield Attack("transactions of 344 partitions", transacting("wide", 344))
+    yield Attack("transactions of 3,000 partitions", transacting("wider", 3000))
     names = [f"unknown-{i}" for i in range(WHOLE_ELEMENTS_MAX - 1)]
     state = types.DeleteTopicsRequest.DeleteTopicState
     yield Attack(

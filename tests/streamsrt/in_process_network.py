@@ -145,10 +145,22 @@ class InProcessProducer:
         self.sent: list[tuple[TopicPartition, bytes, int]] = []
         self.fails_with: list[Exception] = []
         """What the next flushes raise; what had been sent is dropped then, as the real producer does."""
+        self.failure: Exception | None = None
+        """What each send and the next flush raise."""
         self.gives_up_after_s: float | None = None
         self.absent_topics: tuple[str, ...] = ()
 
+    def fail(self, error: Exception) -> None:
+        """What had been sent is dropped between two calls."""
+        self.sent.clear()
+        self.failure = error
+
+    def forget_failure(self) -> None:
+        self.failure = None
+
     def send(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, record_count: int) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.sent.append(((topic, partition), bytes(batch), record_count))
 
     def give_up_after(self, timeout_s: float) -> None:
@@ -156,6 +168,9 @@ class InProcessProducer:
 
     def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
         sent, self.sent = self.sent, []
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
         if self.fails_with:
             raise self.fails_with.pop(0)
         ends = {}

@@ -38,7 +38,7 @@ from topology.spec.errors import (
     TopologyError,
     UnknownStoreError,
 )
-from topology.spec.names import is_generated
+from topology.spec.names import REPARTITION_SUFFIX, is_generated
 from topology.spec.processor_wrapper import PROCESSOR_WRAPPER_KEY
 
 EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
@@ -264,7 +264,7 @@ def check_explicit_names(unfinished: UnfinishedTopology) -> UnfinishedTopology:
         f"store {name} ({unfinished.stores[name].site})" for name in sorted(unfinished.stores) if is_generated(name)
     ]
     for topic in sorted(unfinished.repartitions):
-        if is_generated(topic.removesuffix("-repartition")):
+        if is_generated(topic.removesuffix(REPARTITION_SUFFIX)):
             generated.append(f"repartition topic {topic} ({sites.get(topic)})")
     if generated:
         raise TopologyError(

@@ -17,14 +17,13 @@ from topology.graph.join_sides import changed_places
 from topology.graph.origins import Origin
 from topology.graph.outline import StoreOutline, TopicSerdes, TopologyOutline
 from topology.graph.row_windows import RowWindows, misread_meaning
-from topology.spec.names import is_generated
+from topology.spec.names import REPARTITION_SUFFIX, is_generated
 
 FORMAT = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
 """What the bytes of a store's rows depend on."""
 
 KEY_SERDE, VALUE_SERDE, PLAIN_ROWS = "key_serde", "value_serde", "plain_rows"
 PARTITIONER, OWN_PARTITIONER, DEFAULT_PARTITIONER = "partitioner", "one of the program", "the default one"
-_REPARTITION = "-repartition"
 
 Why: TypeAlias = Literal["version", "upcast", "format", "windows", "sides", "swapped", "another"]
 
@@ -148,7 +147,7 @@ def kept_by(version: TopologyOutline) -> dict[str, Kept[Origin]]:
     """All that a version keeps, by the name that its topic has."""
     found = {
         name: Kept(
-            is_generated=is_generated(name.removesuffix(_REPARTITION)),
+            is_generated=is_generated(name.removesuffix(REPARTITION_SUFFIX)),
             origin=version.origins.get(name),
             format=_topic_format(version, name),
         )

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from topology.graph.operations import Function, Operation
 from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
+from topology.spec.names import CHANGELOG_SUFFIX
 from topology.spec.row_versions import StoredUpcasts
 from topology.spec.stores import KindName
 
@@ -95,7 +96,7 @@ class StoreSpec:
 
     @property
     def changelog_name(self) -> str:
-        return self.source_topic or f"{self.kept_as}-changelog"
+        return self.source_topic or f"{self.kept_as}{CHANGELOG_SUFFIX}"
 
     @property
     def has_own_changelog(self) -> bool:

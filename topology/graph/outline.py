@@ -16,6 +16,7 @@ from topology.graph.patterns import matches
 from topology.graph.row_windows import RowWindows
 from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
+from topology.spec.names import CHANGELOG_SUFFIX
 from topology.spec.row_versions import Upcast, plain_serde, writing_serde
 
 FORMAT = 1
@@ -60,7 +61,7 @@ class StoreOutline:
     @property
     def own_changelog(self) -> str:
         """What its changelog is called, where it has one of its own."""
-        return f"{self.kept_as}-changelog"
+        return f"{self.kept_as}{CHANGELOG_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ _ANY_GENERATED = re.compile(
 """With what joins put behind the name of their step, for their stores and topics."""
 
 REPARTITION_SUFFIX = "-repartition"
+CHANGELOG_SUFFIX = "-changelog"
 
 
 def check_name(name: str, what: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from streamsrt.assignment.internal_topics import is_changelog
 from streamsrt.backfill.errors import PlanError, UnplacedRowError
 from streamsrt.backfill.group import running_state
 from streamsrt.backfill.log_reading import read_log
@@ -134,4 +135,4 @@ def missing_changelogs(missing: Mapping[str, str], origin: str, there: Iterable[
 
 
 def _changelogs_of(origin: str, there: Iterable[str]) -> Iterator[str]:
-    return (topic for topic in there if topic.startswith(f"{origin}-") and topic.endswith("-changelog"))
+    return (topic for topic in there if topic.startswith(f"{origin}-") and is_changelog(topic))

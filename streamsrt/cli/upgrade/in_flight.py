@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from streamsrt.assignment.in_flight import is_called_repartition
 from streamsrt.client.network import NetworkThread
 from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, repartition_topics_there, unread_records
+from streamsrt.runtime.way_back import topics_of_later
 from streamsrt.wording import counted
 from topology.graph.topology import Topology
 
@@ -32,18 +32,13 @@ def topics_left(
     is_raised: bool,
 ) -> frozenset[str]:
     """The topics that no member reads once the leaving members are gone and the group runs ``former``."""
-    if facts.kind == "classic" and not facts.members:
-        known = frozenset(repartition_topics_there(network.admin, facts.name))
-    elif facts.kind == "classic":
-        known = frozenset().union(*(each.reads for each in leaving))
-    elif is_raised:
-        known = frozenset(repartition_topics_there(network.admin, facts.name)) if leaving else frozenset()
-    else:
-        lowest = min((each.epoch for each in staying if each.epoch is not None), default=facts.epoch or 0)
-        later = (each.repartition_topics for each in facts.versions if each.epoch > lowest and not each.is_sent_back)
-        known = facts.repartition_topics.union(*later)
     own = {f"{facts.name}-{topic.name}" for part in former.subtopologies for topic in part.repartition_source_topics}
-    return frozenset(topic for topic in known - own if is_called_repartition(facts.name, topic))
+    if is_raised and facts.kind == "streams" and not leaving:
+        return frozenset()
+    if (is_raised and facts.kind == "streams") or (facts.kind == "classic" and not facts.members):
+        return frozenset(repartition_topics_there(network.admin, facts.name)) - own
+    lowest = min((each.epoch for each in staying if each.epoch is not None), default=facts.epoch or 0)
+    return topics_of_later(facts, lowest, own, leaving)
 
 
 def unread_of(network: NetworkThread, group: str, topics: Collection[str]) -> InFlight:

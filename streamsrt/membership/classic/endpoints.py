@@ -27,6 +27,7 @@ from streamsrt.membership.classic.values import (
     ClassicSubscription,
     Topology,
 )
+from streamsrt.membership.shared_endpoints import shared_endpoint_text
 from streamsrt.membership.values import Answers, Endpoint, Partitions, Task, TopicPartition
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.types import DescribeGroupsRequest, DescribeGroupsResponse, StreamsGroupHeartbeatRequest
@@ -48,7 +49,7 @@ Group: TypeAlias = DescribeGroupsResponse.DescribedGroup
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """``known``: the generation of the last valid response. ``tries``: invalid responses since then. ``reported``: the
-    last map reported."""
+    last map reported. ``sharing``: the members of other processes with this member's endpoint, as last reported."""
 
     known: int = NO_GENERATION
     send_at_ms: int | None = None
@@ -56,6 +57,7 @@ class Lookup:
     tries: int = 0
     members: int = 1
     reported: Answers | None = None
+    sharing: frozenset[str] = frozenset()
 
 
 class LookupStep(NamedTuple):
@@ -96,8 +98,12 @@ def answered(lookup: Lookup, session: Session, response: DescribeGroupsResponse,
     if why_not is not None:
         return failed(lookup, session, why_not, now_ms)
     found = _by_endpoint(members.values(), session.membership.topology)
-    known = Lookup(known=session.generation, members=len(group.members), reported=found)
-    return LookupResult(known, None if found == lookup.reported else found)
+    sharing = _sharing(group, members, session)
+    known = Lookup(known=session.generation, members=len(group.members), reported=found, sharing=sharing)
+    warning, endpoint = None, session.membership.endpoint
+    if endpoint is not None and not sharing <= lookup.sharing:
+        warning = shared_endpoint_text(endpoint, f"member {session.member_id}", sharing)
+    return LookupResult(known, None if found == lookup.reported else found, warning)
 
 
 def failed(lookup: Lookup, session: Session, reason: str, now_ms: int) -> LookupResult:
@@ -163,6 +169,18 @@ def _why_not(group: Group, members: Mapping[str, _Member], session: Session) -> 
     if others:
         return f"the assignment of member {others[0]} is not of generation {session.generation}"
     return None
+
+
+def _sharing(group: Group, members: Mapping[str, _Member], session: Session) -> frozenset[str]:
+    """The members of other processes with this member's endpoint, in words."""
+    own = session.membership
+    return frozenset(
+        f"member {each.member_id} on {each.client_host.lstrip('/')}"
+        for each in group.members
+        if (known := members.get(each.member_id)) is not None
+        and known.subscription.endpoint == own.endpoint
+        and known.subscription.process_id != own.process_id
+    )
 
 
 def _by_endpoint(members: Iterable[_Member], topology: Topology) -> Answers:

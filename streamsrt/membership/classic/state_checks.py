@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
+from streamsrt.assignment.internal_topics import CHANGELOG_SUFFIX
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.view import Version, View
 from streamsrt.membership.state_marks import Marks, OriginMark, name_mark
@@ -21,8 +22,6 @@ from streamsrt.membership.state_settings import told_state
 from topology.graph.diff import KEEP_SIDES, SWAP_BACK, cure_of_records, values_not_read
 from topology.graph.misread import VALUE_SERDE, Kept, Misread, misread
 from topology.graph.row_windows import misread_meaning
-
-_CHANGELOG = "-changelog"
 
 
 def problem_of_state(view: View, version: Version, without: Container[str], group_id: str) -> str | None:
@@ -48,8 +47,8 @@ def _names(texts: Iterable[Topology], group_id: str) -> dict[str, str]:
     start = f"{group_id}-"
     topics = {topic.removeprefix(start) for text in texts for topic in text.topics() if topic.startswith(start)}
     return {
-        name_mark(topic.removesuffix(_CHANGELOG)): f"store {topic.removesuffix(_CHANGELOG)!r}"
-        if topic.endswith(_CHANGELOG)
+        name_mark(topic.removesuffix(CHANGELOG_SUFFIX)): f"store {topic.removesuffix(CHANGELOG_SUFFIX)!r}"
+        if topic.endswith(CHANGELOG_SUFFIX)
         else f"repartition topic {topic!r}"
         for topic in topics
     }

@@ -82,6 +82,8 @@ class Window(Protocol):
     @property
     def unfinished(self) -> int: ...
     @property
+    def queued(self) -> int: ...
+    @property
     def room(self) -> int: ...
     @property
     def under_way(self) -> str: ...
@@ -389,6 +391,11 @@ class Environment:
     def pending_calls(self) -> int:
         """Returns how many asynchronous calls are unfinished, those that wait for their turn included."""
         return sum(window.unfinished for window in self.windows)
+
+    @property
+    def queued_calls(self) -> int:
+        """Returns how many asynchronous calls wait for their turn."""
+        return sum(window.queued for window in self.windows)
 
     @property
     def room(self) -> int | None:

@@ -74,6 +74,11 @@ class CallWindow:
         return self._unfinished
 
     @property
+    def queued(self) -> int:
+        """How many calls wait for their turn, so far as it is known. Withdrawn ones do not."""
+        return max(0, self._unfinished - len(self._withdrawn) - self._concurrency)
+
+    @property
     def under_way(self) -> str:
         """Returns what it waits for and for how long at most; empty if nothing is pending."""
         if not self._unfinished:

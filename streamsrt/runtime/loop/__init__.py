@@ -7,5 +7,6 @@
 - ``machine``: ``step``, the only place that decides what is done next and when.
 - ``report``: why a commit is late, a poll was skipped or nothing happens, computed from the state.
 - ``progress``: what the thread publishes and logs about its tasks.
+- ``last_calls``: how long a last commit waits for asynchronous calls.
 - ``thread``: :class:`~streamsrt.runtime.loop.thread.StreamThread`, which owns the tasks and executes the actions.
 """

@@ -39,6 +39,7 @@ from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.failures import NotCommittedError, commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
+from streamsrt.runtime.loop.last_calls import LastCalls
 from streamsrt.runtime.loop.machine import has_assignment, initial, may_be_drained, step
 from streamsrt.runtime.loop.progress import ProgressReporter
 from streamsrt.runtime.loop.report import report
@@ -85,9 +86,9 @@ from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
 from streamsrt.runtime.watchdog import stuck_text
-from streamsrt.tasks.error_policy import ErrorAction, action_for
+from streamsrt.tasks.error_policy import CallsGivenUpError, ErrorAction, action_for
 from streamsrt.tasks.manager.damage import damaged_store
-from streamsrt.tasks.manager.owned_task import STARTING, OwnedTask
+from streamsrt.tasks.manager.owned_task import STARTING, OwnedTask, Phase
 from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.tasks.manager.task_offsets import TaskOffsets
 from streamsrt.tasks.restore.changelog_work import StepMeter
@@ -97,7 +98,6 @@ logger = logging.getLogger(__name__)
 _ADMIN_TIMEOUT_S = 5.0
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
-CALLS_LOG_INTERVAL_MS = 10_000
 STOP_TIMEOUT_S = 20.0
 """Orchestrators kill after 30 s, by default."""
 
@@ -148,7 +148,6 @@ class StreamThread:
         self.is_paused = False
         self.leaving = GroupMembershipOperation.DEFAULT
         self._stop_requested = False
-        self._leaves_queued_calls = False
         self.is_stopped_by_program = False
         """Whether the program itself asked for the end."""
         self._state = initial(settings, now_ms())
@@ -163,7 +162,7 @@ class StreamThread:
         manager.on_close = self._reporter.log_last_drops
         manager.while_calling = self._while_calling
         manager.on_stop_request = self._stop_by_program
-        self._calls_logged_ms: int | None = None
+        self._last_calls = LastCalls(now_ms)
         self._has_logged_advice = False
         self._has_started_over = False
         self._undone: StreamsError | None = None
@@ -177,7 +176,8 @@ class StreamThread:
         A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop
         checks the flag anyway, after ``poll.ms`` at the latest.
         """
-        self._stop_requested = self._leaves_queued_calls = True
+        self._stop_requested = True
+        self._last_calls.limit()
         self._committer.give_up_after(STOP_TIMEOUT_S)
         if wake:
             self._network.wake()
@@ -274,7 +274,7 @@ class StreamThread:
                 except StreamsError as error:
                     self._handle_error(error, alone=not self._committer.is_atomic)
             case SendOutputs():
-                self._flush_outputs()
+                self._send_outputs()
             case CommitAll():
                 self._commit_all()
             case PurgeRepartitionTopics():
@@ -356,6 +356,12 @@ class StreamThread:
         self._processed_now = processed
         self._reporter.processed_records += processed
 
+    def _send_outputs(self) -> None:
+        try:
+            self._flush_outputs()
+        except StreamsError as error:
+            self._handle_error(error, alone=False)
+
     # ------------------------------------------------------------------------------------------------------------ commit
 
     def _commit_all(self) -> None:
@@ -382,12 +388,19 @@ class StreamThread:
                 raise error
 
     def _start_over(self, error: StreamsError) -> None:
-        if self._is_stopping():
-            self._undone = NotCommittedError(f"results could not be written: {error}")
-        logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
-        with self._manager.assignment_changes.because(
-            f"results could not be written, it restarts from the last commit: {error}"
-        ):
+        if isinstance(error, CallsGivenUpError):
+            # A stop as it is meant to be: nothing has failed.
+            logger.warning(
+                "%s. What was processed since the last commit is processed again, by other instances or at the next start",
+                error,
+            )
+            why = str(error)
+        else:
+            if self._is_stopping():
+                self._undone = NotCommittedError(f"results could not be written: {error}")
+            logger.warning("results could not be written; the tasks restart from the last commit: %s", error)
+            why = f"results could not be written, it restarts from the last commit: {error}"
+        with self._manager.assignment_changes.because(why):
             self._manager.restart_all()
         self._has_started_over = True
         self._committer.forget()
@@ -443,23 +456,14 @@ class StreamThread:
             )
 
     def _leave_queued_calls(self, owned: OwnedTask) -> None:
-        if self._leaves_queued_calls:
+        if self._last_calls.is_limited:
             owned.task.leave_queued_calls()
 
     def _while_calling(self, owned: OwnedTask) -> None:
-        """Logs repeatedly which pending calls delay the stop: a call may take any time."""
+        """Looks which pending calls delay the stop: a call may take any time."""
         self._leave_queued_calls(owned)
-        now_ms, logged_ms = self._now_ms(), self._calls_logged_ms
-        if not self._is_stopping() or (logged_ms is not None and now_ms - logged_ms < CALLS_LOG_INTERVAL_MS):
-            return
-        self._calls_logged_ms = now_ms
-        for text in owned.task.calls_under_way():
-            logger.warning(
-                "before it ends, task %s waits for %s. A second Ctrl-C ends it at once; the records "
-                "of these calls are then processed again at the next start",
-                owned,
-                text,
-            )
+        if self._is_stopping():
+            self._last_calls.watch(str(owned), owned.task.queued_calls, owned.task.calls_under_way())
 
     def _close_lost_tasks(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
@@ -500,13 +504,25 @@ class StreamThread:
                 owned.task.end()
         except StreamsError as error:
             self._handle_error(error, alone=False)
-        self._commit(self._manager.running() if leaving and self._committer.is_atomic else leaving)
+        for tasks in self._committed_in_turn(leaving):
+            # A failure of those before may have closed them.
+            self._commit([owned for owned in tasks if owned.phase is Phase.RUNNING])
         for _ in range(_EPOCH_ATTEMPTS):
             if not self._committer.is_stale or self._member.member_epoch < 0:
                 break
             self._blocking.pause(_EPOCH_POLL_S)
             self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
         self._reporter.processed_records -= sum(owned.task.left_records for owned in leaving)
+
+    def _committed_in_turn(self, leaving: list[OwnedTask]) -> list[list[OwnedTask]]:
+        """Which tasks are committed together. At a stop, those without calls come first: they need not repeat their work if
+        the calls of others take too long."""
+        if leaving and self._committer.is_atomic:
+            return [self._manager.running()]
+        if not self._last_calls.is_limited:
+            return [leaving]
+        calling = [owned for owned in leaving if owned.task.may_call]
+        return [[owned for owned in leaving if not owned.task.may_call], calling]
 
     def _release(self) -> None:
         self._commit_before_close(self._manager.running())
@@ -552,6 +568,7 @@ class StreamThread:
             else:
                 if isinstance(error, RecordError) and not self._committer.is_atomic:
                     # The dead letter of the failed record. Other results may be written twice: at least once.
+                    self._network.producer.forget_failure()
                     self._flush_outputs()
                     self._network.producer.flush(_ADMIN_TIMEOUT_S)
                 self._committer.forget()

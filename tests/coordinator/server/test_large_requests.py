@@ -28,8 +28,6 @@ ARRAYS = list(every_array())
 NEWEST = {(each.api_key, *(field.attribute for field in each.path)): each for each in ARRAYS}.values()
 """Each array in the highest version that has it."""
 COUNT = 1500
-RECORDS_COUNT = 9000
-"""Frames of Produce and Fetch may be larger before they are looked at so closely."""
 WHOLE = {
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -81,10 +79,6 @@ def _smallest_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slices, "SLICE_S", -1.0)
 
 
-def count_of(huge: Huge) -> int:
-    return RECORDS_COUNT if huge.api_key in {ApiKey.PRODUCE, ApiKey.FETCH} else COUNT
-
-
 def answered(broker: InProcessBroker, frame: bytes) -> bytes:
     """The answer. Raises ProtocolViolationError where the connection would be closed."""
 
@@ -104,11 +98,10 @@ def test_it_is_decided_for_each_api_whether_its_requests_are_taken_apart() -> No
 def test_more_elements_than_allowed_are_refused(
     broker: InProcessBroker, huge: Huge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = count_of(huge)
-    monkeypatch.setattr(splitting, "ELEMENTS_MAX", count - 1)
-    monkeypatch.setattr(splitting, "WHOLE_ELEMENTS_MAX", count - 1)
-    with pytest.raises(ProtocolViolationError, match=f"with more than {count - 1} elements"):
-        answered(broker, huge.frame(count))
+    monkeypatch.setattr(splitting, "ELEMENTS_MAX", COUNT - 1)
+    monkeypatch.setattr(splitting, "WHOLE_ELEMENTS_MAX", COUNT - 1)
+    with pytest.raises(ProtocolViolationError, match=f"with more than {COUNT - 1} elements"):
+        answered(broker, huge.frame(COUNT))
 
 
 @pytest.mark.usefixtures("_smallest_slices")
@@ -117,35 +110,31 @@ def test_more_elements_than_allowed_are_refused(
 def test_others_get_their_turn_while_a_large_request_is_answered(
     broker: InProcessBroker, huge: Huge, distinct: bool
 ) -> None:
-    count = count_of(huge)
     before = broker.broker.slices.pauses
     with suppress(ProtocolViolationError):
-        answered(broker, huge.frame(count, distinct=distinct))
+        answered(broker, huge.frame(COUNT, distinct=distinct))
     is_numbers = huge.path[-1].element in {"int8", "int16", "int32", "int64", "uuid"}
     if not is_numbers:
-        assert broker.broker.slices.pauses - before >= count // STEP_ELEMENTS - 10
+        assert broker.broker.slices.pauses - before >= COUNT // STEP_ELEMENTS - 10
     assert broker.produce("few", b"alive", partition=2) >= 0
 
 
-LONG_STEPS = {
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.PRODUCE,
-}
-"""APIs of which a step, or what is done at once, may make more calls than :data:`CALLS_PER_STEP_MAX`. Partitions are added
-to a transaction all or none, by one record. Produce requests of up to ``LARGE_RECORDS_FRAME_BYTES`` are read at once,
-however many empty partitions they name."""
 CALLS_PER_STEP_MAX = 15_000
+"""What a step, or what is done at once, may make."""
 
 
 @pytest.mark.usefixtures("_smallest_slices")
-@pytest.mark.parametrize(
-    "huge", [huge for huge in NEWEST if huge.api_key not in LONG_STEPS], ids=lambda huge: huge.name
-)
+@pytest.mark.parametrize("huge", NEWEST, ids=lambda huge: huge.name)
 def test_no_step_of_a_large_request_is_long(broker: InProcessBroker, huge: Huge) -> None:
     frame = huge.frame(COUNT, distinct=True)
     # The readers and writers of a message are compiled when the first one comes.
     with suppress(ProtocolViolationError):
         answered(broker, frame)
+    assert 0 < longest_step(broker, frame) <= CALLS_PER_STEP_MAX
+
+
+def longest_step(broker: InProcessBroker, frame: bytes) -> int:
+    """How many calls the longest step makes until the request is answered."""
     longest = 0
 
     async def scenario() -> None:
@@ -165,7 +154,49 @@ def test_no_step_of_a_large_request_is_long(broker: InProcessBroker, huge: Huge)
 
     with suppress(ProtocolViolationError):
         asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
-    assert 0 < longest <= CALLS_PER_STEP_MAX
+    return longest
+
+
+@pytest.mark.usefixtures("_smallest_slices")
+@pytest.mark.parametrize("partitions", [3, 600])
+def test_no_step_of_a_transaction_of_many_partitions_is_long(broker: InProcessBroker, partitions: int) -> None:
+    name = f"of-{partitions}"
+    broker.create(name, partitions + 1)
+    begun = broker.ask(
+        types.InitProducerIdRequest(
+            transactional_id=name, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+        )
+    )
+
+    def frames() -> Iterator[bytes]:
+        topic = types.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=[*range(partitions)])
+        added = types.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[topic],
+        )
+        ended = types.EndTxnRequest(
+            transactional_id=name,
+            producer_id=begun.producer_id,
+            producer_epoch=begun.producer_epoch,
+            committed=True,
+        )
+        yield encode_request(added, 3, 7, "test")[4:]
+        yield encode_request(ended, 2, 7, "test")[4:]
+
+    def ends() -> list[int]:
+        topic = broker.broker.topics.get(name)
+        assert topic is not None
+        return [log.log_end_offset for log in topic.partitions]
+
+    # The first time, logs open their files.
+    for frame in frames():
+        answered(broker, frame)
+    assert ends() == [1] * partitions + [0], "a marker in each of them"
+    steps = [longest_step(broker, frame) for frame in frames()]
+    assert max(steps) <= CALLS_PER_STEP_MAX, steps
+    assert ends() == [2] * partitions + [0]
 
 
 class TestMetadataOfAllTopics:

@@ -171,6 +171,34 @@ def test_after_a_failure_the_producer_starts_anew(broker: ScriptedBroker, connec
     assert headers[1].base_sequence == 0
 
 
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_an_error_of_send_that_somebody_caught_comes_again(
+    broker: ScriptedBroker, connect: Connect, is_forgotten: bool
+) -> None:
+    network = connect(broker.address)
+    network.producer.send("t", 0, batch(0, 5), 5)
+    network.producer.flush(20.0)
+    broker.hooks[ApiKey.PRODUCE] = failing(1, produce_error(ErrorCode.INVALID_RECORD))
+    network.producer.send("t", 0, batch(5, 5), 5)
+
+    def caught() -> bool:
+        try:
+            network.producer.send("t", 1, batch(0, 5), 5)
+        except ProductionError:
+            return True
+        return False
+
+    assert any(caught() for _ in iter(lambda: broker.log("t", 1).end_offset > 10_000, True))
+    assert caught(), "what is sent now would be behind a gap"
+    if is_forgotten:
+        network.producer.forget_failure()
+    else:
+        with pytest.raises(ProductionError):
+            network.producer.flush(20.0)
+    network.producer.send("t", 0, batch(7, 5), 5)
+    assert network.producer.flush(20.0) == {("t", 0): 10}
+
+
 def test_a_full_buffer_blocks_and_says_so_in_the_end(broker: ScriptedBroker, connect: Connect) -> None:
     network = connect(broker.address, producer=ProducerConfig(buffer_memory=50_000, max_block_ms=200))
     broker.go_down()

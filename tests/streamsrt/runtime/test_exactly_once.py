@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -16,8 +18,9 @@ from streamsrt.client.values import (
     UnknownMemberError,
 )
 from streamsrt.errors import ConfigError, ProcessingError, ProductionError, StreamsError
-from streamsrt.membership.values import NOTHING, ReportOwned, Tasks, TasksLost
+from streamsrt.membership.values import NOTHING, LeftGroup, ReleaseTasks, ReportOwned, Tasks, TasksLost
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
+from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number
 from topology import StreamsBuilder, serdes
@@ -83,6 +86,9 @@ class InProcessTransactions:
 
     def abort(self, timeout_s: float) -> None:
         self._network.producer.sent.clear()
+
+    def give_up_after(self, timeout_s: float) -> None:
+        self._network.producer.give_up_after(timeout_s)
 
 
 class ExactlyOnceRig:
@@ -297,3 +303,35 @@ def test_a_batch_of_a_lost_transaction_is_dropped() -> None:
             pass
 
     transactional_sink(Lost())("out", 0, b"", 1)
+
+
+def test_a_stop_that_does_not_wait_for_calls_any_longer_aborts_the_transaction(make_member: MakeMember) -> None:
+    async def never(value: int) -> int:
+        await asyncio.Event().wait()
+        return value
+
+    builder = StreamsBuilder()
+    counts = builder.stream("in", key=serdes.string, value=serdes.integer).group_by_key().count(store="counts")
+    counts.to_stream().map_async(never, concurrency=1).to("out", key=serdes.string, value=serdes.long)
+    member = make_member(topology=builder.build(), cache_max_bytes=0)
+    member.network.write(("in", 0), keys("a", "b", "c"))
+    member.began(0)
+    rig, initialized = member.rig, member.transactions.initialized
+    assert member.transactions.is_open, "the changelog was sent"
+
+    class TimePasses(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            rig.clock_ms += CALLS_TIMEOUT_MS
+
+    handler, log = TimePasses(), logging.getLogger("streamsrt.runtime.loop.last_calls")
+    log.addHandler(handler)
+    try:
+        rig.thread.stop(wake=False)
+        rig.iterate()
+        rig.member.waiting += [ReleaseTasks(), LeftGroup()]
+        rig.thread.run()
+    finally:
+        log.removeHandler(handler)
+    assert (member.transactions.commits, member.committed(), member.network.producer.sent) == ([], {}, [])
+    assert member.transactions.initialized == initialized + 1, "which aborts what was sent"
+    assert len(rig.manager) == 0

@@ -11,9 +11,16 @@ import pytest
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment
-from streamsrt.runtime.topology_version import LocalVersion, check_members, check_replaced, digest_tag
+from streamsrt.membership.values import Endpoint, GroupMembership
+from streamsrt.runtime.topology_version import (
+    LocalVersion,
+    check_members,
+    check_replaced,
+    digest_tag,
+    warn_of_shared_endpoint,
+)
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
-from streamsrt.wire.types import DescribeGroupsResponse
+from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupHeartbeatRequest
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -104,6 +111,31 @@ def test_a_member_with_another_topology_under_the_same_epoch_is_refused() -> Non
         check_members("app", mine, fine)
     check_members("app", replace(mine, epoch=1), group(0, digest_tag(other)))
     check_members("app", mine, Response.DescribedGroup(group_id="app", error_code=69))
+
+
+def test_another_instance_with_the_same_endpoint_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    own = GroupMembership(
+        group_id="app",
+        member_id="me",
+        process_id="p1",
+        topology=StreamsGroupHeartbeatRequest.Topology(epoch=0, subtopologies=[]),
+        endpoint=Endpoint("app.example", 8080),
+    )
+
+    def described(process_id: str, port: int) -> Response.DescribedGroup:
+        found = group(0, {})
+        found.members[0].process_id = process_id
+        found.members[0].user_endpoint = Response.Endpoint(host="app.example", port=port)
+        return found
+
+    for fine in (described("p2", 8081), described("p1", 8080), group(0, {})):
+        warn_of_shared_endpoint(fine, own)
+    assert not caplog.messages
+    warn_of_shared_endpoint(described("p2", 8080), own)
+    (told,) = caplog.messages
+    assert told.startswith(
+        "member me, which is this instance, and member m on 10.0.0.7 have the same application.server app.example:8080: "
+    )
 
 
 def test_the_tag_fits_where_tags_are_limited() -> None:

@@ -18,7 +18,7 @@ from streamsrt.cli.upgrade.status import UNDER_WAY, UNKNOWN, exit_code, summary
 from streamsrt.runtime.failing_version import advice_to_failing
 from streamsrt.runtime.group_facts import GroupFacts, KnownVersion, MemberFacts, Task
 from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch, member_name
-from streamsrt.runtime.way_back import former_version, only_later_topics, way_back
+from streamsrt.runtime.way_back import FormerVersion, former_version, only_later_topics, topics_of_later, way_back
 
 NONE: frozenset[Task] = frozenset()
 
@@ -519,6 +519,14 @@ def test_what_only_later_versions_read_is_known_in_both_protocols(kind: Any) -> 
     former = former_version(facts)
     assert former is not None
     assert only_later_topics(facts, former) == {"app-g-repartition"}
+
+
+def test_a_version_that_was_sent_back_counts_no_more() -> None:
+    own, sent_back, later = (frozenset({f"app-{name}-repartition"}) for name in "abc")
+    versions = (KnownVersion(2, later), KnownVersion(1, sent_back, is_sent_back=True), KnownVersion(0, own))
+    facts = group(member("0", 0), member("2", 2), epoch=2, versions=versions)
+    former = FormerVersion(0, facts.with_epoch(0), facts.with_epoch(2))
+    assert only_later_topics(facts, former) == topics_of_later(facts, 0, own, ()) == later
 
 
 def test_a_version_that_fails_says_first_that_the_old_instances_go_on() -> None:

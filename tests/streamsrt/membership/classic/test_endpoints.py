@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -135,10 +136,10 @@ class Rig:
         self.take(self.member.described(Response(groups=[group]), self.now_ms))
 
 
-def said(endpoint: Endpoint | None, *topics: str) -> bytes:
+def said(endpoint: Endpoint | None, *topics: str, process_id: str = PROCESS) -> bytes:
     return encode_subscription(
         ClassicSubscription(
-            process_id=PROCESS, topology_epoch=2, topology_digest=DIGEST, endpoint=endpoint, topics=frozenset(topics)
+            process_id=process_id, topology_epoch=2, topology_digest=DIGEST, endpoint=endpoint, topics=frozenset(topics)
         )
     )
 
@@ -238,6 +239,20 @@ def test_members_of_one_process_have_one_endpoint() -> None:
     rig = asked(tasks("0"))
     rig.describes(other(rig, tasks("1", standby="2"), endpoint=HERE))
     assert rig.told == [EndpointsChanged({HERE: (places("t 0 1"), places("t 2"))})]
+
+
+def test_another_instance_with_its_endpoint_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = asked(tasks("0"))
+    for generation in (1, 2):
+        if generation == 2:
+            rig.rebalances()
+            rig.generation(2, tasks("0"))
+            rig.asks()
+        same = entry("other", said(HERE, process_id=str(UUID(int=8))), rig.assignment(Tasks()))
+        rig.describes(same)
+    (told,) = [text for text in caplog.messages if "application.server" in text]
+    assert "member m, which is this instance, and member other on " in told
+    assert f"have the same application.server {HERE.host}:{HERE.port}" in told
 
 
 def test_while_an_answer_is_awaited_heartbeats_go_on_and_nothing_more_is_asked() -> None:

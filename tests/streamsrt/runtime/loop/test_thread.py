@@ -18,6 +18,7 @@ from streamsrt.errors import (
     MissingTopicError,
     ProcessingError,
     ProductionError,
+    StreamsError,
     TopologyMismatchError,
     UserError,
 )
@@ -38,11 +39,13 @@ from streamsrt.membership.values import (
     TasksLost,
 )
 from streamsrt.runtime.failures import NotCommittedError
+from streamsrt.runtime.loop.last_calls import CALLS_TIMEOUT_MS
 from streamsrt.runtime.loop.thread import STOP_TIMEOUT_S
+from streamsrt.runtime.loop.values import SendOutputs
 from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
-from topology import StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.graph.topology import Topology
 
 
@@ -177,6 +180,52 @@ def test_results_that_were_not_acknowledged_are_made_again(rig: Rig) -> None:
     rig.thread._commit_all()
     assert committed(rig) == 3
     assert rig.counts() == {"a": 2, "b": 1}
+
+
+class Careless(Processor[str, int, str, int]):
+    """Catches whatever comes."""
+
+    caught = 0
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+
+    def process(self, record: Record[str, int]) -> None:
+        try:
+            self.context.forward(record)
+        except StreamsError:
+            Careless.caught += 1
+
+
+def test_a_lost_result_is_computed_again_even_if_a_processor_caught_the_error(make_rig: MakeRig) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).process(Careless).to(
+        "out", key=serdes.string, value=serdes.integer
+    )
+    rig = make_rig(topology=builder.build())
+    many = [(b"k", number(index)) for index in range(1_100)]
+    rig.network.write(("in", 0), many)
+    rig.network.producer.fail(DeliveryTimeoutError("nobody answers", "out", 0))
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.iterate(3)
+    assert Careless.caught > 0, "a full batch was sent"
+    rig.iterate(4)
+    rig.thread._commit_all()
+    assert committed(rig) == 1_100
+    assert rig.network.read("out") == many
+
+
+def test_results_that_are_lost_when_more_are_sent_are_computed_again(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.producer.fail(DeliveryTimeoutError("nobody answers", "out", 0))
+    rig.thread._do(SendOutputs())
+    rig.collector.add("out", [b"k"], [number(1)], [0], partition=0)
+    rig.thread._do(SendOutputs())
+    rig.iterate(4)
+    rig.thread._commit_all()
+    assert committed(rig) == 1
+    assert rig.counts() == {"a": 1}
 
 
 def test_results_that_were_refused_are_not_committed_over(rig: Rig) -> None:
@@ -555,7 +604,7 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
             if "asynchronous call" in record.getMessage():
                 slow.let_go()
 
-    handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.thread")
+    handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.last_calls")
     log.addHandler(handler)
     try:
         rig.iterate()
@@ -564,7 +613,47 @@ def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, cap
     (told,) = [text for text in caplog.messages if "asynchronous call" in text]
     assert told.startswith("before it ends, task ")
     assert " waits for 1 asynchronous call of KSTREAM-MAPASYNC-0000000001 (" in told
-    assert "A second Ctrl-C ends it at once" in told
+    assert "After another 15 s at most it ends without them, with a second Ctrl-C at once" in told
     rig.thread._publish()
     assert (rig.thread.progress.processed_records, rig.thread.progress.pending_calls) == (1, 0)
     assert rig.network.read("out") == [(b"k", b"v")]
+
+
+def test_a_stop_does_not_finish_all_calls_that_a_store_brings(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow = Slow()
+    builder = StreamsBuilder()
+    counts = builder.stream("in", key=serdes.string, value=serdes.integer).group_by_key().count(store="counts")
+    counts.to_stream().map_async(slow.map, concurrency=2).to("out", key=serdes.string, value=serdes.long)
+    builder.stream("wide", key=serdes.string, value=serdes.string).to("narrow")
+    topics = dict.fromkeys(("in", "out", "wide", "narrow", CHANGELOG), 1)
+    rig = make_rig(topology=builder.build(), network=InProcessNetwork(topics))
+    rig.network.write(("in", 0), keys(*"abcde"))
+    rig.network.write(("wide", 0), [(b"k", b"v")])
+    rig.give(Tasks(active=frozenset((each.id, 0) for each in rig.topology.subtopologies)))
+    rig.iterate(4)
+    assert rig.thread.progress.pending_calls == 0, "the store's cache holds the counts back"
+    rig.thread.stop()
+    rig.iterate()
+    rig.member.waiting += [ReleaseTasks(), LeftGroup()]
+
+    class TimePasses(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "waits for 5 asynchronous calls" in record.getMessage():
+                rig.clock_ms += CALLS_TIMEOUT_MS
+
+    handler, log = TimePasses(), logging.getLogger("streamsrt.runtime.loop.last_calls")
+    log.addHandler(handler)
+    try:
+        rig.thread.run()
+    finally:
+        log.removeHandler(handler)
+    (told,) = [text for text in caplog.messages if "without a last commit" in text]
+    assert "it does not wait any longer for 5 asynchronous calls of KSTREAM-MAPASYNC-" in told
+    assert told.endswith("is processed again, by other instances or at the next start")
+    assert committed(rig) is None
+    assert rig.network.read("out") == rig.network.read(CHANGELOG) == []
+    assert rig.network.admin.offsets["wide", 0].offset == 1, "what another task did is committed"
+    assert rig.network.read("narrow") == [(b"k", b"v")]
+    assert len(rig.manager) == 0

@@ -1,0 +1,16 @@
+"""Two instances with one ``application.server``: queries for the state of one reach the other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from streamsrt.membership.values import Endpoint
+
+
+def shared_endpoint_text(endpoint: Endpoint, own: str, others: Collection[str]) -> str:
+    """A line for the log. ``own``, ``others``: the members, for people."""
+    return (
+        f"{own}, which is this instance, and {' and '.join(sorted(others))} have the same application.server "
+        f"{endpoint.host}:{endpoint.port}: queries for the state of one may reach the other, which does not have it. If "
+        "both run, give each of them its own address, at which the others reach it"
+    )
