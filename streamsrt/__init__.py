@@ -26,6 +26,7 @@
 - ``testing``          runs a topology without a broker
 - ``wire``             the Kafka wire protocol: messages, frames, record batches
 - ``wording``          how numbers are worded in messages
+- ``checksum``         CRC-32C, by the hardware
 
 The public names are loaded when they are first used, so that importing one leaf of the package (the bundled broker
 imports :mod:`streamsrt.wire` and :mod:`streamsrt.assignment`) does not load the runtime.

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from crc32c import crc32c
 
 from coordinator.log.files import replace_file
+from streamsrt.checksum import crc32c
 
 CHECKPOINT_FILE = "checkpoint"
 

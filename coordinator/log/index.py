@@ -18,9 +18,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
-from crc32c import crc32c
-
 from coordinator.log.files import write_hint
+from streamsrt.checksum import crc32c
 
 _HEADER = struct.Struct(
     "<8sqqqqqII"

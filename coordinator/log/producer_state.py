@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from crc32c import crc32c
 
 from coordinator.log.errors import (
     InvalidProducerEpochError,
@@ -29,6 +28,7 @@ from coordinator.log.errors import (
     OutOfOrderSequenceError,
 )
 from coordinator.log.files import write_hint
+from streamsrt.checksum import crc32c
 from streamsrt.wire.records import BatchHeader
 
 SEQUENCE_MAX = (1 << 31) - 1

@@ -8,12 +8,11 @@ or a timestamp below 0 other than -1.
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from coordinator.log.config import LogConfig
 from coordinator.log.errors import InvalidRecordError, RecordTooLargeError
 from coordinator.log.scan import CRC_START, FRAME_BYTES
 from coordinator.log.validation import Batch
+from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression, compress
 from streamsrt.wire.records import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, Survey, read_header, renumbered_records
 

@@ -18,8 +18,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from streamsrt.checksum import crc32c
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
 

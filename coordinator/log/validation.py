@@ -8,8 +8,6 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from coordinator.log.config import LogConfig
 from coordinator.log.errors import (
     AppendRefusedError,
@@ -19,6 +17,7 @@ from coordinator.log.errors import (
     UnsupportedMagicError,
 )
 from coordinator.log.scan import CRC_START, FRAME_BYTES
+from streamsrt.checksum import crc32c
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
 from streamsrt.wire.records.header import MAGIC

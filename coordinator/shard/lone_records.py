@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from crc32c import crc32c
+from streamsrt.checksum import crc32c
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_START = 21

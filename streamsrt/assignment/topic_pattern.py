@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-import re2
-
 
 class InvalidRegexError(ValueError):
     """A pattern is not a regular expression in RE2's syntax; the text says what is wrong."""
@@ -18,6 +16,8 @@ class InvalidRegexError(ValueError):
 @lru_cache(maxsize=1024)
 def compiled(regex: str) -> Callable[[str], object]:
     """Returns a function that matches whole topic names. Raises InvalidRegexError."""
+    import re2  # 2 MB that only groups with patterns need
+
     options = re2.Options()
     options.log_errors = False
     try:

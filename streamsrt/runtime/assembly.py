@@ -41,7 +41,7 @@ from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_s
 from streamsrt.runtime.lifecycle import OnFailure
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
-from streamsrt.runtime.memory import memory_use
+from streamsrt.runtime.memory import MemoryMeter
 from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.store_origins import marks_tag
 from streamsrt.runtime.topology_version import check_joined, digest_tag, versions_tag
@@ -148,7 +148,7 @@ def assemble(
         on_failure=on_failure,
         gate=gate,
         routing=routing,
-        memory=lambda: memory_use(config, manager, directory.rocksdb),
+        memory=partial(MemoryMeter(config, directory.rocksdb, manager.rests).measure, manager),
         blocking=network.blocking,
         check_version=lambda: check_joined(config, topology, network.admin, membership),
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from math import isnan, nan
 
 from streamsrt.runtime.meter import ThreadMeter
@@ -123,6 +122,8 @@ def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive
 
 def installed() -> tuple[str, str]:
     """Returns version and commit of this library, as its installer recorded them (PEP 610); ``unknown`` without a record."""
+    from importlib import metadata  # with email and zipfile: 2 MB, which only metrics need
+
     try:
         package = metadata.distribution("streamsrt")
     except metadata.PackageNotFoundError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+from contextlib import suppress
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 SWITCH_INTERVAL_S = 0.001
@@ -31,9 +32,16 @@ def tune_malloc() -> bool:
     )
 
 
+def _give_back() -> None:
+    """Returns what imports have left on glibc's heap to the system, once."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 def tune_garbage_collector() -> None:
     """Freezes the existing objects, and collects rarely."""
     gc.collect()
+    _give_back()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -6,6 +6,7 @@ A snapshot is made completely before it replaces the previous one: no reader eve
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -51,6 +52,8 @@ class ProgressReporter:
         self._memory_use = memory
         self._memory = MemoryUse()
         self._seen: dict[TaskKey, _Seen] = {}
+        self._by_subtopology: dict[str, Counter[str]] = {}
+        """Counters, which change only where something of a task does."""
         self._drops = DropLog()
         self._old_windows = OldWindows()
         self._restore_logged_at_ms = now_ms
@@ -70,7 +73,12 @@ class ProgressReporter:
         if is_stopping and left is None:
             # The last snapshot may be of before the last records. Later, when tasks are closed, they show no lag.
             left = (replace(self.progress, tasks=tasks) if tasks else self.progress).known_lag_records
-        by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
+        stirred = [(each.owned, each.counters) for key, each in seen.items() if before.get(key) is not each]
+        if stirred or len(before) != len(seen) or not seen:
+            by_subtopology = self._manager.subtopology_counters((key[0], each.counters) for key, each in seen.items())
+        else:
+            by_subtopology = self._by_subtopology
+        self._by_subtopology = by_subtopology
         self.progress = Progress(
             state=state,
             tasks=tasks,
@@ -91,7 +99,6 @@ class ProgressReporter:
         self._log_restore(now_ms)
         drops = [_drops_of(each.owned, each.counters) for each in seen.values() if each.has_drops]
         _warn(self._drops.lines([*drops, _refused(self._manager)], now_ms))
-        stirred = [(each.owned, each.counters) for key, each in seen.items() if before.get(key) is not each]
         _warn(self._old_windows.lines(stirred, now_ms))
 
     def _look_at(self, owned: OwnedTask, now_ms: int) -> _Seen:

@@ -62,7 +62,7 @@ from streamsrt.tasks.manager.owned_task import STARTING, STEPS, OwnedTask, Phase
 from streamsrt.tasks.manager.source_topics import REFRESH_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
 from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
-from streamsrt.tasks.manager.task_offsets import DormantState, TaskOffsets, task_offsets
+from streamsrt.tasks.manager.task_offsets import DormantState, OffsetReader, TaskOffsets
 from streamsrt.tasks.manager.task_settings import TaskSettings
 from streamsrt.tasks.manager.waiting_tasks import WaitingTasks
 from streamsrt.tasks.output.record_collector import RecordCollector
@@ -107,6 +107,7 @@ class TaskManager:
         """Who applies changelogs to the stores of tasks that do not run."""
         self._restorer = Restorer(on_restore, on_standby)
         self._dormant = DormantState(settings.subtopologies, directory)
+        self._offsets = OffsetReader(self._dormant, self.rests)
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
         self._finder = StartPositionFinder(settings, network, self._source_topics)
         self.group_input = GroupInput(settings.application_id, network, self._source_topics, self._finder)
@@ -196,7 +197,7 @@ class TaskManager:
 
     def task_offsets(self) -> TaskOffsets:
         """Returns the offsets of the state of every task that is open or on disk."""
-        return task_offsets(self._tasks.values(), self._dormant)
+        return self._offsets.read(self._tasks.values())
 
     @property
     def is_settled(self) -> bool:

@@ -6,13 +6,15 @@
 3. State on disk without an open task: its last position. It has no end, and is looked up once, at the start.
 4. A store whose changelog is a source topic does not count: only its active task reads that. A task without state has
    no entry; a task has no end while the end of one of its changelogs is unknown.
+5. The offsets of a task that rests stay what they are until it wakes: an idle instance may have a thousand tasks.
 
 Source: KIP-1071, "Cumulative task changelog offsets" and "Cumulative task changelog end offsets".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from typing import NamedTuple
 
 from streamsrt.membership.values import Task as TaskKey
@@ -38,6 +40,8 @@ class DormantState:
         }
         self._directory = directory
         self._known: dict[tuple[str, int], int] | None = None
+        self.changes = 0
+        """How often it may have changed."""
 
     @property
     def _offsets(self) -> dict[tuple[str, int], int]:
@@ -52,6 +56,7 @@ class DormantState:
 
     def left(self, owned: OwnedTask) -> None:
         """Keeps the offsets of a task that is about to be closed."""
+        self.changes += 1
         for kept_as, name in self._stores.get(owned.key[0], {}).items():
             offset = owned.stores[name].changelog_offset() if owned.stores[name].is_open else None
             if offset is not None:
@@ -59,6 +64,7 @@ class DormantState:
 
     def deleted(self, store: str, partition: int) -> None:
         """Forgets a store whose files were deleted."""
+        self.changes += 1
         self._offsets.pop((store, partition), None)
 
     def offsets(self, unless: Iterable[TaskKey]) -> dict[TaskKey, int]:
@@ -73,21 +79,48 @@ class DormantState:
         return found
 
 
-def task_offsets(tasks: Iterable[OwnedTask], dormant: DormantState) -> TaskOffsets:
-    """Returns the offsets to report now."""
-    offsets: dict[TaskKey, int] = {}
-    ends: dict[TaskKey, int] = {}
-    opened = []
-    for owned in tasks:
-        opened.append(owned.key)
+class _Seen(NamedTuple):
+    """The offsets of a task: None without state, the end also where it is unknown. True until the task has woken again."""
+
+    owned: OwnedTask
+    wakes: int
+    offset: int | None
+    end: int | None
+
+
+class OffsetReader:
+    """Looks up the offsets to report; ``rests(task)`` says whether nothing about a task changes before it wakes."""
+
+    def __init__(self, dormant: DormantState, rests: Callable[[OwnedTask], bool]) -> None:
+        self._dormant = dormant
+        self._rests = rests
+        self._seen: dict[TaskKey, _Seen] = {}
+        self._found = TaskOffsets({}, {})
+        self._dormant_changes = -1
+
+    def read(self, tasks: Iterable[OwnedTask]) -> TaskOffsets:
+        """Returns the offsets of all open tasks, and of those on disk; the same object while none has changed."""
+        before = self._seen
+        seen = self._seen = {owned.key: self._look_at(owned) for owned in tasks}
+        is_known = self._dormant_changes == self._dormant.changes and len(seen) == len(before)
+        if is_known and all(map(is_, seen.values(), map(before.get, seen))):
+            return self._found
+        self._dormant_changes = self._dormant.changes
+        offsets = {key: each.offset for key, each in seen.items() if each.offset is not None}
+        ends = {key: each.end for key, each in seen.items() if each.end is not None}
+        self._found = TaskOffsets({**self._dormant.offsets(seen), **offsets}, ends)
+        return self._found
+
+    def _look_at(self, owned: OwnedTask) -> _Seen:
+        last, rests = self._seen.get(owned.key), self._rests(owned)
+        if rests and last is not None and last.owned is owned and last.wakes == owned.wakes:
+            return last
+        # What is seen of a task that is awake may change without another wake.
+        wakes = owned.wakes if rests else -1
         changelogs = [spec.name for spec in owned.subtopology.stores if owned.task.writes_changelog(spec.name)]
         if not changelogs:
-            continue
-        offsets[owned.key] = sum(_position(owned, name) for name in changelogs)
-        end = _end(owned, changelogs)
-        if end is not None:
-            ends[owned.key] = end
-    return TaskOffsets({**dormant.offsets(opened), **offsets}, ends)
+            return _Seen(owned, wakes, None, None)
+        return _Seen(owned, wakes, sum(_position(owned, name) for name in changelogs), _end(owned, changelogs))
 
 
 def _position(owned: OwnedTask, store: str) -> int:

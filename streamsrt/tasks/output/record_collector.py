@@ -138,10 +138,13 @@ class _Topic:
         "sent_bytes",
         "sent_records",
         "times",
+        "touched",
     )
 
     def __init__(self, partitions: int, enough: int) -> None:
         self.columns = [_Columns(enough) for _ in range(partitions)]
+        self.touched: set[int] = set()
+        """The partitions that may have unsent records; of a changelog with a thousand, few have any at a time."""
         self.memo = PartitionMemo()
         self.next_null_partition = 0
         self.records = 0
@@ -220,6 +223,7 @@ class RecordCollector:
                 check_partitions(topic, len(known.columns), partition, partition)
             columns = known.columns[partition]
             columns.extend(keys, values, timestamps, headers)
+            known.touched.add(partition)
             self._send_if_full(topic, known, partition)
             return
         if partition is None:
@@ -233,6 +237,7 @@ class RecordCollector:
                 partition = [d if p is None else p for p, d in zip(partition, default, strict=True)]
             check_partitions(topic, len(known.columns), min(partition), max(partition))
         self._split(known, keys, values, timestamps, headers, partition)
+        known.touched.update(range(len(known.columns)))
         for index in range(len(known.columns)):
             self._send_if_full(topic, known, index)
 
@@ -240,6 +245,7 @@ class RecordCollector:
         """Adds a record for each text, which is both its key and its value."""
         known = self._topics.get(topic) or self._open(topic)
         count = len(known.columns)
+        known.touched.update(range(count))
         if count == 1:
             known.columns[0].extend_texts(texts, times)
         else:
@@ -403,11 +409,14 @@ class RecordCollector:
         for known in self._topics.values():
             for columns in known.columns:
                 columns.clear()
+            known.touched.clear()
 
     def flush(self) -> None:
         """Encodes and sends everything that is buffered."""
         # While it sends, a dead letter may be the first record of its topic.
         for topic, known in tuple(self._topics.items()):
-            for partition, columns in enumerate(known.columns):
+            for partition in sorted(known.touched):
+                columns = known.columns[partition]
                 if columns:
                     self._send(topic, partition, columns)
+                known.touched.discard(partition)

@@ -12,8 +12,8 @@ from struct import Struct
 from struct import error as struct_error
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from crc32c import crc32c
 
+from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression, compress
 from streamsrt.wire.primitives import Buffer, EncodeError
 from streamsrt.wire.records.columns import Headers

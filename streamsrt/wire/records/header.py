@@ -10,8 +10,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from streamsrt.checksum import crc32c
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.primitives import Buffer, DecodeError
 

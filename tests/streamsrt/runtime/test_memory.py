@@ -6,7 +6,7 @@ import pytest
 
 from streamsrt.config import StreamsConfig
 from streamsrt.membership.values import Tasks
-from streamsrt.runtime.memory import budget_text, memory_text, memory_use
+from streamsrt.runtime.memory import ROUNDS_AT_REST, MemoryMeter, budget_text, memory_text
 from streamsrt.runtime.metrics import memory_metrics
 from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.values import MemoryUse, Progress, State
@@ -30,18 +30,47 @@ def test_the_budget_is_told(values: dict[str, object], said: str) -> None:
     assert said in budget_text(StreamsConfig.of({"application.id": "a", **values}))
 
 
+def meter_of(rig: Rig) -> MemoryMeter:
+    return MemoryMeter(StreamsConfig.of({"application.id": "a"}), rig.directory.rocksdb, rig.manager.rests)
+
+
+def test_a_store_at_rest_is_measured_again_when_its_task_has_woken_and_now_and_then(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    meter = meter_of(rig)
+    try:
+        rig.give(Tasks(active=rig.tasks(0)))
+        rig.network.write(("in", 0), [(b"a", b"")])
+        rig.iterate(2)
+        rig.commit()
+        rig.iterate(1)
+        (owned,) = rig.manager
+        assert rig.manager.rests(owned)
+        before = meter.measure(rig.manager).state_bytes
+        owned.stores["counts"].flush()
+        now = [meter.measure(rig.manager).state_bytes for _ in range(ROUNDS_AT_REST)]
+        assert now[0] == before
+        assert now[-1] != before
+        owned.wakes += 1
+        rig.network.write(("in", 0), [(b"b", b"")])
+        rig.iterate(2)
+        rig.commit()
+        assert meter.measure(rig.manager).state_bytes > now[-1]
+    finally:
+        rig.close()
+
+
 def test_what_is_used_is_counted_over_all_tasks(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    config = StreamsConfig.of({"application.id": "a"})
+    meter = meter_of(rig)
     try:
-        empty = memory_use(config, rig.manager, rig.directory.rocksdb)
+        empty = meter.measure(rig.manager)
         assert (empty.limit_bytes, empty.record_cache_bytes, empty.state_bytes) == (128 << 20, 0, 0)
         for partition in (0, 1):
             rig.network.write(("in", partition), [(b"a", b""), (b"b", b""), (b"c", b"")])
         rig.start(Tasks(active=rig.tasks(0, 1)))
         rig.move()
         rig.commit()
-        used = memory_use(config, rig.manager, rig.directory.rocksdb)
+        used = meter.measure(rig.manager)
         assert used.record_cache_bytes >= 2 * 3 * 200
         assert used.state_bytes > 0
         assert used.rocksdb_bytes >= used.write_buffer_bytes > 0

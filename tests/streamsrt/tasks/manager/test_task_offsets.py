@@ -31,6 +31,23 @@ def test_a_running_task_is_at_the_end_of_what_it_committed(rig: Rig) -> None:
     assert told(rig) == ({0: 2, 1: 0}, {0: 2, 1: 0})
 
 
+def test_a_task_that_rests_is_looked_up_again_after_it_has_woken(rig: Rig) -> None:
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.iterate(3)
+    before = rig.manager.task_offsets()
+    rig.iterate(2)
+    assert rig.manager.task_offsets() is before
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.iterate(2)
+    rig.commit()
+    assert told(rig) == ({0: 2, 1: 0}, {0: 2, 1: 0})
+    rig.iterate(2)
+    assert told(rig) == ({0: 2, 1: 0}, {0: 2, 1: 0})
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.iterate(2)
+    assert told(rig) == ({0: 2}, {0: 2})
+
+
 @pytest.mark.requirement("SG-204", "SG-210", "SG-211")
 @pytest.mark.parametrize("role", ["standby", "warmup"])
 def test_a_task_that_follows_is_where_it_has_read_to(make_rig: MakeRig, role: str) -> None:

@@ -50,6 +50,30 @@ def test_a_partition_is_encoded_when_it_holds_enough() -> None:
     assert len(batches) == 1
 
 
+def test_what_could_not_be_sent_is_sent_by_the_next_flush_in_the_order_of_partitions() -> None:
+    sent: list[int] = []
+    refused = {1}
+
+    def sink(topic: str, partition: int, batch: bytes, count: int) -> None:
+        if partition in refused:
+            raise ProductionError("no", topic, partition)
+        sent.append(partition)
+
+    out = RecordCollector(sink, lambda topic: 3)
+    for partition in (2, 1, 0):
+        out.add("log", [b"k"], [b"v"], [1], None, partition)
+    with pytest.raises(ProductionError):
+        out.flush()
+    refused.clear()
+    out.flush()
+    out.flush()
+    assert sent == [0, 1, 2]
+    out.add("log", [b"k"], [b"v"], [1], None, 2)
+    out.discard()
+    out.flush()
+    assert sent == [0, 1, 2]
+
+
 def test_batches_grow_or_shrink_to_a_size_in_bytes() -> None:
     batches: list[Batch] = []
     out = RecordCollector(
