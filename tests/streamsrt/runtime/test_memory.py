@@ -50,8 +50,7 @@ def test_a_store_at_rest_is_measured_again_when_its_task_has_woken_and_now_and_t
         now = [meter.measure(rig.manager).state_bytes for _ in range(ROUNDS_AT_REST)]
         assert now[0] == before
         assert now[-1] != before
-        owned.wakes += 1
-        rig.network.write(("in", 0), [(b"b", b"")])
+        rig.network.write(("in", 0), [(b"%05d" % number, b"") for number in range(3000)])
         rig.iterate(2)
         rig.commit()
         assert meter.measure(rig.manager).state_bytes > now[-1]
