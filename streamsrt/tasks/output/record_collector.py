@@ -419,4 +419,6 @@ class RecordCollector:
                 columns = known.columns[partition]
                 if columns:
                     self._send(topic, partition, columns)
-                known.touched.discard(partition)
+                # Unless a record was added meanwhile.
+                if not columns:
+                    known.touched.discard(partition)
