@@ -21,6 +21,7 @@ from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
+from streamsrt.backfill.history_age import with_notes_on_age
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import (
     IDLE,
@@ -142,6 +143,7 @@ class Backfill:
                 after=None if after is None else Path(after),
                 store=store,
             )
+            plan = with_notes_on_age(network, plan)
         save_plan(plan, self.directory)
         return load_plan(self.directory)
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.backfill.attempts import new_attempt
 from streamsrt.backfill.engine_local import TaskFailure
@@ -26,7 +26,6 @@ from streamsrt.backfill.manifest import AttemptProgress, TaskManifest, is_whole,
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark import RDD
     from pyspark.sql import DataFrame, Row
 
 CHUNK_BYTES = 4 << 20
@@ -119,16 +118,48 @@ class _ComputedAgainError(Exception):
     """Rows are those of another attempt than the manifest that was read before."""
 
 
-class ResultsTaken:
-    """Takes the results of one job of Spark's into the plan's directory. ``frame``: rows of :func:`result_rows`."""
+class ResultRow(Protocol):
+    """A row of an answer, as the driver sees it."""
 
-    def __init__(self, directory: Path, frame: DataFrame, task_ids: Sequence[str]) -> None:
+    @property
+    def task(self) -> str: ...
+    @property
+    def attempt(self) -> str: ...
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def failure(self) -> str | None: ...
+
+
+Partition: TypeAlias = Callable[[int], Sequence[ResultRow]]
+"""The rows in one partition of the shuffle."""
+
+
+def partitions_of(frame: DataFrame, layout: Layout) -> Partition:
+    """Asks Spark for the rows of a frame of :func:`result_rows`: the first call runs the tasks, and Spark keeps what they
+    answer."""
+    context = frame.sparkSession.sparkContext
+    rows = frame.repartitionById(layout.partitions, "part").rdd
+
+    def partition(part: int) -> list[Row]:
+        # Of the builtin nothing is shipped.
+        return context.runJob(rows, iter, [part])
+
+    return partition
+
+
+class ResultsTaken:
+    """Takes the results of one job of Spark's into the plan's directory."""
+
+    def __init__(self, directory: Path, task_ids: Sequence[str], partition: Partition) -> None:
         self._directory = directory
         self._task_ids = task_ids
         self._layout = Layout(len(task_ids))
-        self._context = frame.sparkSession.sparkContext
-        # One of Spark's data sets, whose shuffle is kept: each partition is asked for alone.
-        self._rows: RDD[Row] = frame.repartitionById(self._layout.partitions, "part").rdd
+        self._partition = partition
 
     def take(self) -> dict[str, TaskFailure]:
         """Runs the tasks, and publishes their results; failures by task. Raises Spark's errors, OSError, BackfillError."""
@@ -150,7 +181,7 @@ class ResultsTaken:
                 )
         return failures
 
-    def _take(self, number: int, first: Sequence[Row]) -> None:
+    def _take(self, number: int, first: Sequence[ResultRow]) -> None:
         manifest = TaskManifest.model_validate_json(next(row.content for row in first if row.path is None))
         parts = sorted({chunk.part for chunk in self._layout.chunks(number, manifest)} - {0})
         with new_attempt(self._directory, manifest.task, Path(manifest.attempt).name) as attempt:
@@ -167,11 +198,7 @@ class ResultsTaken:
                 raise
             publish(self._directory, manifest)
 
-    def _partition(self, part: int) -> list[Row]:
-        # Of the builtin nothing is shipped.
-        return self._context.runJob(self._rows, iter, [part])
-
-    def _write(self, manifest: TaskManifest, rows: Sequence[Row]) -> None:
+    def _write(self, manifest: TaskManifest, rows: Sequence[ResultRow]) -> None:
         for row in rows:
             if row.task != manifest.task or row.path is None:
                 continue

@@ -33,7 +33,7 @@ from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.manifest import AttemptProgress, write_progress
 from streamsrt.backfill.plan import PLAN_FILE, BackfillPlan
 from streamsrt.backfill.spark.inputs import Piece, broadcast_files, files_read
-from streamsrt.backfill.spark.results import ResultsTaken
+from streamsrt.backfill.spark.results import Layout, ResultsTaken, partitions_of
 from streamsrt.backfill.spark.session import is_connect, quiet
 from streamsrt.backfill.spark.worker import SEEN, DirectTasks, Look, OwnFolders, Place, SharedDirectory
 
@@ -175,7 +175,8 @@ class FetchedRun:
                     inputs[task_id] = broadcast_files(self._context, read)
             place = OwnFolders(self._plan, level.bootstrap_servers, level.python_path, task_ids, inputs)
             with full_disk_said(level.directory):
-                return ResultsTaken(level.directory, tasks(place), task_ids).take()
+                rows = partitions_of(tasks(place), Layout(len(task_ids)))
+                return ResultsTaken(level.directory, task_ids, rows).take()
         finally:
             for piece in chain.from_iterable(inputs.values()):
                 piece.destroy()

@@ -1,8 +1,8 @@
 """A standalone cluster of Spark: a master and two workers as processes, each with a working folder of its own.
 
 Nothing of the project is there: the Python of the workers is the one that the virtual environment was made of, without its
-packages. A folder of this machine can be hidden from the workers: each runs in a mount namespace of its own, in which an empty
-file system is mounted there.
+packages. A folder of this machine can be hidden from the workers: each then runs in a mount namespace of its own, with an
+empty file system there.
 """
 
 from __future__ import annotations
@@ -104,7 +104,11 @@ def _process(inside: Path, kind: str, log: Path, *arguments: str, prefix: Sequen
     command = [SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            [*prefix, *command, "--webui-port", "0", *arguments], cwd=inside, env=environment, stdout=output, stderr=output
+            [*prefix, *command, "--webui-port", "0", *arguments],
+            cwd=inside,
+            env=environment,
+            stdout=output,
+            stderr=output,
         )
     try:
         yield
