@@ -99,7 +99,7 @@ def earlier_task(plan: BackfillPlan, task_id: str) -> EarlierTask | None:
     except PlanError as error:
         raise PlanError(
             f"plan {plan.id} continues the backfill in {directory}, which is missing: {error}. Bring the directory "
-            "back; on a cluster whose nodes see the directory of the plan, all of them need it under the same path"
+            "back; on a cluster that writes into the plan's directory all nodes need it under the same path"
         ) from None
     if earlier.fingerprint != plan.after.fingerprint:
         raise PlanError(

@@ -105,7 +105,7 @@ class SparkEngine:
         if results == "auto" and not is_local(session.master):
             if level.directory not in self._looked:
                 try:
-                    self._looked[level.directory] = look(spark, level.directory, token)
+                    self._looked[level.directory] = look(spark, level, token)
                 except Exception as error:
                     raise _explained(str(error), session.master) from error
                 self._on_note(self._looked[level.directory].said(level.directory))

@@ -8,7 +8,7 @@
 3. Tasks that read lakes share one job in both cases, which reads each lake once. Their results are fetched when all of them
    are there, and every machine gets what any of them reads of the driver's files: so that is limited.
 4. It is the workers who tell whether they see the directory: each looks for a file with a random name that the driver has
-   just written. A copy of the directory, under the same path, does not count.
+   just written. A copy of the directory, under the same path, does not count. They also look for what tasks read.
 """
 
 from __future__ import annotations
@@ -224,10 +224,11 @@ def token_in(directory: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Names of machines: those that see the directory of the plan, and those that don't."""
+    """What workers have found. ``hosts``: the machines that have looked; ``blind``: by machine, a file or a folder of the
+    driver that it does not see."""
 
-    seeing: tuple[str, ...]
-    blind: tuple[str, ...]
+    hosts: tuple[str, ...]
+    blind: Mapping[str, str]
 
     @property
     def is_shared(self) -> bool:
@@ -237,22 +238,25 @@ class Looked:
     def said(self, directory: Path) -> str:
         """What was found, for the user."""
         if self.is_shared:
-            return f"workers write their results into {directory}: they see it (looked on {', '.join(self.seeing)})"
+            return f"workers write their results into {directory}: they see it (looked on {', '.join(self.hosts)})"
+        host, path = min(self.blind.items())
         return (
             f"results come to {directory} through Spark, and so do the files of this machine that tasks read: workers don't "
-            f"see it (looked on {', '.join(self.blind)})"
+            f"see {path} (looked on {host}{', ...' if len(self.blind) > 1 else ''})"
         )
 
 
-def look(spark: SparkSession, directory: Path, token: str) -> Looked:
-    """Asks workers whether they see the plan's directory: those that Spark has by now. Raises Spark's errors."""
+def look(spark: SparkSession, level: Level, token: str) -> Looked:
+    """Asks workers whether they see what tasks read and write: those that Spark has by now. Raises Spark's errors."""
+    directory, plan = level.directory.absolute(), level.plan
+    shown = {str(directory / token): str(directory)}
+    if plan.after is not None:
+        shown[str(Path(plan.after.directory, PLAN_FILE))] = plan.after.directory
+    # One of each archive.
+    archived = {source.topic: source.archive[0].path for source in plan.sources() if source.archive}
+    shown |= {path: path for path in archived.values()}
     count = _LOOKS_MAX if is_connect(spark) else min(_LOOKS_MAX, 2 * spark.sparkContext.defaultParallelism)
     with quiet():
-        rows = (
-            spark.range(0, count, 1, count)
-            .mapInArrow(Look(str(directory.absolute() / token)), SEEN)
-            .distinct()
-            .collect()
-        )
-    blind = sorted({row.host for row in rows if not row.seen})
-    return Looked(tuple(sorted({row.host for row in rows} - set(blind))), tuple(blind))
+        rows = spark.range(0, count, 1, count).mapInArrow(Look(tuple(shown)), SEEN).distinct().collect()
+    blind = {row.host: shown[row.unseen] for row in rows if row.unseen is not None}
+    return Looked(tuple(sorted({row.host for row in rows})), blind)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.core.broadcast import Broadcast
 
-SEEN = "host string, seen boolean"
+SEEN = "host string, unseen string"
 _SPARKS_FOLDERS = (("SPARK_EXECUTOR_DIRS", os.pathsep), ("LOCAL_DIRS", ","), ("SPARK_LOCAL_DIRS", ","))
 """The folders that a cluster's machines have for an application, and delete with it, and what is between them."""
 
@@ -185,16 +185,17 @@ class DirectTasks:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Looks for a file that the driver has written into the plan's directory: each task tells whether it is there."""
+    """Looks for files of the driver: each task tells the first one that is not on its machine."""
 
-    path: str
+    paths: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
+        unseen = next((path for path in self.paths if not os.path.exists(path)), None)
         for batch in batches:
-            host, seen = socket.gethostname(), os.path.exists(self.path)
-            yield pa.record_batch([pa.array([host] * len(batch)), pa.array([seen] * len(batch))], ["host", "seen"])
+            hosts, paths = [socket.gethostname()] * len(batch), [unseen] * len(batch)
+            yield pa.record_batch([pa.array(hosts, pa.string()), pa.array(paths, pa.string())], ["host", "unseen"])
 
 
 def set_up_worker(place: Place) -> None:

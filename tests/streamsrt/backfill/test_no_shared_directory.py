@@ -49,7 +49,7 @@ def test_results_come_through_spark(
     code, said = ended(driver(program, cluster, strike, "run", *words))
     assert code == 0, said
     assert f"results come to {backfill.directory} through Spark" in said
-    assert "workers don't see it" in said
+    assert f"workers don't see {backfill.directory} (looked on " in said
     assert digests(backfill) == same_here(tmp_path, module)
     assert attempts_in(backfill) == kept_by(backfill)
     assert not [path for path in backfill.directory.iterdir() if path.name.startswith("seen-")]
