@@ -10,14 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from streamsrt.backfill.archive import check_archive
 from streamsrt.backfill.earlier_task import earlier_task
 from streamsrt.backfill.local_copies import copy_path
-from streamsrt.backfill.manifest import finished_manifest, manifest_path
+from streamsrt.backfill.manifest import TaskManifest, manifest_path
 from streamsrt.backfill.plan import PLAN_FILE, BackfillPlan, TaskPlan
 
 if TYPE_CHECKING:
@@ -35,9 +35,12 @@ Piece: TypeAlias = list[tuple[str, bytes]]
 # -------------------------------------------------------------------------------------------------------- in the driver
 
 
-def files_read(directory: Path, plan: BackfillPlan, task: TaskPlan) -> dict[str, Path]:
-    """Returns the files that a task reads, by their paths in the folder of a worker. Raises PlanError, ArchiveError."""
-    found = [*_results_before(directory, plan, task), *_earlier_results(plan, task)]
+def files_read(
+    directory: Path, plan: BackfillPlan, task: TaskPlan, finished: Callable[[str], TaskManifest]
+) -> dict[str, Path]:
+    """Returns the files that a task reads, by their paths in the folder of a worker. ``finished``: the manifest of a task
+    before it. Raises PlanError, ArchiveError."""
+    found = [*_results_before(directory, task, finished), *_earlier_results(plan, task)]
     for source in task.sources:
         # The worker would name its copy.
         check_archive(source)
@@ -46,14 +49,16 @@ def files_read(directory: Path, plan: BackfillPlan, task: TaskPlan) -> dict[str,
     return dict(found)
 
 
-def _results_before(directory: Path, plan: BackfillPlan, task: TaskPlan) -> Iterator[tuple[str, Path]]:
+def _results_before(
+    directory: Path, task: TaskPlan, finished: Callable[[str], TaskManifest]
+) -> Iterator[tuple[str, Path]]:
     """What other tasks have written into the repartition topics of a task, and their manifests."""
     for source in task.repartition:
         for task_id in source.upstream:
             paths = [manifest_path(directory, task_id)]
             paths += [
                 directory / log.file.path
-                for log in finished_manifest(directory, plan, task_id).repartition
+                for log in finished(task_id).repartition
                 if (log.topic, log.partition) == source.topic_partition
             ]
             yield from ((f"{PLAN_FOLDER}/{path.relative_to(directory)}", path) for path in paths)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,10 +31,10 @@ from streamsrt.backfill.attempts import TOKEN
 from streamsrt.backfill.engine_local import TaskFailure
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.full_disk import full_disk_said
-from streamsrt.backfill.manifest import AttemptProgress, write_progress
+from streamsrt.backfill.manifest import AttemptProgress, finished_manifest, write_progress
 from streamsrt.backfill.plan import PLAN_FILE, BackfillPlan
 from streamsrt.backfill.spark.inputs import Piece, broadcast_files, files_read
-from streamsrt.backfill.spark.results import Layout, ResultsTaken, partitions_of
+from streamsrt.backfill.spark.results import Layout, Partition, ResultRow, ResultsTaken, partitions_of
 from streamsrt.backfill.spark.session import is_connect, quiet
 from streamsrt.backfill.spark.worker import SEEN, DirectTasks, Look, OwnFolders, Place, SharedDirectory
 
@@ -103,6 +104,8 @@ class FetchedRun:
         self._level = level
         self._tag = f"streamsrt-{uuid.uuid4().hex}"
         self._stopped = threading.Event()
+        # Many tasks read the results of all tasks before them.
+        self._finished = cache(partial(finished_manifest, level.directory, level.plan))
         # As small as it gets: Spark ships it with each job.
         self._plan = zlib.compress((level.directory / PLAN_FILE).read_bytes())
 
@@ -156,12 +159,12 @@ class FetchedRun:
                 self._level.directory, AttemptProgress(task=task_id, records=0, seconds=0.0, phase="sorting")
             )
         inputs = self._files_read(task_ids)
-        _check_size(inputs)
+        check_inputs(inputs)
         return self._fetched(task_ids, inputs, lambda place: _over_lakes(self._spark, self._level, place))
 
     def _files_read(self, task_ids: Sequence[str]) -> dict[str, dict[str, Path]]:
-        level = self._level
-        return {task_id: files_read(level.directory, level.plan, level.plan.task(task_id)) for task_id in task_ids}
+        directory, plan = self._level.directory, self._level.plan
+        return {task_id: files_read(directory, plan, plan.task(task_id), self._finished) for task_id in task_ids}
 
     def _fetched(
         self, task_ids: tuple[str, ...], files: Mapping[str, Mapping[str, Path]], tasks: Callable[[Place], DataFrame]
@@ -175,11 +178,17 @@ class FetchedRun:
                     inputs[task_id] = broadcast_files(self._context, read)
             place = OwnFolders(self._plan, level.bootstrap_servers, level.python_path, task_ids, inputs)
             with full_disk_said(level.directory):
-                rows = partitions_of(tasks(place), Layout(len(task_ids)))
-                return ResultsTaken(level.directory, task_ids, rows).take()
+                partition = partitions_of(tasks(place), Layout(len(task_ids)))
+                return ResultsTaken(level.directory, task_ids, partial(self._asked, partition)).take()
         finally:
             for piece in chain.from_iterable(inputs.values()):
                 piece.destroy()
+
+    def _asked(self, partition: Partition, part: int) -> Sequence[ResultRow]:
+        # What is cancelled are jobs that run: another must not begin.
+        if self._stopped.is_set():
+            raise BackfillError("the run was stopped: streamsrt backfill resume continues it")
+        return partition(part)
 
 
 def _direct(spark: SparkSession, place: Place, task_ids: tuple[str, ...]) -> DataFrame:
@@ -196,7 +205,7 @@ def _over_lakes(spark: SparkSession, level: Level, place: Place) -> DataFrame:
     return ordered_tasks(spark, level.plan, place, level.over_lakes)
 
 
-def _check_size(files: Mapping[str, Mapping[str, Path]]) -> None:
+def check_inputs(files: Mapping[str, Mapping[str, Path]]) -> None:
     """Raises BackfillError if what tasks over lakes read of the driver's files is too much for every machine."""
     size = sum(path.stat().st_size for read in files.values() for path in read.values())
     if size > INPUTS_OF_LAKES_BYTES:

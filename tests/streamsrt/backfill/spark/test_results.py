@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,14 @@ import pytest
 from streamsrt.backfill.engine_local import TaskFailedError
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.local_copies import copies_in, copy_path, found_at
-from streamsrt.backfill.manifest import FileResult, LogResult, TaskManifest, file_digest, load_manifest
+from streamsrt.backfill.manifest import (
+    FileResult,
+    LogResult,
+    TaskManifest,
+    file_digest,
+    finished_manifest,
+    load_manifest,
+)
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.spark import inputs
 from streamsrt.backfill.spark.engine import SparkEngine
@@ -27,6 +35,7 @@ from streamsrt.backfill.spark.results import (
     failure_row,
     result_rows,
 )
+from streamsrt.backfill.spark.runs import INPUTS_OF_LAKES_BYTES, check_inputs
 from tests.streamsrt.backfill import test_earlier_backfill as earlier
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.spark.test_engine import results
@@ -183,10 +192,21 @@ def test_an_archive_that_was_changed_is_named_before_anything_is_shipped(tmp_pat
     plan = load_plan(backfill.directory)
     task = plan.task(f"{FIRST.id}_0")
     path = Path(task.sources[0].archive[0].path)
-    assert f"copies/{copy_path(path)}" in inputs.files_read(backfill.directory, plan, task)
+    finished = partial(finished_manifest, backfill.directory, plan)
+    assert f"copies/{copy_path(path)}" in inputs.files_read(backfill.directory, plan, task, finished)
     path.write_bytes(b"")
     with pytest.raises(ArchiveError, match=str(path)):
-        inputs.files_read(backfill.directory, plan, task)
+        inputs.files_read(backfill.directory, plan, task, finished)
+
+
+def test_not_every_machine_gets_gigabytes(tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(b"x")
+    with open(large, "wb") as file:
+        file.truncate(INPUTS_OF_LAKES_BYTES)
+    check_inputs({"0_0": {"a": large}, "0_1": {}})
+    with pytest.raises(BackfillError, match="also read 1024 MB of files that only the driver sees"):
+        check_inputs({"0_0": {"a": large}, "0_1": {"b": small}})
 
 
 # --------------------------------------------------------------------------------------------------------------- on Spark
