@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import uuid
@@ -123,6 +124,9 @@ class FetchedRun:
                     done, running = wait(running, _POLL_S, FIRST_COMPLETED)
                     for each in done:
                         failures |= each.result()
+                    if done:
+                        # PySpark's objects hold each other: until they go, Spark keeps results on the disks of executors.
+                        gc.collect()
                     if self._stopped.is_set():
                         return failures
                 if self._level.over_lakes:
