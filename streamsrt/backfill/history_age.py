@@ -66,6 +66,8 @@ def _newest_times(network: Network, plan: BackfillPlan) -> dict[TopicPartition, 
         for source in sources
         if source.log_start < source.end
     ]
+    if not ends:
+        return found
     log = LogReader(network, ends)
     for source in ends:
         times = [max(columns.timestamps) for columns in log.columns(source) if len(columns)]
