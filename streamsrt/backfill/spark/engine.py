@@ -23,7 +23,7 @@ from streamsrt.backfill.manifest import IDLE, TaskManifest, finished_manifest, l
 from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import load_plan
 from streamsrt.backfill.spark.errors import file_in, last_cause
-from streamsrt.backfill.spark.runs import FetchedRun, Level, Looked, SharedRun, look, token_in
+from streamsrt.backfill.spark.runs import FetchedRun, Looked, SharedRun, TaskLevel, look, token_in
 from streamsrt.backfill.spark.session import (
     NOTHING,
     QUICK_START,
@@ -78,7 +78,7 @@ class SparkEngine:
                 check_environment(self._shipment.bundle, plan.application, plan.code_digest, plan.module_digests)
             quick = None if plan.lakes else QUICK_START
             self._session = open_session(self._master, quick, self._conf, self._shipment)
-        level = Level(directory, plan, tuple(task_ids), bootstrap_servers, self._session.python_path)
+        level = TaskLevel(directory, plan, tuple(task_ids), bootstrap_servers, self._session.python_path)
         with token_in(directory) as token:
             chosen = self._run_of(self._session, level, token)
             pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
@@ -99,7 +99,7 @@ class SparkEngine:
                     chosen.cancel()
                 pool.shutdown()
 
-    def _run_of(self, session: SparkSessionHandle, level: Level, token: str) -> SharedRun | FetchedRun:
+    def _run_of(self, session: SparkSessionHandle, level: TaskLevel, token: str) -> SharedRun | FetchedRun:
         """Raises BackfillError."""
         spark, results = session.spark, self._results
         if results == "auto" and not is_local(session.master):

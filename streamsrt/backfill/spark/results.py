@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ResultLayout:
     """Which partition of a shuffle a row is in, of the results of so many ``tasks``. The first one has the manifests, and
     small results as a whole."""
 
@@ -77,7 +77,9 @@ class Layout:
 # ------------------------------------------------------------------------------------------------------- in the workers
 
 
-def result_rows(layout: Layout, number: int, directory: Path, manifest: TaskManifest) -> Iterator[pyarrow.RecordBatch]:
+def result_rows(
+    layout: ResultLayout, number: int, directory: Path, manifest: TaskManifest
+) -> Iterator[pyarrow.RecordBatch]:
     """A finished result as rows, each in a batch of its own. ``number``: that of the task in its job. Raises OSError."""
     answer = manifest.model_dump_json().encode()
     yield _row(manifest.task, manifest.attempt, content=answer)
@@ -139,7 +141,7 @@ Partition: TypeAlias = Callable[[int], Sequence[ResultRow]]
 """The rows in one partition of the shuffle."""
 
 
-def partitions_of(frame: DataFrame, layout: Layout) -> Partition:
+def partitions_of(frame: DataFrame, layout: ResultLayout) -> Partition:
     """Asks Spark for the rows of a frame of :func:`result_rows`: the first call runs the tasks, and Spark keeps what they
     answer."""
     context = frame.sparkSession.sparkContext
@@ -158,7 +160,7 @@ class ResultsTaken:
     def __init__(self, directory: Path, task_ids: Sequence[str], partition: Partition) -> None:
         self._directory = directory
         self._task_ids = task_ids
-        self._layout = Layout(len(task_ids))
+        self._layout = ResultLayout(len(task_ids))
         self._partition = partition
 
     def take(self) -> dict[str, TaskFailure]:

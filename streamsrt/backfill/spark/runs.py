@@ -35,7 +35,7 @@ from streamsrt.backfill.full_disk import full_disk_said
 from streamsrt.backfill.manifest import AttemptProgress, finished_manifest, write_progress
 from streamsrt.backfill.plan import PLAN_FILE, BackfillPlan
 from streamsrt.backfill.spark.inputs import Piece, broadcast_files, files_read
-from streamsrt.backfill.spark.results import Layout, Partition, ResultRow, ResultsTaken, partitions_of
+from streamsrt.backfill.spark.results import Partition, ResultLayout, ResultRow, ResultsTaken, partitions_of
 from streamsrt.backfill.spark.session import is_connect, quiet
 from streamsrt.backfill.spark.worker import SEEN, DirectTasks, Look, OwnFolders, Place, SharedDirectory
 
@@ -51,7 +51,7 @@ _making = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class TaskLevel:
     """Tasks of a plan that don't depend on each other."""
 
     directory: Path
@@ -75,7 +75,7 @@ class Level:
 class SharedRun:
     """Runs tasks on workers that see the plan's directory. ``token``: the name of a file that they must see, too."""
 
-    def __init__(self, spark: SparkSession, level: Level, token: str = "") -> None:
+    def __init__(self, spark: SparkSession, level: TaskLevel, token: str = "") -> None:
         self._spark = spark
         self._tag = f"streamsrt-{uuid.uuid4().hex}"
         directory = str(level.directory.absolute())
@@ -99,7 +99,7 @@ class SharedRun:
 class FetchedRun:
     """Runs tasks on workers that don't see the plan's directory, and fetches their results."""
 
-    def __init__(self, spark: SparkSession, level: Level) -> None:
+    def __init__(self, spark: SparkSession, level: TaskLevel) -> None:
         self._spark = spark
         self._context = spark.sparkContext
         self._level = level
@@ -182,7 +182,7 @@ class FetchedRun:
                     inputs[task_id] = broadcast_files(self._context, read)
             place = OwnFolders(self._plan, level.bootstrap_servers, level.python_path, task_ids, inputs)
             with full_disk_said(level.directory):
-                partition = partitions_of(tasks(place), Layout(len(task_ids)))
+                partition = partitions_of(tasks(place), ResultLayout(len(task_ids)))
                 return ResultsTaken(level.directory, task_ids, partial(self._asked, partition)).take()
         finally:
             for piece in chain.from_iterable(inputs.values()):
@@ -202,7 +202,7 @@ def _direct(spark: SparkSession, place: Place, task_ids: tuple[str, ...]) -> Dat
         return spark.range(0, count, 1, count).mapInArrow(DirectTasks(place, task_ids), place.schema)
 
 
-def _over_lakes(spark: SparkSession, level: Level, place: Place) -> DataFrame:
+def _over_lakes(spark: SparkSession, level: TaskLevel, place: Place) -> DataFrame:
     # Not before it is known that pyarrow is there.
     from streamsrt.backfill.spark.lake import ordered_tasks
 
@@ -259,7 +259,7 @@ class Looked:
         )
 
 
-def look(spark: SparkSession, level: Level, token: str) -> Looked:
+def look(spark: SparkSession, level: TaskLevel, token: str) -> Looked:
     """Asks workers whether they see what tasks read and write: those that Spark has by now. Raises Spark's errors."""
     directory, plan = level.directory.absolute(), level.plan
     shown = {str(directory / token): str(directory)}

@@ -30,7 +30,7 @@ from streamsrt.backfill.parquet_files import tune_arrow
 from streamsrt.backfill.plan import PLAN_FILE, load_plan
 from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.spark.inputs import COPIES_FOLDER, PLAN_FOLDER, Piece, received, write_files
-from streamsrt.backfill.spark.results import SCHEMA, Layout, failure_row, result_rows
+from streamsrt.backfill.spark.results import SCHEMA, ResultLayout, failure_row, result_rows
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.tuning import tune_process
 from topology.spec.errors import TopologyError
@@ -152,7 +152,7 @@ class OwnFolders:
             except (StreamsError, TopologyError) as error:
                 yield failure_row(task_id, _told(error))
                 return
-            yield from result_rows(Layout(len(self.task_ids)), self.task_ids.index(task_id), directory, manifest)
+            yield from result_rows(ResultLayout(len(self.task_ids)), self.task_ids.index(task_id), directory, manifest)
 
 
 def _folder_of_spark() -> str | None:

@@ -29,7 +29,7 @@ from streamsrt.backfill.spark.results import (
     CHUNK_BYTES,
     COMPUTED_MAX,
     PARTITIONS,
-    Layout,
+    ResultLayout,
     ResultRow,
     ResultsTaken,
     failure_row,
@@ -77,7 +77,7 @@ def computed(folder: Path, fingerprint: str, attempt: str, sizes: dict[str, int]
         file = FileResult(path=f"attempts/{attempt}/{name}", records=1, size_bytes=size, digest=file_digest(path))
         logs.append(LogResult(topic=name, partition=0, file=file))
     manifest = TaskManifest(task=TASK, fingerprint=fingerprint, attempt=f"attempts/{attempt}", outputs=tuple(logs))
-    return kept(result_rows(Layout(1), 0, folder / attempt, manifest))
+    return kept(result_rows(ResultLayout(1), 0, folder / attempt, manifest))
 
 
 SIZES = {"a": 2 * CHUNK_BYTES + 5, "b": 0, "c": CHUNK_BYTES, "d": 7}
@@ -148,7 +148,7 @@ def test_a_failure_is_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tasks", [1, 3, 200, 5_000])
 def test_no_partition_has_much_of_a_result(tasks: int) -> None:
-    layout = Layout(tasks)
+    layout = ResultLayout(tasks)
     assert layout.partitions <= max(20_001, 1 + 16 * tasks)
     for gigabytes in (1, 64):
         size = gigabytes << 30
